@@ -61,13 +61,10 @@ Sides = Sequence[Dict[Entity, Optional[float]]]
 """The annotated and the predicted entities of a doc, and their probabilities, None if not known."""
 
 
-class Chunk(NamedTuple):
-    """A part of a text: an entity, or what is between two of them."""
-
-    text: str
-    label: str = ""  # empty for what is between entities
-    state: str = ""  # "correct"; "error": part of the mistake; "other": part of another one
-    prob: Optional[float] = None  # None: not known
+Mark = Tuple[int, int, str, str, Optional[float]]
+"""An entity in a text: its characters, from and to; its label; its state, which is "correct",
+"error" (part of the mistake) or "other" (part of another one); its probability, None if not known.
+"""
 
 
 class Mistake(NamedTuple):
@@ -76,8 +73,9 @@ class Mistake(NamedTuple):
     doc: int  # the number of the doc in the corpus, 0 for the first that isn't empty
     kind: str  # one of `KINDS`
     cost: float
-    annotated: List[Chunk]
-    predicted: List[Chunk]
+    text: str
+    annotated: List[Mark]
+    predicted: List[Mark]
 
 
 Confusion = Tuple[List[str], Floats2d]
@@ -337,26 +335,25 @@ def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
     return min(begins), max(ends)
 
 
-def excerpt(doc: Doc, sides: Sides, own: Sequence[Sequence[Entity]]) -> List[List[Chunk]]:
-    """The text around a mistake, with the entities of each side, in order and without overlap.
-    Own are those that are part of the mistake."""
+def excerpt(
+    doc: Doc, sides: Sides, own: Sequence[Sequence[Entity]]
+) -> Tuple[str, List[Mark], List[Mark]]:
+    """The text around a mistake, and the entities of each side in it. Own are those that are part
+    of the mistake."""
     begin, end = window(doc, *extent_of(own))
     before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
-    text, first = doc[begin:end].text, doc[begin].idx
-    result = []
-    for side, part in zip(sides, own):
-        chunks, at = [Chunk(before)], 0
+    first = doc[begin].idx - len(before)
+    marks: Tuple[List[Mark], List[Mark]] = ([], [])
+    for side, part, marked in zip(sides, own, marks):
         for entity, prob in side.items():
             if entity[0] < end and begin < entity[1]:
                 is_correct = all(entity in one for one in sides)
                 state = "correct" if is_correct else "error" if entity in part else "other"
                 ent = doc[max(entity[0], begin) : min(entity[1], end)]
-                start, stop = ent.start_char - first, ent.end_char - first
-                chunks += [Chunk(text[at:start]), Chunk(text[start:stop], entity[2], state, prob)]
-                at = stop
-        result.append([*chunks, Chunk(text[at:] + after)])
-    return result
+                extent = ent.start_char - first, ent.end_char - first
+                marked.append((*extent, entity[2], state, prob))
+    return (before + doc[begin:end].text + after, *marks)
 
 
 def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
