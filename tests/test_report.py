@@ -20,7 +20,6 @@ from spacy_costner.cli.predictions import get_component
 from spacy_costner.cli.report import (
     KINDS,
     MAX_LABELS,
-    Chunk,
     Confusion,
     Mistake,
     Report,
@@ -98,14 +97,6 @@ def counts(scores: Any) -> Tuple[int, int, int]:
     return scores.tp, scores.fp, scores.fn
 
 
-def text(chunks: Sequence[Chunk]) -> str:
-    return "".join(chunk.text for chunk in chunks)
-
-
-def entities(chunks: Sequence[Chunk]) -> List[Chunk]:
-    return [chunk for chunk in chunks if chunk.label]
-
-
 # The evaluation
 
 
@@ -152,23 +143,22 @@ def test_by_hand(by_hand: Report) -> None:
 
 def test_entities_of_a_mistake(by_hand: Report) -> None:
     mistake = by_hand.mistakes[1]
-    (gold,), (predicted,) = entities(mistake.annotated), entities(mistake.predicted)
-    assert text(mistake.predicted) == "Old Oslo slept ."
-    assert (gold.text, gold.label, gold.state) == ("Old Oslo", "city", "error")
-    assert (predicted.text, predicted.state) == ("Oslo", "error")
+    (*gold, p_gold), (*predicted, p_predicted) = *mistake.annotated, *mistake.predicted
+    assert mistake.text == "Old Oslo slept ."
+    assert (gold, predicted) == ([0, 8, "city", "error"], [4, 8, "city", "error"])
     assert mistake.doc == 3  # the empty doc is none
-    assert predicted.prob is not None and gold.prob is not None
-    assert predicted.prob > 0.9 > 0.1 > gold.prob > 0
+    assert p_gold is not None and p_predicted is not None
+    assert p_predicted > 0.9 > 0.1 > p_gold > 0
     nlp = pipeline()
     docs: Any = [eg.predicted for eg in examples_of(nlp, CORPUS)]
     marginals = nlp.get_pipe("ner").posterior(docs).marginals
-    assert marginals[11, 1] == pytest.approx(predicted.prob, abs=1e-2)
+    assert marginals[11, 1] == pytest.approx(p_predicted, abs=1e-2)
     docs = [("Rome saw May and Lima .", "B-city O O O B-city O")]
     missing, spurious = evaluated(pipeline(ANSWERS), docs).mistakes
     states = [
-        {one.text: one.state for one in entities(chunks)}
+        {one.text[start:end]: state for start, end, _, state, _ in marks}
         for one in (missing, spurious)
-        for chunks in (one.annotated, one.predicted)
+        for marks in (one.annotated, one.predicted)
     ]
     assert states == [
         {"Rome": "correct", "Lima": "error"},
@@ -304,7 +294,7 @@ def test_nodes_of_the_tree_can_be_answers() -> None:
     assert counts(result.levels["level 1"])[0] == 2
     mistake = next(one for one in result.mistakes if one.text == "Rome fell .")
     assert (mistake.kind, mistake.cost) == ("wrong label", 1)
-    assert entities(mistake.predicted)[0].label == "place"
+    assert mistake.predicted[0][2] == "place"
     assert "current setting (minimum cost)" in page(result).replace("\n", " ")
 
 
@@ -312,8 +302,13 @@ def test_labels_that_only_the_corpus_has() -> None:
     docs = [*CORPUS, ("Etna smoked .", "B-volcano O O")]
     result = evaluated(pipeline(scorer=PLAIN), docs)
     assert counts(result.labels["volcano"]) == (0, 0, 1)
-    (gold,) = (e for one in result.mistakes for e in entities(one.annotated) if e.prob is None)
-    assert gold.text == "Etna"
+    unknown = [
+        one.text[mark[0] : mark[1]]
+        for one in result.mistakes
+        for mark in one.annotated
+        if mark[-1] is None
+    ]
+    assert unknown == ["Etna"]
     assert "labels" not in result.facts
     none = evaluated(pipeline(scorer=PLAIN), docs[-1:])
     assert "no label in common" in none.facts["labels"] and "volcano" in none.facts["labels"]
@@ -353,8 +348,8 @@ def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
     nlp.add_pipe("sentencizer", first=True)
     tags = " ".join("B-city" if word == "Lima" else "O" for word in words.split())
     (mistake,) = evaluated(nlp, [(words, tags)]).mistakes
-    assert mistake.text == text(mistake.predicted) == shown
-    assert [one.text for one in entities(mistake.annotated)] == ["Lima"]
+    assert mistake.text == shown and mistake.predicted == []
+    assert [mistake.text[start:end] for start, end, *_ in mistake.annotated] == ["Lima"]
 
 
 def test_segments_are_chains_of_overlap() -> None:
@@ -516,14 +511,13 @@ def test_transitions_of_a_dense_model() -> None:
 
 def test_style_sheet(by_hand: Report) -> None:
     """It has the colours of the figures, and keeps the line breaks of texts."""
-    chunks = [Chunk("so\n"), Chunk("Rome", "city", "error", 0.5)]
-    html = page(by_hand._replace(mistakes=[Mistake(0, KINDS[0], 1.0, chunks, [Chunk("so\nRome")])]))
+    mistake = Mistake(0, KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
+    html = page(by_hand._replace(mistakes=[mistake]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
     assert "<dd>so\nRome</dd>" in html and "white-space: pre-line" in html
-    light, dark = re.findall(r":root \{(.*?)\}", html, flags=re.DOTALL)[:2]
     for name, colour in COLOURS.items():
-        assert f"--{name}: {colour};" in light
-        assert f"--{name}: #" in dark and f"--{name}: {colour};" not in dark
+        ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
+        assert light == colour != dark
 
 
 NONE = "\N{EN DASH}"

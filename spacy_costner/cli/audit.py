@@ -1,7 +1,7 @@
 """Rank the places of a corpus by how probably their annotation is wrong."""
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -9,7 +9,6 @@ from typing import (
     Any,
     Callable,
     Dict,
-    Iterable,
     Iterator,
     List,
     NamedTuple,
@@ -41,7 +40,6 @@ from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..saving import check_file, save_file
 from ..tags import Entities, Tags
-from ..training.token_attrs import read_docs as read_tokens
 from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
@@ -66,7 +64,6 @@ from .report import (
 from .runs import MakeExecutor, local_processes, ray_cluster
 
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
-INCONSISTENT = "inconsistent"
 
 MISSING_ODDS = 2.0
 """How many times as often an entity is overlooked as another mistake is made, given the same
@@ -83,7 +80,7 @@ N_PRINTED = 10
 """Number of places that are printed."""
 
 ANNOTATED = "spacy_costner_annotated"
-"""In `doc.user_data`: the label of each token as annotated, by index; -1 for O, -2 if missing."""
+"""In `doc.user_data`: whether each token is annotated as O and as each label. Shape: (T, L + 1)"""
 
 TEMPERATURES = (0.5, 5.0)
 """The range of temperatures: where all predictions are right, or wrong, none fits."""
@@ -104,11 +101,6 @@ class Suspect(NamedTuple):
     prob_suggested: float
     as_annotated: int = 0  # how often the words are annotated so elsewhere in the corpus
     as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
-
-    @property
-    def is_inconsistent(self) -> bool:
-        """Whether the same words elsewhere are annotated as the suggestion says more often."""
-        return self.as_suggested > self.as_annotated
 
     @property
     def extent(self) -> Tuple[int, int]:
@@ -162,8 +154,8 @@ def audit_cli(
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
     mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
     reject them on the page and save your answers, or delete the lines that you reject; then run
-    the command again with --apply and a new --output. Override
-    settings as in `spacy train`, e.g. --nlp.lang es.
+    the command again with --apply and a new --output. Override settings as in `spacy train`, e.g.
+    --nlp.lang es.
     """
     options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
@@ -191,7 +183,7 @@ def audit_cli(
         if html_path is not None:
             save_text(html_path, page(result.suspects, docs, str(corpus_path)))
     as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
-    print_result(as_dict, as_text(result, docs), print_json, output_path, html_path)
+    print_result(as_dict, as_text(result, tasks), print_json, output_path, html_path)
 
 
 def audit(
@@ -215,26 +207,20 @@ def audit(
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
     """
-    name = component_name(config, Path("config"))
-    settings: Dict[str, Any] = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed}
-    settings.update(make_executor=make_executor, code_path=code_path)
+    component = config.interpolate()["components"][component_name(config, Path("config"))]
+    settings = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed, "code_path": code_path}
     try:
-        folds = cross_fit(config, docs, **settings)
+        folds = cross_fit(config, docs, make_executor=make_executor, **settings)
     except ValueError as error:
         raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
     tags = folds[0].dev.posterior.tags.collapsed
-    cost, _, cost_name = find_cost(config.interpolate()["components"][name])
+    cost, _, cost_name = find_cost(component)
     suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
-    kinds = dict.fromkeys((*KINDS, INCONSISTENT), 0)
-    for suspect in suspects:
-        if suspect.prob_suggested > suspect.prob_annotated:
-            kinds[suspect.kind] += 1
-            kinds[INCONSISTENT] += suspect.is_inconsistent
+    probable = [one for one in suspects if one.prob_suggested > one.prob_annotated]
+    kinds = {kind: sum(one.kind == kind for one in probable) for kind in KINDS}
+    kinds["inconsistent"] = sum(one.as_suggested > one.as_annotated for one in probable)
     n_entities = sum(len(doc.ents) for doc in docs)
     return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
-
-
-# In an audit, the annotation takes the place of a first pass.
 
 
 def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold]:
@@ -250,15 +236,13 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
-    examples = []
-    for doc in docs:
-        tokens, copy = read_tokens([doc]), copy_tokens(doc, sentences=True)
-        number = {doc.vocab.strings.add(label): i for i, label in enumerate(labels)}
-        label = [number.get(key, -1) for key in tokens.label.tolist()]
-        copy.user_data[ANNOTATED] = numpy.where(tokens.is_annotated, label, -2)
-        examples.append(Example(copy, doc))
-    before = partial(read_annotation, n_labels=len(labels))
-    settings = {"n_folds": 5, **settings, "before": before, "desc": "audit"}
+    number = {"": -1, **{label: i for i, label in enumerate(labels)}}
+    examples = [Example(copy_tokens(doc, sentences=True), doc) for doc in docs]
+    for eg in examples:
+        label = [number[token.ent_type_] if token.ent_iob else -2 for token in eg.reference]
+        one_hot = numpy.asarray(label)[:, None] == numpy.arange(-1, len(labels))
+        eg.predicted.user_data[ANNOTATED] = one_hot
+    settings = {"n_folds": 5, **settings, "before": read_annotation, "desc": "audit"}
     folds = hold_out(config, examples, labels, **settings)
 
     temperatures = [
@@ -270,15 +254,12 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold
     return [fold._replace(dev=fold.dev.at(other)) for fold, other in zip(folds, others)]
 
 
-def read_annotation(ner: CostSensitiveNER, n_labels: int) -> None:
+def read_annotation(ner: CostSensitiveNER) -> None:
     """Have a component's first pass read the labels as annotated: see `FirstPass`."""
-
-    def read_labels(docs: Sequence[Doc]) -> Floats2d:  # shape: (N, L + 1)
-        label = numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs])
-        return (label[:, None] == numpy.arange(-1, n_labels)).astype("float32")
-
     if first_pass := first_pass_of(ner.model):
-        first_pass.read_labels = read_labels
+        first_pass.read_labels = lambda docs: numpy.concatenate(
+            [doc.user_data[ANNOTATED] for doc in docs], dtype="float32"
+        )
 
 
 # Suspects
@@ -294,10 +275,7 @@ def rank(
     c(a, b) is the cost of annotating b where a is right, over the mean cost, and p is the
     probability of exactly these tokens as an entity of that label, or of no entity in them. For
     places without an annotated entity log 2 is added. Places don't overlap: of those that do, the
-    first counts.
-
-    RETURNS (List[Suspect]): All places with a score, the most probable mistakes first.
-    """
+    first counts. The most probable mistakes come first."""
     suspects = [suspect for fold in folds for suspect in _suspects_of(fold, cost)]
     return count_elsewhere(sorted(suspects, key=lambda suspect: -suspect.score), docs)
 
@@ -312,84 +290,75 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
 
     # What to compare: an annotated entity or none, and another one that overlaps it or none; with
     # the probability of each.
-    p_gold = posterior.entity_probs(dev.gold).tolist()
+    p_gold = dict(zip(gold, posterior.entity_probs(dev.gold).tolist()))
     p_no_gold = posterior.outside_probs(dev.gold.begin, dev.gold.end).tolist()
     p_no_other = posterior.outside_probs(likely.begin, likely.end).tolist()
     pairs: List[Tuple[List[Entity], List[Entity], float, float]]
-    pairs = [([given], [], p, p_none) for given, p, p_none in zip(gold, p_gold, p_no_gold)]
+    pairs = [([given], [], p_gold[given], p_none) for given, p_none in zip(gold, p_no_gold)]
     for other, p, p_none in zip(others, probs.tolist(), p_no_other):
         overlapping = _between(gold, *other[:2])
-        pairs += [([gold[i]], [other], p_gold[i], p) for i in overlapping if gold[i] != other]
+        pairs += [([given], [other], p_gold[given], p) for given in overlapping if given != other]
         if not overlapping:
             pairs.append(([], [other], p_none, p))
 
-    # Their scores: see `rank`.
-    if_given, if_other = numpy.ones((2, len(pairs)))
+    # Their scores: see `rank`. Shape of the table: (pairs, 2), given and other
+    table = numpy.asarray([pair[2:] for pair in pairs]).reshape(-1, 2)
     if cost is not None and pairs:
-        costs = numpy.asarray([(cost(a, b), cost(b, a)) for a, b, _, _ in pairs]).T
-        if_given, if_other = costs / max(costs.mean(), 1e-12)
-    p_given, p_other = numpy.asarray([pair[2:] for pair in pairs]).reshape(-1, 2).T
-    score = numpy.log(if_other * p_other + SMOOTHING) - numpy.log(if_given * p_given + SMOOTHING)
+        costs = numpy.asarray([(cost(a, b), cost(b, a)) for a, b, _, _ in pairs])
+        table *= costs / max(costs.mean(), 1e-12)
+    score = numpy.diff(numpy.log(table + SMOOTHING)).ravel()
     score += [0.0 if given else numpy.log(MISSING_ODDS) for given, _, _, _ in pairs]
 
     starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
     taken = numpy.zeros(starts[-1], dtype=bool)
     probable = [other for other, p in zip(others, probs) if p > PROBABLE]
     for i in numpy.argsort(-score, kind="stable").tolist():
-        given, other, p_annotated, p_suggested = pairs[i]
+        given, other, *probs_of_both = pairs[i]
         # All annotated entities that the other one replaces, and probable ones in the same tokens.
-        annotated = [gold[j] for j in _between(gold, *extent_of((given, other)))]
-        suggested = [*other]
+        annotated, suggested = _between(gold, *extent_of((given, other))), [*other]
         begin, end = extent_of((annotated, other))
-        for b, e, label in (probable[j] for j in _between(probable, begin, end)):
-            inside = given and other and begin <= b and e <= end
-            if inside and all(e <= begins or ends <= b for begins, ends, _ in suggested):
-                suggested.append((b, e, label))
         if taken[begin:end].any():
             continue
         taken[begin:end] = True
+        for one in _between(probable, begin, end) if given and other else ():
+            if begin <= one[0] and one[1] <= end and not _between(suggested, *one[:2]):
+                suggested = sorted([*suggested, one])
         doc = bisect_right(starts, begin) - 1
+        kind = kind_of(suggested, annotated).replace(BOTH, BOUNDARY)
         annotated, suggested = (
             [(b - starts[doc], e - starts[doc], label) for b, e, label in entities]
-            for entities in (annotated, sorted(suggested))
+            for entities in (annotated, suggested)
         )
-        kind = kind_of(suggested, annotated).replace(BOTH, BOUNDARY)
         number = int(fold.docs[doc])
-        yield Suspect(number, kind, float(score[i]), annotated, suggested, p_annotated, p_suggested)
+        yield Suspect(number, kind, float(score[i]), annotated, suggested, *probs_of_both)
 
 
-def _between(entities: List[Entity], begin: int, end: int) -> range:
-    """The indices of the entities with tokens between these, of entities without overlap."""
+def _between(entities: List[Entity], begin: int, end: int) -> List[Entity]:
+    """The entities with tokens between these, of entities in order and without overlap."""
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
-    return range(first, bisect_left(entities, end, key=lambda entity: entity[0]))
+    return entities[first : bisect_left(entities, end, key=lambda entity: entity[0])]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
     """Count how the same words are annotated elsewhere in the corpus: the words of the first
     entity that annotation and suggestion differ in."""
-    vocab = Vocab()
-    places, matcher = [], PhraseMatcher(vocab)
+    keys, counts = [], Counter[Tuple[Tuple[str, ...], str]]()
     for suspect in suspects:
         annotated, suggested = set(suspect.annotated), set(suspect.suggested)
         begin, end, _ = min(suggested - annotated or annotated - suggested)
-        words = tuple(token.text for token in docs[suspect.doc][begin:end])
-        places.append((begin, end, words))
-    counts: Dict[Tuple[str, ...], Counter] = {words: Counter() for _, _, words in places}
-    matcher.add("words", [Doc(vocab, words=[*words]) for words in counts])
+        words = tuple(map(str, docs[suspect.doc][begin:end]))
+        sides = ({(b, e): label for b, e, label in side} for side in (annotated, suggested))
+        keys.append([(words, side.get((begin, end), "")) for side in sides])
+    matcher = PhraseMatcher(vocab := Vocab())
+    matcher.add("words", [Doc(vocab, words=[*words]) for words in {one[0][0] for one in keys}])
     for doc in docs:
         ents = {(ent.start, ent.end): ent.label_ for ent in doc.ents}
         for _, begin, end in matcher(doc):
-            words = tuple(token.text for token in doc[begin:end])
-            counts[words][ents.get((begin, end), "")] += 1
-    result = []
-    for suspect, (begin, end, words) in zip(suspects, places):
-        n_annotated, n_suggested = (
-            counts[words][next((label for b, e, label in side if (b, e) == (begin, end)), "")]
-            for side in (suspect.annotated, suspect.suggested)
-        )
-        # Without the place itself.
-        result.append(suspect._replace(as_annotated=n_annotated - 1, as_suggested=n_suggested))
-    return result
+            counts[tuple(map(str, doc[begin:end])), ents.get((begin, end), "")] += 1
+    return [
+        suspect._replace(as_annotated=counts[one] - 1, as_suggested=counts[other])  # not itself
+        for suspect, (one, other) in zip(suspects, keys)
+    ]
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
@@ -419,15 +388,16 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     begin, end = window(doc, *suspect.extent)
     start = doc[begin].idx
     task = doc_to_task(doc[begin:end].as_doc())
-    spans = task.spans or []
-    old, new = (
-        [
-            TaskSpan(doc[b].idx - start, doc[e - 1].idx + len(doc[e - 1]) - start, label)
-            for b, e, label in entities
-        ]
+
+    def to_span(begin: int, end: int, label: str = "") -> TaskSpan:
+        return TaskSpan(doc[begin:end].start_char - start, doc[begin:end].end_char - start, label)
+
+    spans, place = task.spans or [], to_span(*suspect.extent)
+    kept = [span for span in spans if span.end <= place.start or place.end <= span.start]
+    changed = (
+        ", ".join(f"{doc[b:e].text} {label}" for b, e, label in entities) or "nothing"
         for entities in (suspect.annotated, suspect.suggested)
     )
-    kept = [s for s in spans if all(s.end <= other.start or other.end <= s.start for other in old)]
     extra = {
         "annotated": [{"start": s.start, "end": s.end, "label": s.label} for s in spans],
         "doc": suspect.doc,
@@ -436,21 +406,12 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "score": round(suspect.score, 4),
         "prob_annotated": round(suspect.prob_annotated, 4),
         "prob_suggested": round(suspect.prob_suggested, 4),
-        "inconsistent": suspect.is_inconsistent,
+        "inconsistent": suspect.as_suggested > suspect.as_annotated,
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
-        "meta": {"kind": suspect.kind, "change": describe(suspect, doc)},
+        "meta": {"kind": suspect.kind, "change": " -> ".join(changed)},
     }
-    spans = sorted([*kept, *new], key=lambda span: (span.start, span.end, span.label))
-    return task._replace(spans=spans, extra=extra)
-
-
-def describe(suspect: Suspect, doc: Doc) -> str:
-    """The annotation and the suggestion, in a line."""
-    sides = [
-        ", ".join(f"{doc[b:e].text} {label}" for b, e, label in entities) or "nothing"
-        for entities in (suspect.annotated, suspect.suggested)
-    ]
-    return " -> ".join(sides)
+    new = [to_span(*entity) for entity in suspect.suggested]
+    return task._replace(spans=sorted([*kept, *new], key=lambda span: span.start), extra=extra)
 
 
 def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
@@ -463,42 +424,35 @@ def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
     """
-    numbers = {"accepted": 0, "rejected": 0}
-    changes: Dict[int, List[Tuple[Place, List[Entity], List[Entity]]]] = defaultdict(list)
-    for place, task in read_tasks(path):
-        is_accepted = task.extra.get("answer", "accept") == "accept"
-        numbers["accepted" if is_accepted else "rejected"] += 1
-        if is_accepted:
-            i, removed, added = _read_change(docs, task, place)
-            changes[i].append((place, removed, added))
-    for i, of_doc in changes.items():
-        doc = docs[i]
-        ents: Dict[Entity, Any] = {(ent.start, ent.end, ent.label_): ent for ent in doc.ents}
-        freed: Set[int] = set()
-        for place, removed, _ in of_doc:
-            for begin, end, label in removed:
-                if ents.pop((begin, end, label), None) is None:
-                    text = f"{doc[begin:end].text} {label}"
-                    raise place.refuse(f"annotated: expected an entity of the doc, got {text!r}")
-                freed.update(range(begin, end))
-        for place, _, added in of_doc:
-            for begin, end, label in added:
-                other = next((e for e in ents if e[0] < end and begin < e[1]), None)
-                if other is not None:
+    tasks = [*read_tasks(path)]
+    accepted = [(at, task) for at, task in tasks if task.extra.get("answer", "accept") == "accept"]
+    changes = [(place, *_read_change(docs, task, place)) for place, task in accepted]
+    ents = {i: {entity_of(ent): ent for ent in docs[i].ents} for _, i, _, _ in changes}
+    for place, i, removed, _ in changes:
+        for span in removed:
+            if ents[i].pop(entity_of(span), None) is None:
+                text = f"{span.text} {span.label_}"
+                raise place.refuse(f"annotated: expected an entity of the doc, got {text!r}")
+    for place, i, _, added in changes:
+        for span in added:
+            for other in ents[i].values():
+                if other.start < span.end and span.start < other.end:
                     raise place.refuse(
-                        f"spans: expected entities without overlap, got {doc[begin:end].text!r} "
-                        f"{label} and {doc[other[0] : other[1]].text!r} {other[2]}"
+                        f"spans: expected entities without overlap, got {span.text!r} "
+                        f"{span.label_} and {other.text!r} {other.label_}"
                     )
-                ents[begin, end, label] = Span(doc, begin, end, label=label)
-        freed.difference_update(*(range(begin, end) for begin, end, _ in ents))
-        outside = [doc[token : token + 1] for token in sorted(freed)]
-        doc.set_ents(list(ents.values()), outside=outside, default="unmodified")
-    return numbers
+            ents[i][entity_of(span)] = span
+    for i, of_doc in ents.items():
+        covered = {token for begin, end, _ in of_doc for token in range(begin, end)}
+        bare = [token.i for token in docs[i] if not token.ent_iob and token.i not in covered]
+        missing = [docs[i][token : token + 1] for token in bare]
+        docs[i].set_ents([*of_doc.values()], missing=missing, default="outside")
+    return {"accepted": len(accepted), "rejected": len(tasks) - len(accepted)}
 
 
 def _read_change(
     docs: Sequence[Doc], task: Task, place: Place
-) -> Tuple[int, List[Entity], List[Entity]]:
+) -> Tuple[int, List[Span], List[Span]]:
     """The doc that a line changes, and the entities that are removed from it and added to it."""
     i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))
     if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
@@ -508,52 +462,52 @@ def _read_change(
     own = docs[i].text[start : start + len(task.text)]
     if start < 0 or own != task.text:
         raise place.refuse(f"expected the text of doc {i}, {own!r}, got {task.text!r}")
-    before, after = (
-        {(span.start, span.end, span.label) for span in spans}
-        for spans in (spans_from_json(annotated, own, "annotated", place), task.spans or ())
-    )
+    spans = spans_from_json(annotated, own, "annotated", place), task.spans or ()
+    before, after = ({span[:3] for span in side} for side in spans)
 
-    def to_tokens(spans: Iterable[Tuple[int, int, str]]) -> Iterator[Entity]:
-        for first, stop, label in sorted(spans):
-            span = docs[i].char_span(start + first, start + stop)
+    def to_spans(found: Set[Tuple[int, int, str]]) -> Iterator[Span]:
+        for first, stop, label in sorted(found):
+            span = docs[i].char_span(start + first, start + stop, label=label)
             if span is None:
                 raise place.refuse(f"spans: expected whole tokens, got {own[first:stop]!r} {label}")
-            yield span.start, span.end, label
+            yield span
 
-    return i, [*to_tokens(before - after)], [*to_tokens(after - before)]
+    return i, [*to_spans(before - after)], [*to_spans(after - before)]
+
+
+def entity_of(span: Span) -> Entity:
+    return span.start, span.end, span.label_
 
 
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
     """Render suspects as HTML. The path of the corpus is shown on the page. Its answers, saved, are
     lines for `correct`: places without an answer are ignored."""
-    of_doc: Dict[int, List[Suspect]] = defaultdict(list)
-    for suspect in suspects:
-        of_doc[suspect.doc].append(suspect)
-    sides = {}
-    for i, some in of_doc.items():
-        annotated = {(ent.start, ent.end, ent.label_) for ent in docs[i].ents}
-        corrected, probs = set(annotated), dict[Entity, float]()
-        for one in some:
-            corrected = corrected.difference(one.annotated).union(one.suggested)
-            probs.update(zip(one.annotated, [one.prob_annotated] * (len(one.annotated) == 1)))
-            probs.update(zip(one.suggested, [one.prob_suggested] * (len(one.suggested) == 1)))
-        sides[i] = [{e: probs.get(e) for e in sorted(side)} for side in (annotated, corrected)]
-    texts = [excerpt(docs[s.doc], sides[s.doc], (s.annotated, s.suggested)) for s in suspects]
-    found = [suspect.kind for suspect in suspects]
+    sides: Dict[int, Tuple[Set[Entity], Set[Entity]]] = {}
+    probs: Dict[Tuple[int, Entity], float] = {}
+    for one in suspects:
+        ents = {*map(entity_of, docs[one.doc].ents)}
+        _, corrected = sides.setdefault(one.doc, (ents, {*ents}))
+        corrected.difference_update(one.annotated)
+        corrected.update(one.suggested)
+        both = (one.annotated, one.prob_annotated), (one.suggested, one.prob_suggested)
+        probs.update({(one.doc, side[0]): prob for side, prob in both if len(side) == 1})
+    texts = []
+    for one in suspects:
+        of_doc = [{e: probs.get((one.doc, e)) for e in sorted(side)} for side in sides[one.doc]]
+        texts.append(excerpt(docs[one.doc], of_doc, (one.annotated, one.suggested)))
     return render(
         "audit.html",
         corpus=corpus,
-        kinds={kind: found.count(kind) for kind in KINDS},
+        kinds=KINDS,
         places=list(zip(suspects, texts)),
         tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
     )
 
 
-def as_text(result: Audit, docs: Sequence[Doc]) -> str:
+def as_text(result: Audit, tasks: Sequence[Task]) -> str:
     lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
     lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
-    for suspect in result.suspects[:N_PRINTED]:
-        probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
-        change = describe(suspect, docs[suspect.doc])
-        lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
+    for one, task in zip(result.suspects[:N_PRINTED], tasks):
+        probs = f"{one.prob_annotated:.2f} -> {one.prob_suggested:.2f}"
+        lines.append(f"{one.kind:15} doc {one.doc:<6} {probs}  {task.extra['meta']['change']}")
     return "\n".join(lines)

@@ -52,10 +52,9 @@ from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
 from .fit import is_fitted, train_as_fitted
 from .init import make_loss, parse_losses
-from .options import AddressOption, CodeOption, GpuOption, read_overrides
+from .options import AddressOption, CodeOption, GpuOption, arguments_of, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import (
-    Done,
     Ended,
     Failed,
     MakeExecutor,
@@ -100,15 +99,14 @@ class Finished(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The scores of a loss. Untrained are seeds whose best model was not trained past the first
-    step. With one there are no scores."""
+    """The scores of a loss; none if the best model of a seed is untrained."""
 
     loss: str  # its name, and the values
     seconds: float  # mean training time
     scores: Dict[str, float]  # those of `scores_of`, averaged over seeds
     by_seed: Dict[str, List[float]]
     differences: Dict[str, Difference]  # from the first loss; empty for it, or without scores
-    untrained: List[int]
+    untrained: List[int]  # seeds whose best model was not trained past the first step
 
 
 def compare_cli(
@@ -148,23 +146,18 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     row (paired bootstrap over docs, two-sided).
     """
+    options = arguments_of(compare, locals())
     go_on = "Finished trainings are kept: run the same command again to continue."
     with errors_shown(go_on), stdout_for(address):
-        rows = compare(
-            config_path,
-            [loss.strip() for loss in losses.split(",") if loss.strip()],
-            test_path,
-            output_path,
-            seeds=[int(seed) for seed in seeds.split(",")],
-            overrides=read_overrides(ctx),
-            sweep=dict(_read_sweep(text) for text in sweeps),
-            n_samples=n_samples,
-            jobs=jobs,
-            use_gpu=use_gpu,
-            code_path=code_path,
-            make_executor=ray_cluster(address, use_gpu),
-            on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-        )
+        options |= {
+            "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
+            "seeds": [int(seed) for seed in seeds.split(",")],
+            "overrides": read_overrides(ctx),
+            "sweep": dict(_read_sweep(text) for text in sweeps),
+            "make_executor": ray_cluster(address, use_gpu),
+            "on_end": lambda name, ended: typer.echo(describe(name, ended), err=print_json),
+        }
+        rows = compare(**options)
     print_result(
         {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
     )
@@ -197,9 +190,9 @@ def compare(
     make_executor: Optional[MakeExecutor] = None,
     on_end: Optional[Callable[[str, Ended], None]] = None,
 ) -> List[Row]:
-    """Train one config with several losses, or values of settings, and compare the scores.
-    Variants that are finished in the output folder are not trained again. See `compare_cli` for
-    the other arguments.
+    """Train one config with several losses, or values of settings, and compare the scores: a row
+    for each loss and combination of values. Variants that are finished in the output folder are
+    not trained again. See `compare_cli` for the other arguments.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
@@ -210,9 +203,7 @@ def compare(
     sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
         {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
     make_executor (Optional[MakeExecutor]): Makes another executor: see `runs.run_all`.
-    on_end (Optional[Callable[[str, Ended], None]]): Called with the name and the result of each
-        variant.
-    RETURNS (List[Row]): A row for each loss and combination of values.
+    on_end (Optional[Callable[[str, Ended], None]]): Called with the name and result of a variant.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
     """
@@ -226,25 +217,25 @@ def compare(
     import_once(code_path)
     _check_evaluations(variants)
 
-    ended: Dict[str, Ended] = {}
     settings = {"use_gpu": use_gpu, "code_path": code_path}
-    names = [f"{one.loss}, seed {one.seed}" for one in variants]
-    runs = [Run(n, run_variant, {"variant": v, **settings}) for n, v in zip(names, variants)]
+    names = {f"{one.loss}, seed {one.seed}": one for one in variants}
+    runs = [Run(name, run_variant, {"variant": one, **settings}) for name, one in names.items()]
+    finished, failed = {}, []
     for run, end in run_all(runs, make_executor or local_processes(jobs)):
         if isinstance(end, Failed):
-            folder = run.settings["variant"].path
+            failed.append(f"{run.name}: {end.reason}")
+            folder = names[run.name].path
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / "log.txt").open("a", encoding="utf8") as log:
                 log.write(end.trace)
-        ended[run.name] = end
+        else:
+            finished[run.name] = end.value
         if on_end is not None:
             on_end(run.name, end)
-    failed = [f"{name}: {end.reason}" for name, end in ended.items() if isinstance(end, Failed)]
     if failed:
-        raise ValueError("\n".join([f"compare: {len(failed)} of {len(ended)} failed", *failed]))
+        raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
 
-    done = [end for name in names if isinstance(end := ended[name], Done)]
-    rows = summarise([end.value for end in done], n_samples=n_samples)
+    rows = summarise([finished[name] for name in names], n_samples=n_samples)
     record = {
         "config": str(config_path),
         "test": str(test_path),
@@ -262,17 +253,16 @@ def compare(
 def _check_evaluations(variants: Sequence[Variant]) -> None:
     """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
-    evaluations: Dict[str, Optional[Evaluations]] = {}
     sections = ("paths", "nlp", "corpora", "training", "initialize")
+    known: Dict[str, Optional[Evaluations]] = {}
     for loss, config in {one.loss: one.config for one in reversed(variants)}.items():
         if is_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
-        if key not in evaluations:  # which reads the corpus
-            evaluations[key] = read_evaluations(config)
-        counted = evaluations[key]
-        if counted is not None and (objection := counted.objection()):
-            if not counted.are_after_training:
+        if key not in known:  # which reads the corpus
+            known[key] = read_evaluations(config)
+        if (evaluations := known[key]) and (objection := evaluations.objection()):
+            if not evaluations.are_after_training:
                 raise ValueError(f"compare: {loss}: {objection}")
             warnings.warn(f"{loss}: {objection}", stacklevel=3)
 
@@ -306,15 +296,14 @@ def make_variants(
         "test_path": str(test_path),
     }
     changes: Dict[str, Dict[str, Any]] = {}
-    for loss in losses:
-        path, name = Path(loss), Path(loss).stem
-        if name in changes:
+    for path in map(Path, losses):
+        if path.stem in changes:
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
         if path.suffix == ".cfg":
-            changes[name] = _read_changes(path, component)
+            changes[path.stem] = _read_changes(path, component)
         else:
-            made = make_loss(parse_losses(str(loss)), own_cost)
-            changes[name] = {"components": {component: {"loss": made}}}
+            made = make_loss(parse_losses(str(path)), own_cost)
+            changes[path.stem] = {"components": {component: {"loss": made}}}
 
     ends = [setting.rpartition(".")[2] for setting in sweep]
     shown = ends if len(set(ends)) == len(ends) else list(sweep)
@@ -395,23 +384,15 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] =
     """Train and score a variant, or read what was kept of it."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
-    seconds = remembered(
-        variant.path / "trained.json",
-        fingerprint(variant.config),
-        lambda: train_variant(variant, use_gpu),
-    )
-    model = variant.path / "model-best"
-    counts = remembered(
-        variant.path / "counts.json",
-        fingerprint(variant.config, variant.measure),
-        lambda: [column.tolist() for column in count_predictions(model, **variant.measure)],
-    )
+    loss, seed, config, measure, path = variant
+    key, measured = fingerprint(config), fingerprint(config, measure)
+    seconds = remembered(path / "trained.json", key, lambda: train_variant(variant, use_gpu))
+    counts = remembered(path / "counts.json", measured, lambda: count_predictions(variant))
     # spaCy evaluates the first step, too. A step is an update or, if gradients are accumulated,
     # several.
-    steps = srsly.read_json(model / variant.measure["component"] / "cfg")["progress"]["steps"]
-    is_trained = steps >= 2 * variant.config["training"].get("accumulate_gradient", 1)
-    columns = DocCounts(*map(numpy.asarray, counts))
-    return Finished(variant.loss, variant.seed, seconds, columns, is_trained)
+    cfg = srsly.read_json(path / "model-best" / measure["component"] / "cfg")
+    is_trained = cfg["progress"]["steps"] >= 2 * config["training"].get("accumulate_gradient", 1)
+    return Finished(loss, seed, seconds, DocCounts(*map(numpy.asarray, counts)), is_trained)
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
@@ -431,60 +412,56 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     return seconds
 
 
-def count_predictions(
-    model: Path, component: str, scheme: str, cost: Dict[str, Any], test_path: str
-) -> DocCounts:
-    """Count the correct and wrong predictions of a pipeline on the test corpus."""
-    nlp = spacy.load(model)
-    examples = list(make_reader(Path(test_path))(nlp))
+def count_predictions(variant: Variant) -> List[List[float]]:
+    """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
+    of `DocCounts`."""
+    nlp, measure = spacy.load(variant.path / "model-best"), variant.measure
+    examples = list(make_reader(Path(measure["test_path"]))(nlp))
     for eg, doc in zip(examples, nlp.pipe([eg.predicted for eg in examples])):
         eg.predicted = doc
-    made, labels = registry.resolve({"cost": cost})["cost"], nlp.pipe_labels.get(component, ())
-    return count_docs(examples, made, labels=labels, scheme=scheme)
+    cost = registry.resolve({"cost": measure["cost"]})["cost"]
+    labels = nlp.pipe_labels.get(measure["component"], ())
+    counts = count_docs(examples, cost, labels=labels, scheme=measure["scheme"])
+    return [column.tolist() for column in counts]
 
 
 # Scores
 
 
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[Row]:
-    """Average the scores of each loss over seeds, and compare each loss with the first.
+    """Average the scores of each loss over seeds, and compare each loss with the first: a row for
+    each loss, in the order in which they first come. All losses have the same seeds.
 
     The bootstrap samples docs, the same docs for all variants. The score of a sample is the mean
     over seeds. A loss with a model that was not trained past the first step gets no scores, and
     differences from it are not computed.
-
-    finished (Sequence[Finished]): Variants, with the same seeds for each loss.
-    RETURNS (List[Row]): A row for each loss, in the order in which they first come.
-    RAISES (ValueError): If there was no doc to score.
     """
     of_loss: Dict[str, List[Finished]] = {}
     for one in finished:
         of_loss.setdefault(one.loss, []).append(one)
-    rows = {}
-    for loss, runs in of_loss.items():
-        untrained = [one.seed for one in runs if not one.is_trained]
-        rows[loss] = Row(loss, mean(one.seconds for one in runs), {}, {}, {}, untrained)
-    trained = [loss for loss, row in rows.items() if not row.untrained]
-    if not trained:
-        return [*rows.values()]
-
-    # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-    counts = numpy.stack([[_columns(one.counts) for one in of_loss[loss]] for loss in trained])
-    if not counts.shape[2]:
-        raise ValueError("compare: test: expected docs with annotated entities, got none")
-    by_seed = scores_of(counts.sum(axis=2))
-    differences = paired_differences(
-        counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
-    )
-    has_first = next(iter(rows)) == trained[0]
-    for i, loss in enumerate(trained):
-        of_names = {name: each[i] for name, each in zip(by_seed, differences)}
-        rows[loss] = rows[loss]._replace(
-            scores={name: float(values[i].mean()) for name, values in by_seed.items()},
-            by_seed={name: values[i].tolist() for name, values in by_seed.items()},
-            differences=of_names if has_first and i else {},
+    trained = [loss for loss, runs in of_loss.items() if all(one.is_trained for one in runs)]
+    scores: Dict[str, FloatsXd] = {}
+    differences: List[List[Difference]] = []
+    if trained:
+        # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
+        counts = numpy.stack([[_columns(one.counts) for one in of_loss[x]] for x in trained])
+        if not counts.shape[2]:
+            raise ValueError("compare: test: expected docs with annotated entities, got none")
+        scores = scores_of(counts.sum(axis=2))
+        differences = paired_differences(
+            counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
         )
-    return [*rows.values()]
+    rows = []
+    for loss, runs in of_loss.items():
+        i = trained.index(loss) if loss in trained else None
+        by_seed = {name: of[i].tolist() for name, of in scores.items() if i is not None}
+        means = {name: float(numpy.mean(values)) for name, values in by_seed.items()}
+        has_first = trained[:1] == [finished[0].loss]
+        from_first = {x: of[i] for x, of in zip(scores, differences) if i and has_first}
+        untrained = [one.seed for one in runs if not one.is_trained]
+        seconds = mean(one.seconds for one in runs)
+        rows.append(Row(loss, seconds, means, by_seed, from_first, untrained))
+    return rows
 
 
 def _columns(counts: DocCounts) -> FloatsXd:
@@ -497,11 +474,7 @@ def _columns(counts: DocCounts) -> FloatsXd:
 def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
     """F, precision and recall of entities, mean cost of a token, and the share of docs with all
     entities correct and no others, by spaCy's and the cost scorer's names. 0 where the denominator
-    is 0.
-
-    sums (FloatsXd): Counts, summed over docs. Shape: (..., C)
-    RETURNS (Dict[str, FloatsXd]): The scores. Shape: (...)
-    """
+    is 0. Shapes: counts, summed over docs, (..., C), to (...)"""
     tp, fp, fn, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),
@@ -528,20 +501,18 @@ def table(rows: Sequence[Row]) -> str:
     head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     lines, notes = [], []
     for row in rows:
-        cells, levels = ["-"] * 5, ["-"] * 2
-        if row.scores:
-            f, p, r, sentences = (
-                mean_and_deviation([100 * value for value in row.by_seed[f"ents_{name}"]])
-                for name in ("f", "p", "r", "sent_acc")
-            )
-            cells = [f, p, r, mean_and_deviation(row.by_seed["ents_cost"], 4), sentences]
-        if row.differences:
-            levels = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
+        scores = [
+            mean_and_deviation([100 * value for value in values])
+            if name != "ents_cost"
+            else mean_and_deviation(values, 4)
+            for name, values in row.by_seed.items()
+        ]
+        levels = [f"{row.differences[x].p:.4f}" for x in ("ents_f", "ents_cost") if row.differences]
         if row.untrained:
-            seeds = ", ".join(map(str, row.untrained))
             notes.append(
-                f"{row.loss}: {UNTRAINED}, with seed {seeds}: no scores, and no significance of "
-                "differences from it"
+                f"{row.loss}: {UNTRAINED}, with seed {', '.join(map(str, row.untrained))}: no "
+                "scores, and no significance of differences from it"
             )
-        lines.append([row.loss, *cells, f"{row.seconds:.0f}", *levels])
+        cells = [*(scores or ["-"] * 5), f"{row.seconds:.0f}", *(levels or ["-"] * 2)]
+        lines.append([row.loss, *cells])
     return "\n".join([markdown_table(head, lines, align=True), *notes])

@@ -59,11 +59,7 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict
 def load_pipeline(
     model: Union[str, Path], code_path: Union[str, Path, None] = None, use_gpu: int = -1
 ) -> Language:
-    """Load a pipeline, a package or a folder; one that a killed process has left half saved, too.
-
-    code_path (Union[str, Path, None]): A Python file with registered functions to be imported.
-    use_gpu (int): GPU ID or -1 for CPU.
-    """
+    """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     clear(model)

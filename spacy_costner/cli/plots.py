@@ -9,9 +9,8 @@ import re
 from contextlib import contextmanager
 from io import StringIO
 from itertools import product
-from math import dist
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence, Tuple
 from warnings import catch_warnings, filterwarnings
 
 import numpy
@@ -37,6 +36,7 @@ BLUE, RED, GREY = (0.16, 0.47, 0.77), (0.85, 0.33, 0.2), (0.5, 0.5, 0.5)
 """The colours of heat maps, in light and dark mode."""
 
 SETTINGS: Any = {
+    "axes.axisbelow": True,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.6,
@@ -44,6 +44,8 @@ SETTINGS: Any = {
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlesize": 10,
+    "figure.constrained_layout.use": True,
+    "figure.figsize": (5.2, 4.9),
     "font.size": 9,
     "grid.color": RULE,
     "grid.linewidth": 0.6,
@@ -57,6 +59,7 @@ for _axis in ("xtick", "ytick"):
     SETTINGS.update({f"{_axis}.labelsize": 8, f"{_axis}.major.width": 0.6})
 
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
 
 MAX_NUMBERED = 17
 """Maximum rows or columns of a heat map with numbers in its cells."""
@@ -93,19 +96,13 @@ def save(figure: Any, path: Path) -> None:
 
 
 def as_svg(figure: Any, name: str) -> str:
-    """Render a figure for a page whose style sheet has our colours as variables.
-
-    figure (Figure): The figure. Heat maps get the value of each cell, shown on hover.
-    name (str): A name that is unique on the page: the prefix of all ids.
-    RETURNS (str): The <svg> element.
-    """
+    """The <svg> element of a figure, for a page whose style sheet has our colours as variables.
+    The name is the prefix of all ids. Cells of heat maps show their values on hover."""
     buffer = StringIO()
     with drawing():
         nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :].strip()
-    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
+    text = re.sub(r"(?s)^.*?(?=<svg)|<defs>\s*<style.*?</style>\s*</defs>", "", buffer.getvalue())
     text = re.sub(rf'<g id="{CELL}([^"]*)">', r"<g><title>\1</title>", text)
     text = re.sub(rf'<g id="({FRAME}|{CHOSEN})">', r'<g class="\1">', text)
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
@@ -115,7 +112,7 @@ def as_svg(figure: Any, name: str) -> str:
     text = re.sub(r'(url\(|href=")#', rf"\g<1>#{name}-", text)
     for variable, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{variable})")
-    return text
+    return text.strip()
 
 
 def heat_map(
@@ -142,30 +139,27 @@ def heat_map(
     margin = 0.07 * max(map(len, [*rows, *columns]))
     width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
     with drawing() as figure_class:
-        from matplotlib.patches import Rectangle
-
-        figure = figure_class(figsize=(width, height), layout="constrained")
-        axes = figure.add_subplot(aspect="equal", xlim=(-0.5, len(columns) - 0.5))
-        axes.set(xlabel=xlabel, ylabel=ylabel, title=title, ylim=(len(rows) - 0.5, -0.5))
+        figure = figure_class(figsize=(width, height))
+        axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
+        axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
         size = 8 if cell >= 0.2 else 6
         axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
         axes.set_yticks(range(len(rows)), rows, fontsize=size)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         colours = _colours(values)
-        shades = colours.to_rgba(values)
-        for (i, j), value in numpy.ndenumerate(values):
-            patch = Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=shades[i, j], edgecolor=RULE)
-            patch.set_linewidth(0.4)
-            axes.add_patch(patch)
-            if not value or numpy.isnan(value):
+        shades = colours.to_rgba(values).reshape(-1, 4)
+        i, j = numpy.indices(values.shape).reshape(2, -1)
+        cells = axes.bar(j, 1, 1, i - 0.5, color=shades, edgecolor=RULE, linewidth=0.4)
+        for patch, shade, row, column in zip(cells, shades, i, j):
+            if not numpy.nan_to_num(value := values[row, column]):
                 continue
-            patch.set_gid(f"{CELL}{rows[i]} \N{RIGHTWARDS ARROW} {columns[j]}: {value:,.6g}")
+            patch.set_gid(f"{CELL}{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
                 text = number.format(value)
                 text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"
-                ink = "#ffffff" if shades[i, j, 3] > 0.65 else INK
-                axes.text(j, i, text, ha="center", va="center", fontsize=7, color=ink)
+                ink = "#ffffff" if shade[3] > 0.65 else INK
+                axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
         shrink = min(1.0, 2.5 / (cell * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
@@ -179,13 +173,12 @@ def _colours(values: Floats2d) -> Any:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
-    known = values[numpy.isfinite(values)]
-    most = float(numpy.abs(known).max(initial=0)) or 1.0
-    if (known < 0).any():
+    most = float(numpy.nanmax(numpy.abs(values), initial=0)) or 1.0
+    stops: Any = [(0, (*RED, 0)), (1, (*RED, 1))]
+    norm: Normalize = PowerNorm(0.5, 0, most)
+    if (values < 0).any():
         stops = [(0, (*RED, 1)), (0.5, (*RED, 0)), (0.5, (*BLUE, 0)), (1, (*BLUE, 1))]
         norm = Normalize(-most, most)
-    else:
-        stops, norm = [(0, (*RED, 0)), (1, (*RED, 1))], PowerNorm(0.5, 0, most)
     colours = LinearSegmentedColormap.from_list("ours", stops)
     return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
 
@@ -197,39 +190,33 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with lines of equal F and a highlighted point.
-
-    curves (Mapping[str, Sequence[Tuple[float, float, float]]]): One or two curves, by the name of
-        the parameter: its values, precision and recall. Points with an F below 0.8 of the best may
-        be outside of the plot.
-    chosen (Tuple[float, float]): Precision and recall of the highlighted point.
-    chosen_name (str): Its name in the legend.
-    """
-    good = {}
-    for name, points in curves.items():
-        scores = [f_beta(p, r) for _, p, r in points]
-        good[name] = [point for point, f in zip(points, scores) if f >= 0.8 * max(scores)]
-    shown = numpy.asarray([chosen, *(point[1:] for some in good.values() for point in some)])
-    low = numpy.maximum(0, numpy.floor(10 * shown.min(axis=0) - 0.5) / 10)
+    """Plot precision against recall, with lines of equal F and a highlighted point. One or two
+    curves have the values of a parameter, each with precision and recall. Points with an F below
+    0.8 of the best may be outside of the plot."""
+    tables = [numpy.asarray(points) for points in curves.values()]
+    scores = [f_beta(table[:, 1], table[:, 2]) for table in tables]
+    good = [table[f >= 0.8 * f.max()] for table, f in zip(tables, scores)]
+    lowest = numpy.min([chosen, *(table[:, 1:].min(axis=0) for table in good)], axis=0)
+    low = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
     with drawing() as figure_class:
-        figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
-        axes = figure.add_subplot()
-        axes.set(xlabel="recall (% of annotated entities)", xlim=(low[1], 1.005), title=title)
-        axes.set(ylabel="precision (% of predicted entities)", ylim=(low[0], 1.005))
+        figure = figure_class()
+        axes = figure.add_subplot(xlim=(low[1], 1.005), ylim=(low[0], 1.005), title=title)
+        axes.set(xlabel="recall (% of annotated entities)")
+        axes.set(ylabel="precision (% of predicted entities)")
         axes.xaxis.set_major_formatter(to_percent)
         axes.yaxis.set_major_formatter(to_percent)
-        for f in numpy.arange(1, 10) / 10:
-            r = numpy.linspace(max(f / (2 - f), low[1], 0.01), 1, 100)
-            p = f * r / (2 * r - f)
-            axes.plot(r, p, color=RULE, linewidth=0.8, zorder=0)
-            name = f"F {100 * f:.0f}" if f == 0.9 else f"{100 * f:.0f}"
-            _annotate(axes, name, (1.005, float(p[-1])), MUTED, va="center")
-        labels: List[Tuple[Any, str]] = []
-        for (name, points), colour in zip(curves.items(), (ACCENT, SECOND)):
-            _, precision, recall = zip(*points)
+        f = numpy.arange(1, 10) / 10
+        r = numpy.linspace(numpy.maximum(f / (2 - f), max(low[1], 0.01)), 1, 100)
+        p = f * r / (2 * r - f)
+        axes.plot(r, p, color=RULE, linewidth=0.8, zorder=0)
+        for name, y in zip([*range(10, 90, 10), "F 90"], p[-1]):
+            axes.annotate(name, (1.005, y), (4, 3), color=MUTED, va="center", **NOTE)
+        labels = []
+        for name, table, near, colour in zip(curves, tables, good, (ACCENT, SECOND)):
+            _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
-            away = [point for point in good[name] if dist(point[1:], chosen) > 0.04]
+            away = near[numpy.hypot(*(near[:, 1:] - chosen).T) > 0.04]
             labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]
         point = {"color": ALERT, "markersize": 7, "label": chosen_name, "gid": CHOSEN}
         axes.plot([chosen[1]], [chosen[0]], "o", **point)
@@ -249,7 +236,7 @@ def _label_points(axes: Any, labels: Sequence[Tuple[Any, str]]) -> None:
     drawn = axes.transData.transform(numpy.concatenate([*curves, *between]))
     for (value, p, r), colour in labels:
         for (side, x), y in product((("left", 4), ("right", -4)), (3, -9, -3)):
-            text = _annotate(axes, f"{value:g}", (r, p), colour, xytext=(x, y), ha=side)
+            text = axes.annotate(f"{value:g}", (r, p), (x, y), color=colour, ha=side, **NOTE)
             box = text.get_window_extent()
             if not box.count_contains(drawn) and box.count_overlaps(taken) == 0:
                 taken.append(box)
@@ -257,72 +244,52 @@ def _label_points(axes: Any, labels: Sequence[Tuple[Any, str]]) -> None:
             text.remove()
 
 
-def _annotate(axes: Any, text: str, place: Tuple[float, float], colour: str, **more: Any) -> Any:
-    settings = {"xytext": (4, 3), "annotation_clip": True, "fontsize": 7, **more}
-    return axes.annotate(text, place, textcoords="offset points", color=colour, **settings)
-
-
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot precision against confidence, with 95 % confidence intervals, and the size of each bin.
-
-    rows (Sequence[Mapping[str, Any]]): The bins: see `calibration.reliability`.
-    """
-    filled = [row for row in rows if row["n"]]
-    confidence = [row["confidence"] for row in filled]
-    precision = [row["right"] for row in filled]
-    low, high = zip(*(wilson(row["right"], row["n"]) for row in filled))
-    middles, counts = [(row["from"] + row["to"]) / 2 for row in rows], [row["n"] for row in rows]
+    """Plot precision against confidence, with 95 % confidence intervals, and the size of each bin:
+    see `calibration.reliability`."""
+    filled = [(row["confidence"], row["right"], row["n"]) for row in rows if row["n"]]
+    confidence, precision, _ = zip(*filled)
+    low, high = zip(*(wilson(right, n) for _, right, n in filled))
+    middles = [(row["from"] + row["to"]) / 2 for row in rows]
     with drawing() as figure_class:
-        figure, (above, below) = _two_plots(figure_class, heights=[4, 1])
+        figure = figure_class()
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
+        above.grid(axis="y")
+        below.grid(axis="y")
         above.plot([0, 1], [0, 1], **DASHED)
         above.vlines(confidence, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(confidence, precision, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")
+        counts = [row["n"] for row in rows]
         below.bar(middles, counts, width=0.86 / len(rows), color=ACCENT, alpha=0.6)
         below.set(xlabel="confidence (probability of the entity)", ylabel="entities")
         return figure
 
 
 def promised_and_observed(rows: Sequence[Tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed against promised miss rates, and the size of the set.
-
-    rows (Sequence[Tuple[float, float, float]]): The promised and the observed miss rate, and spans
-        for each annotated entity.
-    chosen (float): The rate that the pipeline promises.
-    """
-    promised, observed, spans = zip(*rows)
-    sizes = [49 if limit == chosen else 16 for limit in promised]
-    colours = [ALERT if limit == chosen else ACCENT for limit in promised]
+    """Plot observed against promised miss rates, and spans for each annotated entity: see
+    `observe`. The rate that the pipeline promises is highlighted."""
+    promised, *columns = zip(*rows)
+    size_and_colour = [(49, ALERT) if limit == chosen else (16, ACCENT) for limit in promised]
     with drawing() as figure_class:
-        figure, (above, below) = _two_plots(figure_class, heights=[3, 2])
-        above.plot([0, max(promised)], [0, max(promised)], **DASHED)
-        for axes, values in ((above, observed), (below, spans)):
+        figure = figure_class()
+        both = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        both[0].plot([0, max(promised)], [0, max(promised)], **DASHED)
+        for axes, values in zip(both, columns):
+            axes.grid(axis="y")
             axes.plot(promised, values, color=ACCENT, linewidth=1.2)
-            axes.scatter(promised, values, s=sizes, c=colours, zorder=3)
-        above.set(ylabel="observed miss rate", ylim=(0, None))
-        below.set(ylabel="spans for each entity", xlabel="promised miss rate")
-        below.set(ylim=(0, 1.1 * max(spans)))
+            axes.scatter(promised, values, *zip(*size_and_colour), zorder=3)
+        both[0].set(ylabel="observed miss rate", ylim=(0, None))
+        both[1].set(ylabel="spans for each entity", xlabel="promised miss rate")
+        both[1].set(ylim=(0, 1.1 * max(columns[1])))
         return figure
 
 
 def draw_martingale(logs: Sequence[float], level: float) -> Any:
-    """Draw the martingale after each doc, from its logarithm, and the level at which it alarms.
-    RETURNS (Figure): The figure."""
+    """Draw the martingale after each doc, from its logarithm, and the level at which it alarms."""
     with drawing() as figure_class:
-        figure = figure_class(figsize=(6, 3), layout="constrained")
-        axes = figure.subplots()
+        figure = figure_class(figsize=(6, 3))
+        axes = figure.add_subplot(xlabel="docs, in their order", ylabel="martingale, power of ten")
         axes.plot(range(1, len(logs) + 1), numpy.asarray(logs) / numpy.log(10), color=ACCENT)
         axes.axhline(numpy.log10(level), **DASHED)
-        axes.set_xlabel("docs, in their order")
-        axes.set_ylabel("martingale, power of ten")
-    return figure
-
-
-def _two_plots(figure_class: Any, heights: Sequence[int]) -> Tuple[Any, Any]:
-    """A figure with two plots, one above the other, that share their x axis."""
-    figure = figure_class(figsize=(5.2, 4.9), layout="constrained")
-    plots = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-    for axes in plots:
-        axes.grid(axis="y")
-        axes.set_axisbelow(True)
-    return figure, plots
+        return figure

@@ -24,13 +24,7 @@ from ..costs.label_tree import Tree, make_tree
 from ..costs.tables import hamming_cost
 from ..metrics.shift import find_shift, in_random_order
 from ..pipeline.annotations import Confidence, Prediction
-from ..pipeline.scorers import (
-    TagPairs,
-    compare_tags,
-    cost_scores,
-    count_by_label,
-    entity_pairs,
-)
+from ..pipeline.scorers import TagPairs, compare_tags, cost_scores, count_by_label, entity_pairs
 from ..saving import check_file
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
@@ -63,30 +57,25 @@ CONFIDENCE = Confidence(spans_key="report")
 Entity = Tuple[int, int, str]
 """First token of the doc, the one after the last, label."""
 
+Sides = Sequence[Dict[Entity, Optional[float]]]
+"""The annotated and the predicted entities of a doc, and their probabilities, None if not known."""
 
-class Chunk(NamedTuple):
-    """A part of a text: an entity, or what is between two of them."""
 
-    text: str
-    label: str = ""  # empty for what is between entities
-    state: str = ""  # "correct"; "error": part of the mistake; "other": part of another one
-    prob: Optional[float] = None  # None: not known
+Mark = Tuple[int, int, str, str, Optional[float]]
+"""An entity in a text: its characters, from and to; its label; its state, which is "correct",
+"error" (part of the mistake) or "other" (part of another one); its probability, None if not known.
+"""
 
 
 class Mistake(NamedTuple):
-    """Overlapping annotated and predicted entities that are not the same, in their sentence or, of
-    a long one, the part around them."""
+    """Overlapping annotated and predicted entities that are not the same, and the text around."""
 
     doc: int  # the number of the doc in the corpus, 0 for the first that isn't empty
     kind: str  # one of `KINDS`
     cost: float
-    annotated: List[Chunk]
-    predicted: List[Chunk]
-
-    @property
-    def text(self) -> str:
-        """The text without its entities."""
-        return "".join(chunk.text for chunk in self.annotated)
+    text: str
+    annotated: List[Mark]
+    predicted: List[Mark]
 
 
 Confusion = Tuple[List[str], Floats2d]
@@ -173,25 +162,21 @@ def report(
     cost, tree, cost_name = find_cost(block)
     dev, shift = predict_dev(nlp, ner, examples), ""
     if (calibration := ner.cfg["shift"]) is not None:
-        entropies = dev.entropies()
-        entropies = entropies[~numpy.isnan(entropies)].tolist()
+        entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
         shift = find_shift(calibration, in_random_order(entropies)).found
-    curves: Dict[str, List[Point]] = {}
+    decoded = {one: [*decode_at_all([dev], one)] for one in PARAMETERS}
     thresholds = []
-    for one in PARAMETERS:
-        decoded = [*decode_at_all([dev], one)]
-        curves[one] = [score(value, [dev], found) for value, found in decoded]
-        for value, (found,) in decoded if one == "threshold" else ():
-            tp = int(dev.is_correct(found).sum())
-            thresholds.append((value, tp, len(found.begin) - tp, len(dev.gold.begin) - tp))
+    for threshold, (found,) in decoded["threshold"]:
+        tp = int(dev.is_correct(found).sum())
+        thresholds.append((threshold, tp, len(found.begin) - tp, len(dev.gold.begin) - tp))
+
     predicted = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
     entities = entity_pairs(dev.examples)
-    labels = count_by_label(entities)
-    total = sum(labels.values(), PRFScore())
     annotated = sorted({label for gold, _ in entities for _, _, label in gold})
-    levels: Dict[str, PRFScore] = {}
+    labels, levels = count_by_label(entities), {}
+    total = sum(labels.values(), PRFScore())
     if tree is not None:
         inner = {*labels}.difference(annotated, ner.labels)  # answers for any label below
         for level in range(1, tree.depth + 1):
@@ -200,21 +185,19 @@ def report(
             labels |= {node: nodes[node] for node in inner if len(tree.lineage(node)) == level}
         labels = {label: labels[label] for label in tree.lineages if label in labels}
     pairs = compare_tags(dev.examples, **settings)
-    known, table = pairs.gold >= 0, cost(pairs.tags)
-    n_docs = sum(map(numpy.any, numpy.split(known, numpy.cumsum(pairs.lengths)[:-1])))
+    table, n_tokens = cost(pairs.tags), int((pairs.gold >= 0).sum())
+    kinds, mistakes = find_mistakes(dev, pairs, table, predicted, n_mistakes)
+
     parameter = next((one for one in PARAMETERS if one in decoding), None)
     value = decoding[parameter] if parameter else math.nan
-    precision = total.precision if total.tp + total.fp else 1.0
-    kinds, mistakes = find_mistakes(dev, pairs, table, predicted, n_mistakes)
-    promised = (ner.guarantee or {}).get("miss")
-    values = [f"{one} {decoding[one]:g}" for one in PARAMETERS if one in decoding]
-    values += [f"{label} {bias:g}" for label, bias in decoding.get("labels", {}).items()]
-    temperature = ner.cfg["temperature"]
+    values = [f"{parameter} {value:g}"] if parameter else []
+    values += [f"{label} {one:g}" for label, one in decoding.get("labels", {}).items()]
+    temperature, promised = ner.cfg["temperature"], (ner.guarantee or {}).get("miss")
     by_label = ", and one for each label" if temperature["labels"] else ""
+    n_entities = total.tp + total.fn
     facts = {
         "pipeline": source,
-        "corpus": f"{corpus}: {n_docs:,} docs, {known.sum():,} tokens, "
-        f"{total.tp + total.fn:,} entities",
+        "corpus": f"{corpus}: {len(entities):,} docs, {n_tokens:,} tokens, {n_entities:,} entities",
         "component": name,
         "model": block["model"]["@architectures"],
         "loss": block["loss"]["@losses"],
@@ -231,15 +214,15 @@ def report(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
         facts=facts,
-        docs=n_docs,
-        tokens=int(known.sum()),
+        docs=len(entities),
+        tokens=n_tokens,
         total=total,
         labels=labels,
         levels=levels,
         scores=scores,
-        curves=curves,
+        curves={one: [score(x, [dev], ents) for x, ents in decoded[one]] for one in decoded},
         thresholds=thresholds,
-        setting=Point(value, precision, total.recall),
+        setting=Point(value, total.precision if total.tp + total.fp else 1.0, total.recall),
         parameter=parameter,
         guarantee=observe(nlp, name, examples),
         promised=promised,
@@ -253,27 +236,19 @@ def report(
 
 
 def find_cost(component: Dict[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
-    """Find the cost and the label tree in the config of a component: of the scorer, the loss or
-    the decoding, whichever comes first.
-
-    RETURNS (Tuple[Cost, Optional[Tree], str]): The cost, the label tree, and the registered name
-        of the cost; the Hamming cost and "" if there is none.
-    """
+    """The cost, the label tree and the registered name of the cost in the config of a component:
+    of the scorer, the loss or the decoding, whichever comes first. Without a cost, the Hamming
+    cost and ""."""
 
     def first(block: Any, key: str) -> Any:
         if not isinstance(block, dict):
             return None
-        if block.get(key) is not None:
-            return block[key]
-        return next(filter(None, (first(part, key) for part in block.values())), None)
+        return block.get(key) or next(filter(None, (first(x, key) for x in block.values())), None)
 
     parts = {part: component.get(part) for part in ("scorer", "loss", "decoding")}
-    cost, tree = (first(parts, key) for key in ("cost", "tree"))
-    return (
-        hamming_cost if cost is None else registry.resolve({"cost": cost})["cost"],
-        None if tree is None else make_tree(tree, "tree"),
-        "" if cost is None else cost["@misc"],
-    )
+    cost, tree = first(parts, "cost"), first(parts, "tree")
+    made = hamming_cost if cost is None else registry.resolve({"cost": cost})["cost"]
+    return made, tree and make_tree(tree, "tree"), cost["@misc"] if cost else ""
 
 
 def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> Confusion:
@@ -281,10 +256,9 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
     that is given. Shape of the cost table: (K, K)"""
     cost = pairs.over_labels(table.astype("float64"))
     n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
-    mistaken = (n_wrong + n_wrong.T).any(axis=1)
-    labels = [label for label in order if mistaken[pairs.tags.labels.index(label)]]
-    rows = [*map(pairs.tags.labels.index, labels), len(pairs.tags.labels)]
-    return [*labels, OUTSIDE], cost[numpy.ix_(rows, rows)]
+    mistaken, names = (n_wrong + n_wrong.T).any(axis=1), [*pairs.tags.labels, OUTSIDE]
+    rows = [*(i for i in map(names.index, order) if mistaken[i]), len(names) - 1]
+    return [names[i] for i in rows], cost[numpy.ix_(rows, rows)]
 
 
 def find_mistakes(
@@ -292,10 +266,10 @@ def find_mistakes(
 ) -> Tuple[Dict[str, Tuple[int, float]], List[Mistake]]:
     """Find the mistakes: number and cost of each kind, and the costliest ones. Shape of the cost
     table: (K, K)"""
-    tags, posterior, unknown = pairs.tags, dev.posterior, pairs.gold < 0
-    gold = tags.decode(numpy.where(unknown, 0, pairs.gold), pairs.lengths)
+    tags, posterior = pairs.tags, dev.posterior
+    gold = tags.decode(numpy.maximum(pairs.gold, 0), pairs.lengths)
     answer = tags.decode(pairs.predicted, pairs.lengths)
-    n_unknown = numpy.concatenate([[0], numpy.cumsum(unknown)])
+    n_unknown = numpy.concatenate([[0], numpy.cumsum(pairs.gold < 0)])
     answer = answer.select(n_unknown[answer.begin] == n_unknown[answer.end])
     in_model = gold.select(gold.label < len(posterior.tags.labels))
     probs = dict(zip(named(in_model, tags.labels), posterior.entity_probs(in_model).tolist()))
@@ -303,7 +277,7 @@ def find_mistakes(
         probs.update(zip(named(predicted.entities, predicted.labels), predicted.probs.tolist()))
 
     starts = numpy.cumsum([0, *pairs.lengths]).tolist()
-    by_doc: List[Tuple[Dict[Entity, Optional[float]], ...]] = [({}, {}) for _ in starts[1:]]
+    by_doc: List[Sides] = [({}, {}) for _ in starts[1:]]
     for side, entities in enumerate((gold, answer)):
         for begin, end, label in named(entities, tags.labels):
             i = bisect_right(starts, begin) - 1
@@ -313,22 +287,16 @@ def find_mistakes(
     mistakes = []
     for i, costs in enumerate(numpy.split(pairs.look_up(table), starts[1:-1])):
         for own in segments(*by_doc[i]):
-            if own[0] == own[1]:
-                continue
-            begin, end = extent_of(own)
-            p_gold, p_answer = (
-                [side[e] or 0.0 for e in own[j]] for j, side in enumerate(by_doc[i])
-            )
-            confidence = max(p_answer) if p_answer else 1 - max(p_gold)
-            mistakes.append((float(costs[begin:end].sum(dtype="float64")), confidence, i, own))
+            if own[0] != own[1]:
+                cost = float(costs[slice(*extent_of(own))].sum(dtype="float64"))
+                p_gold, p_answer = ([by_doc[i][j][e] or 0.0 for e in own[j]] for j in (0, 1))
+                confidence = max(p_answer) if p_answer else 1 - max(p_gold)
+                mistakes.append((cost, confidence, kind_of(*own), i, own))
     mistakes.sort(key=lambda mistake: (-mistake[0], -mistake[1]))
-    kinds = dict.fromkeys(KINDS, (0, 0.0))
-    for cost, _, _, own in mistakes:
-        n, total = kinds[kind_of(*own)]
-        kinds[kind_of(*own)] = (n + 1, total + cost)
-    return kinds, [
-        Mistake(i, kind_of(*own), cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
-        for cost, _, i, own in mistakes[:n_shown]
+    by_kind = {kind: [cost for cost, _, one, _, _ in mistakes if one == kind] for kind in KINDS}
+    return {kind: (len(costs), sum(costs)) for kind, costs in by_kind.items()}, [
+        Mistake(i, kind, cost, *excerpt(dev.examples[i].predicted, by_doc[i], own))
+        for cost, _, kind, i, own in mistakes[:n_shown]
     ]
 
 
@@ -354,10 +322,8 @@ def segments(
 
 def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
     """The kind of a mistake: one of `KINDS`."""
-    if not predicted:
-        return MISSING
-    if not gold:
-        return SPURIOUS
+    if not (gold and predicted):
+        return SPURIOUS if predicted else MISSING
     if [entity[:2] for entity in gold] == [entity[:2] for entity in predicted]:
         return LABEL
     return BOUNDARY if len({label for _, _, label in [*gold, *predicted]}) == 1 else BOTH
@@ -370,34 +336,24 @@ def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
 
 
 def excerpt(
-    doc: Doc,
-    sides: Sequence[Dict[Entity, Optional[float]]],
-    own: Sequence[Sequence[Entity]],
-) -> List[List[Chunk]]:
-    """The text around a mistake, once for each side: with the annotated and the predicted entities.
-
-    sides (Sequence[Dict[Entity, Optional[float]]]): Entities of the doc, in order and without
-        overlap, and their probabilities.
-    own (Sequence[Sequence[Entity]]): The entities of each side that are part of the mistake.
-    """
+    doc: Doc, sides: Sides, own: Sequence[Sequence[Entity]]
+) -> Tuple[str, List[Mark], List[Mark]]:
+    """The text around a mistake, and the entities of each side in it. Own are those that are part
+    of the mistake."""
     begin, end = window(doc, *extent_of(own))
     before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
-    text, first = doc[begin:end].text, doc[begin].idx
-    result = []
-    for side, part in zip(sides, own):
-        chunks, at = [Chunk(before)], 0
+    first = doc[begin].idx - len(before)
+    marks: Tuple[List[Mark], List[Mark]] = ([], [])
+    for side, part, marked in zip(sides, own, marks):
         for entity, prob in side.items():
-            if entity[0] >= end or entity[1] <= begin:
-                continue
-            state = "correct" if all(entity in one for one in sides) else "other"
-            state = "error" if state == "other" and entity in part else state
-            ent = doc[max(entity[0], begin) : min(entity[1], end)]
-            start, stop = ent.start_char - first, ent.end_char - first
-            chunks += [Chunk(text[at:start]), Chunk(text[start:stop], entity[2], state, prob)]
-            at = stop
-        result.append([*chunks, Chunk(text[at:] + after)])
-    return result
+            if entity[0] < end and begin < entity[1]:
+                is_correct = all(entity in one for one in sides)
+                state = "correct" if is_correct else "error" if entity in part else "other"
+                ent = doc[max(entity[0], begin) : min(entity[1], end)]
+                extent = ent.start_char - first, ent.end_char - first
+                marked.append((*extent, entity[2], state, prob))
+    return (before + doc[begin:end].text + after, *marks)
 
 
 def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
@@ -406,9 +362,7 @@ def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
     first, last = 0, len(doc)
     if doc.has_annotation("SENT_START"):
         first, last = doc[begin].sent.start, doc[end - 1].sent.end
-    if last - first <= MAX_TOKENS:
-        return first, last
-    more = max(MAX_TOKENS - (end - begin), 10) // 2
+    more = max(MAX_TOKENS - (end - begin), 10) // 2 if last - first > MAX_TOKENS else last - first
     return max(begin - more, first), min(end + more, last)
 
 
@@ -418,45 +372,36 @@ def page(report: Report) -> str:
     RAISES (ImportError): If matplotlib is not installed.
     """
     value, p, r = report.setting
-    labels, costs = sum_others(report.confusion)
-    unit, digits = "tokens with a wrong tag", "{:,.0f}"
-    if report.cost:
-        unit, digits = "cost", "{:,.0f}" if costs.max() >= 10 else "{:.2g}"
     current = f"current setting: P {percent(p)}, R {percent(r)}"
-    figures = {
-        "precision-recall": plots.precision_recall(report.curves, (p, r), chosen_name=current),
-    }
+    curves = plots.precision_recall(report.curves, (p, r), chosen_name=current)
+    figures = {"precision-recall": curves}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
         figures["reliability"] = plots.reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
         figures["guarantee"] = plots.promised_and_observed(report.guarantee, report.promised)
-    if any(n for n, _ in report.kinds.values()) or costs.any():
+    labels, costs = sum_others(report.confusion)
+    if len(labels) > 1:
+        unit = "cost" if report.cost else "tokens with a wrong tag"
+        digits = "{:.2g}" if report.cost and costs.max() < 10 else "{:,.0f}"
         names = {"ylabel": "annotated", "xlabel": "predicted", "unit": unit, "number": digits}
         figures["confusion"] = plots.heat_map(costs, labels, labels, **names)
     now = value if report.parameter == "threshold" else 0.5
     away = [abs(threshold - now) for threshold, *_ in report.thresholds]
-    command = ["tune", report.facts["pipeline"] or "MODEL", "dev.spacy", "--output", "tuned"]
-    command += ["--name", report.facts["component"], "--parameter", "threshold"]
-    axes, total = figures["precision-recall"].axes[0], report.total
+    model, name = (shlex.quote(report.facts[x] or "MODEL") for x in ("pipeline", "component"))
     data = {
         "thresholds": report.thresholds,
         "start": away.index(min(away)),
-        "total": [total.tp, total.fp, total.fn],
+        "total": [report.total.tp, report.total.fp, report.total.fn],
         "miss_costs": MISS_COSTS,
-        "limits": [*axes.get_xlim(), *axes.get_ylim()],
-        "command": f"python -m spacy costner {shlex.join(command)}",
+        "limits": [*curves.axes[0].get_xlim(), *curves.axes[0].get_ylim()],
+        "command": f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
+        "--parameter threshold",
     }
-    return render(
-        "report.html",
-        report=report,
-        data=data,
-        setting=f"{report.parameter} {value:g}" if report.parameter else "minimum cost",
-        figures={name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()},
-        most=MAX_LABELS,
-        is_summed=len(labels) < len(report.confusion[0]),
-    )
+    svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
+    n_kept = MAX_LABELS if len(labels) < len(report.confusion[0]) else 0
+    return render("report.html", report=report, data=data, figures=svgs, n_kept=n_kept)
 
 
 def sum_others(confusion: Confusion) -> Confusion:
