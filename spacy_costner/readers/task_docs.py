@@ -116,8 +116,9 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
     except ValueError as error:  # The text is too long, or has surrogates.
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
     known = {start: sent_start for start, _, sent_start in task.tokens or ()}
-    starts = [{True: 1, False: -1}.get(known.get(token.idx), 0) for token in doc]  # type: ignore
-    if starts:
+    if len(doc):
+        is_start = [known.get(token.idx) for token in doc]
+        starts = [1 if here is True else -1 if here is False else 0 for here in is_start]
         doc.from_array([SENT_START], numpy.asarray(starts, dtype="int64").view("uint64"))
     if task.spans is None:
         context.info.add_problem(UNANNOTATED, place)
