@@ -52,7 +52,7 @@ class Counts(NamedTuple):
 
 
 PACKED = ("starts", "value", "label", "n_times")
-"""What is saved in few bytes. `total` is their sum."""
+"""What is saved in few bytes. `total` is their sum: see `counts_of`."""
 
 Counted = Tuple[List[Array1d], Ints1d]
 """The rows of a table, as columns, and how often each is there. Shapes: (N,)"""
@@ -141,23 +141,19 @@ class LabelMemory:
         Shapes: (M,), (M,) to (M, L)"""
         of = self.counts[attribute]
         which, index = places_in(self.text_ids, text_ids)
-        n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
+        n_units = max(len(of.starts) - 1, 1)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
-        wanted = unit * n_values + values[which]
-        part, index = places_in(self._places[attribute], wanted)
+        part, index = places_in(self._places[attribute], unit * len(of.keys) + values[which])
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
 
     def to_dict(self) -> Dict[str, Any]:
         """What is saved."""
-        counts = {
-            name: {
-                "keys": found.keys.astype("<u8").tobytes(),
-                **{field: pack(getattr(found, field)) for field in PACKED},
-            }
-            for name, found in self.counts.items()
-        }
+        counts = {}
+        for name, found in self.counts.items():
+            packed = {field: pack(getattr(found, field)) for field in PACKED}
+            counts[name] = {"keys": found.keys.astype("<u8").tobytes(), **packed}
         ids, units = self.text_ids.astype("<u8").tobytes(), pack(self.units)
         return {"labels": self.labels, "counts": counts, "text_ids": ids, "units": units}
 
@@ -210,16 +206,22 @@ def _below(numbers: Ints1d, n: int) -> bool:
 def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
-    starts, value, label, n_times = (unpack(saved[field]) for field in PACKED)
+    columns = starts, value, label, n_times = [unpack(saved[field]) for field in PACKED]
     fit = len(value) == len(label) == len(n_times) and len(starts) > 0
     fit = fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
     if not fit:
         raise ValueError("memory: expected a value, a label and a number for each count")
     if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
+    return counts_of(keys, columns, n_labels)
+
+
+def counts_of(keys: Array1d, columns: Sequence[Ints1d], n_labels: int) -> Counts:
+    """The counts of values, from the columns of `PACKED`."""
+    _, value, label, n_times = columns
     total = numpy.zeros((len(keys), n_labels), dtype="int32")
     numpy.add.at(total, (value, label), n_times)
-    return Counts(keys, total, starts, value, label, n_times)
+    return Counts(keys, total, *columns)
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
@@ -269,9 +271,8 @@ class LabelCounts:
 
     def memory(self, strings: StringStore) -> LabelMemory:
         """The memory of what was counted. It can't be asked for twice."""
-        by_name = {strings[key]: key for key in self.labels if key}
         names = self.names(strings)
-        labels = numpy.asarray([0, *(by_name[name] for name in names[1:])], dtype="uint64")
+        labels = numpy.asarray([0, *map(strings.__getitem__, names[1:])], dtype="uint64")
         text_ids = numpy.concatenate(self.text_ids)
         if isinstance(self.unit, int):
             size = numpy.uint64(max(1, min(self.unit, self.n_docs // LEAST_UNITS)))
@@ -287,25 +288,16 @@ class LabelCounts:
 def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
     """Join the counts of an attribute."""
     none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
-    unit, value, label = (
-        numpy.concatenate([columns[i] for columns, _ in [none, *counted]]) for i in range(3)
-    )
-    n_times = numpy.concatenate([n for _, n in [none, *counted]])
+    parts = [(*columns, n) for columns, n in [none, *counted]]
     counted.clear()
+    unit, value, label, n_times = map(numpy.concatenate, zip(*parts))
     order = numpy.argsort(labels)
     label = order[numpy.searchsorted(labels[order], label)]
     (unit, value, label), n_times = count_rows([unit, value, label], n_times)
     keys, value = numpy.unique(value, return_inverse=True)
-    total = numpy.zeros((len(keys), len(labels)), dtype="int32")
-    numpy.add.at(total, (value, label), n_times)
-    return Counts(
-        keys=keys,
-        total=total,
-        starts=numpy.append(numpy.searchsorted(unit, units), len(unit)).astype("int32"),
-        value=value.astype("int32"),
-        label=label.astype("int32"),
-        n_times=n_times,
-    )
+    starts = numpy.append(numpy.searchsorted(unit, units), len(unit))
+    columns = [each.astype("int32") for each in (starts, value, label, n_times)]
+    return counts_of(keys, columns, len(labels))
 
 
 def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:
