@@ -6,16 +6,7 @@ float64, gradients in the type of the potentials.
 """
 
 from functools import wraps
-from typing import (
-    Any,
-    Callable,
-    Concatenate,
-    NamedTuple,
-    Optional,
-    ParamSpec,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Tuple, TypeVar
 
 from numpy.random import Generator
 from thinc.types import Array2d, Floats2d, Ints1d, Ints2d

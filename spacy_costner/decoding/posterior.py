@@ -169,27 +169,17 @@ class Posterior:
         which, label = numpy.arange(len(entities.label)), entities.label
         if covers is not None:
             which, label = numpy.nonzero(covers[entities.label])
-        ways = Entities(entities.begin[which], entities.end[which], label)
-        if self._last_goes_on and self.is_space.any():
-            which, ways = self._into_space(which, ways)
-        log_probs, backprop = self.forward_backward.segment_log_probs(self._segments(ways))
+        ways, after, tags = entities.select(which)._replace(label=label), None, self.tags
+        if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
+            if self.is_space.any():
+                which, ways = self._into_space(which, ways)
+            after = ~tags.continuing | (tags.label_of != ways.label[:, None])
+        begin, end, label = ways
+        stops = numpy.cumsum(end - begin)
+        path = tags.encode(Entities(stops - (end - begin), stops, label), int((end - begin).sum()))
+        segments = chain.Segments(begin, end, path, after)
+        log_probs, backprop = self.forward_backward.segment_log_probs(segments)
         return log_probs, which, backprop
-
-    @cached_property
-    def _last_goes_on(self) -> bool:
-        """Whether the tag of an entity's last token may be followed by more of it."""
-        scheme = self.tags.scheme
-        return any(tag in scheme.closing for tag, _ in scheme.within)
-
-    def _segments(self, entities: Entities) -> chain.Segments:
-        begin, end, label = entities
-        ends = numpy.cumsum(end - begin)
-        in_a_row = Entities(ends - (end - begin), ends, label)
-        after = None
-        if self._last_goes_on:
-            after = ~self.tags.continuing | (self.tags.label_of != label[:, None])
-        path = self.tags.encode(in_a_row, int((end - begin).sum()))
-        return chain.Segments(begin, end, path, after)
 
     def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:
         """Each entity as it is and, in turn, with the white space that follows it."""

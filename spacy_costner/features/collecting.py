@@ -75,10 +75,7 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
 
 
 def _read_all(
-    docs: Iterable[Doc],
-    template: Template,
-    gazetteers: Dict[str, Gazetteer],
-    strings: StringStore,
+    docs: Iterable[Doc], template: Template, gazetteers: Dict[str, Gazetteer], strings: StringStore
 ) -> Tuple[Vocab, Dict[str, "Counter[int]"], LabelCounts, Tokens]:
     """The vocab of the docs; how often each hash is there, by attribute, or `WORDS`; the labels if
     they are wanted; and all tokens if there are pairs. Strings keep what the hashes mean."""

@@ -9,13 +9,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from ..validation import at_least, within
-from .composition import (
-    cost_augment,
-    gold_log_prob,
-    gold_score,
-    sequence_of,
-    sequence_weights,
-)
+from .composition import cost_augment, gold_log_prob, gold_score, sequence_of, sequence_weights
 
 
 def make_sequential() -> Loss:

@@ -10,14 +10,7 @@ from thinc.util import get_array_module
 from ..costs.tables import or_hamming
 from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
 from ..validation import above, at_least
-from .composition import (
-    best_competitor,
-    best_gold,
-    cost_augment,
-    difference,
-    hinge,
-    sequence_of,
-)
+from .composition import best_competitor, best_gold, cost_augment, difference, hinge, sequence_of
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9

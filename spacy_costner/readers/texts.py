@@ -192,11 +192,7 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
     rest = {key: one for key, one in value.items() if key not in (text, id_name)}
     if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
         given = {"text": content, "tokens": value["tokens"]}
-        return Row(
-            found,
-            content,
-            lambda: with_data(_make_doc_of_tokens(nlp, given, place), rest),
-        )
+        return Row(found, content, lambda: with_data(_make_doc_of_tokens(nlp, given, place), rest))
     text_ = content if isinstance(content, str) else None
     return Row(found, text_, lambda: with_data(make_doc(nlp, content), rest))
 
