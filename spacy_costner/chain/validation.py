@@ -8,12 +8,7 @@ from thinc.util import is_cupy_array
 
 from ..types import Potentials
 
-KINDS = {
-    "f": "float32 or float64",
-    "iu": "integers",
-    "b": "truth values",
-    "fiu": "real numbers",
-}
+KINDS = {"f": "float32 or float64", "iu": "integers", "b": "truth values", "fiu": "real numbers"}
 """The kinds of types that arrays may have, for NumPy and in messages."""
 
 MOST_TOKENS = 2**31 - 1
