@@ -37,10 +37,15 @@ class Matrix:
     @cached_property
     def rows(self) -> Dict[str, Dict[str, float]]:
         """The costs, `[gold][predicted]`."""
-        if isinstance(self.source, dict):
-            return self.source
-        rows = _read_rows(self.source, self.where)
-        _check_rows(rows, self.where)
+        rows = self.source
+        if not isinstance(rows, dict):
+            rows = _read_rows(rows, self.where)
+        for gold, row in rows.items():
+            for predicted, cost in row.items():
+                check_cost(cost, f"{self.where}: {gold}.{predicted}")
+            if (got := row.get(gold, 0)) != 0:
+                expected = "expected 0 on the diagonal"
+                raise ValueError(f"{self.where}: {gold}.{gold}: {expected}, got {got!r}")
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
@@ -60,19 +65,9 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
     """Build a cost matrix. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
-    _check_rows(source, where)
-    check_config_names(source, where)
-    return Matrix(source, where)
-
-
-def _check_rows(rows: Dict[str, Dict[str, float]], where: str) -> None:
-    for gold, row in rows.items():
-        for predicted, cost in row.items():
-            check_cost(cost, f"{where}: {gold}.{predicted}")
-        if row.get(gold, 0) != 0:
-            raise ValueError(
-                f"{where}: {gold}.{gold}: expected 0 on the diagonal, got {row[gold]!r}"
-            )
+    matrix = Matrix(source, where)
+    check_config_names(matrix.rows, where)
+    return matrix
 
 
 def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]]:

@@ -39,12 +39,20 @@ class Tree:
     def lineages(self) -> Dict[str, Tuple[str, ...]]:
         """For each node, the path from the top down to it."""
         nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
-        return parse_lineages(nodes, self.where)
+        lineages: Dict[str, Tuple[str, ...]] = {}
+        for lineage in _walk(nodes, (), self.where):
+            node = lineage[-1]
+            if node in lineages:
+                raise ValueError(f"{self.where}: expected each node once, got {node!r} twice")
+            lineages[node] = lineage
+        if not lineages:
+            raise ValueError(f"{self.where}: expected at least one node, got none")
+        return lineages
 
     @property
     def depth(self) -> int:
         """The number of levels."""
-        return max(len(lineage) for lineage in self.lineages.values())
+        return max(map(len, self.lineages.values()))
 
     def lineage(self, label: str) -> Tuple[str, ...]:
         """The nodes from the top down to a label, itself included."""
@@ -79,22 +87,10 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     """Build a label tree. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
-    parse_lineages(source, where)
-    check_config_names(source, where)
-    return Tree(source, where)
-
-
-def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """For each node of a tree, the path from the top down to it."""
-    lineages: Dict[str, Tuple[str, ...]] = {}
-    for lineage in _walk(nodes, (), where):
-        node = lineage[-1]
-        if node in lineages:
-            raise ValueError(f"{where}: expected each node once, got {node!r} twice")
-        lineages[node] = lineage
-    if not lineages:
-        raise ValueError(f"{where}: expected at least one node, got none")
-    return lineages
+    tree = Tree(source, where)
+    if tree.lineages:
+        check_config_names(source, where)
+    return tree
 
 
 def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str, ...]]:
