@@ -1,7 +1,7 @@
 """What the reader of a file needs to know, and where it writes what the file turned out to be."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
@@ -57,13 +57,14 @@ class ReadOptions:
 DEFAULTS = ReadOptions()
 
 
-class Problem(NamedTuple):
+@dataclass
+class Problem:
     """Something that could not be read as it is written: what happens to it, how often it was met,
     and the first places (file, line and text)."""
 
     message: str
-    n: int
-    places: List[str]
+    n: int = 0
+    places: List[str] = field(default_factory=list)
 
     def describe(self) -> str:
         places = "".join(f"\n    {place}" for place in self.places)
@@ -80,8 +81,7 @@ class CorpusInfo:
     def __init__(self) -> None:
         self.formats: Dict[str, int] = Counter()
         self.schemes: Dict[str, int] = Counter()
-        self._counts: Dict[str, int] = Counter()
-        self._places: Dict[str, List[str]] = {}
+        self._problems: Dict[str, Problem] = {}
 
     def add_file(self, form: str, scheme: str = "") -> None:
         """Count a file of a format and, if it has tags, of a scheme."""
@@ -94,14 +94,14 @@ class CorpusInfo:
     ) -> None:
         """Count a problem. The first places are kept, with the text there. `more` is how often it
         is at later places of the same file."""
-        self._counts[message] += 1 + more
-        places = self._places.setdefault(message, [])
-        if place is not None and len(places) < MAX_PLACES:
-            places.append(f"{place}: {text}" if text else f"{place}")
+        problem = self._problems.setdefault(message, Problem(message))
+        problem.n += 1 + more
+        if place is not None and len(problem.places) < MAX_PLACES:
+            problem.places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
     def problems(self) -> List[Problem]:
-        return [Problem(name, count, self._places[name]) for name, count in self._counts.items()]
+        return [*self._problems.values()]
 
 
 class Context(NamedTuple):

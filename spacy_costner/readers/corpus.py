@@ -112,7 +112,7 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
-        return None if feature is None else list(feature.names)
+        return feature and [*feature.names]
 
     return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
 

@@ -43,9 +43,8 @@ def decode_tags(
 
     split = _split_tags([*index], at)
     prefixes = [split.get(tag, ("", ""))[0] for tag in index]
-    labels = list(dict.fromkeys(label for _, label in split.values()))
-    label = numpy.asarray([labels.index(split[tag][1]) if tag in split else -1 for tag in index])
-    label = label[ids]
+    number = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in split.values()))}
+    label = numpy.asarray([number[split[tag][1]] if tag in split else -1 for tag in index])[ids]
     opens, closes = (numpy.isin(prefixes, [*some])[ids] for some in (OPENING, CLOSING))
     follows = numpy.zeros(len(ids), dtype=bool)
     follows[1:] = (label[1:] == label[:-1]) & (label[1:] >= 0) & ~sent_start[1:]
@@ -55,7 +54,7 @@ def decode_tags(
     iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
     used = {prefix for prefix, _ in split.values()}
     scheme, irregular = _find_scheme(used, opens, closes, begins, follows)
-    return iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0))
+    return iob, label, [*number], scheme, numpy.flatnonzero(irregular & (label >= 0))
 
 
 def _split_tags(
