@@ -131,10 +131,7 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
     """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
-
-    RETURNS (Dict[int, List[str]]): The clusters of each word, by hash.
-    RAISES (ValueError): If there are no vectors with words.
-    """
+    Returns the clusters of each word, by hash. Raises a ValueError if there are no vectors."""
     rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
     if not (rows and vocab.vectors.size):
         raise ValueError(

@@ -26,12 +26,8 @@ def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
 def difference(
     above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform = identity
 ) -> LossResult:
-    """The sum over the sequences of transform(above - below), with its gradient.
-
-    above (ScoreWithVjp): The score to decrease, such as log Z.
-    below (ScoreWithVjp): The score to increase, such as that of gold.
-    transform (Transform): Maps the difference of a sequence to its loss.
-    """
+    """The sum over the sequences of transform(above - below), with its gradient. `above` is the
+    score to decrease, such as log Z, `below` the one to increase, such as that of gold."""
     (high, backprop_high), (low, backprop_low) = above, below
     values, slopes = transform(high - low)
     weights = sequence_weights(gold, high)

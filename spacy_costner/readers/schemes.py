@@ -91,12 +91,9 @@ def _find_scheme(
     used: Set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
 ) -> Tuple[str, Array1d]:
     """Find the scheme of the prefixes that are used, empty if there are no entities; and the tags
-    of entities that it doesn't allow where they are. Shapes: (N,)
-
-    opens, closes (Array1d): True for tags with a prefix that opens, or closes, an entity.
-    begins (Array1d): True where an entity begins.
-    follows (Array1d): True after a token of the same label and sentence.
-    """
+    of entities that it doesn't allow where they are. `opens` and `closes` are true for prefixes
+    that open or close an entity, `follows` after a token of the same label and sentence.
+    Shapes: (N,)"""
     if used <= {"", "I", "E"}:
         name = "IOE" if "E" in used else "IO" if "I" in used else IO_WITHOUT_PREFIXES
         return name if used else "", numpy.zeros(len(begins), dtype=bool)
