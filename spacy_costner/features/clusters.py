@@ -126,7 +126,7 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
         for number in numbers if key in strings else ():
             if number >= 0 and len(found[number]) < N_SHOWN:
                 found[number].append(strings[key])
-    return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
+    return {number: " ".join(words) for number, words in found.items()}
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
