@@ -104,9 +104,8 @@ def replace_spans(
     names, group = {*labels}, doc.spans.get(key, SpanGroup(doc))
     before = group.attrs.get("scores", ())
     known = before if len(before) == len(group) else numpy.full(len(group), numpy.nan)
-    rows = [(span, float(p)) for span, p in zip(group, known) if span.label_ not in names]
-    own = numpy.full(len(spans), numpy.nan) if scores is None else scores
-    rows += [(span, float(p)) for span, p in zip(spans, own)]
+    rows = [(span, p) for span, p in zip(group, known) if span.label_ not in names]
+    rows += zip(spans, numpy.full(len(spans), numpy.nan) if scores is None else scores)
     rows.sort(key=lambda row: (row[0].start, row[0].end))
     attrs = {**group.attrs, "scores": numpy.asarray([p for _, p in rows], dtype="float64")}
     doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=[span for span, _ in rows])

@@ -1,7 +1,7 @@
 """What the reader of a file needs to know, and where it writes what the file turned out to be."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Dict, List, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
@@ -57,14 +57,13 @@ class ReadOptions:
 DEFAULTS = ReadOptions()
 
 
-@dataclass
-class Problem:
+class Problem(NamedTuple):
     """Something that could not be read as it is written: what happens to it, how often it was met,
     and the first places (file, line and text)."""
 
     message: str
-    n: int = 0
-    places: List[str] = field(default_factory=list)
+    n: int
+    places: List[str]
 
     def describe(self) -> str:
         places = "".join(f"\n    {place}" for place in self.places)
@@ -94,10 +93,10 @@ class CorpusInfo:
     ) -> None:
         """Count a problem. The first places are kept, with the text there. `more` is how often it
         is at later places of the same file."""
-        problem = self._problems.setdefault(message, Problem(message))
-        problem.n += 1 + more
-        if place is not None and len(problem.places) < MAX_PLACES:
-            problem.places.append(f"{place}: {text}" if text else f"{place}")
+        _, n, places = self._problems.get(message, (message, 0, []))
+        self._problems[message] = Problem(message, n + 1 + more, places)
+        if place is not None and len(places) < MAX_PLACES:
+            places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
     def problems(self) -> List[Problem]:

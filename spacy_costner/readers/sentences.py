@@ -52,16 +52,14 @@ def make_docs(
     columns[:, 0] = numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
     columns[:, 1] = iob
     columns[:, 2] = numpy.asarray([*names, 0], dtype="uint64")[label]
-    index = {word: i for i, word in enumerate(dict.fromkeys(words))}
-    ids = numpy.fromiter(map(index.__getitem__, words), dtype="int64")
-    orth: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
+    orth_of = {word: vocab.strings.add(word) for word in dict.fromkeys(words)}
+    orth: Any = numpy.fromiter(map(orth_of.__getitem__, words), dtype="uint64", count=len(words))
     first = numpy.flatnonzero(sent_start)
-    is_new = numpy.diff(part[first], prepend=-1) > 0
+    is_new, number = numpy.diff(part[first], prepend=-1) > 0, numpy.arange(len(first))
     if n_sents is None:
         n_sents = 0 if part[-1] > 0 else 1
     if n_sents > 0:
-        begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
-        is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
+        is_new = (number - numpy.maximum.accumulate(number * is_new)) % n_sents == 0
     starts = first[is_new].tolist()
     for start, end in zip(starts, [*starts[1:], len(words)]):
         yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
