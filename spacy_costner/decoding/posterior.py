@@ -61,9 +61,7 @@ class Posterior:
         is_space: Optional[Array1d] = None,
         doc_of: Optional[Ints1d] = None,
     ) -> None:
-        """Initialize the posterior.
-
-        scores (Potentials): The model's scores, under all constraints.
+        """scores (Potentials): The model's scores, under all constraints.
         tags (Tags): Their tags, those of the chain. Marginals and paths are over
             `tags.collapsed`, with a single O.
         temperature (Temperature): The temperature of the scores.

@@ -31,8 +31,7 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
         raise ValueError(
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
-    cost = or_hamming(cost) if alpha else None
-    compute = partial(perceptron, alpha=alpha)
+    cost, compute = or_hamming(cost) if alpha else None, partial(perceptron, alpha=alpha)
     return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
@@ -106,15 +105,15 @@ def squared_distance(
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths
     sequence, firsts = sequence_of(potentials), first_tokens(lengths)
+    differs = (one != other).astype("float64")
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
     at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
-    at_ends = at_ends[one[at_ends] != other[at_ends]]
     transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
-    distance += 2 * _sum(sequence[at_ends], xp.ones(len(at_ends)), len(lengths))
-    token = xp.flatnonzero(one != other)
+    distance += 2 * _sum(sequence[at_ends], differs[at_ends], len(lengths))
     if features is None:
-        return distance + 2 * _sum(sequence[token], xp.ones(len(token)), len(lengths))
+        return distance + 2 * _sum(sequence, differs, len(lengths))
+    token = xp.flatnonzero(one != other)
     shown = features[token].astype("int64")
     row, slot = xp.nonzero(shown >= 0)
     token, feature = token[row], shown[row, slot]
