@@ -87,9 +87,8 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         context.info.add_file("spaCy's binary format")
         yield from docs.get_docs(context.nlp.vocab)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CorpusError(
-            f"{path}: expected a file that spaCy's DocBin has saved: {error}"
-        ) from error
+        expected = "a file that spaCy's DocBin has saved"
+        raise CorpusError(f"{path}: expected {expected}: {error}") from error
 
 
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
@@ -178,8 +177,8 @@ class AnyCorpus(Corpus):
                 if other is not eg and eg.reference.has_unknown_spaces:
                     other.predicted = copy_tokens(other.reference)
                 if other is not eg and self._has_sentences and len(other.text) == len(eg.text):
-                    for doc in (other.predicted, other.reference):
-                        copy_sentences(eg.reference, doc)
+                    copy_sentences(eg.reference, other.predicted)
+                    copy_sentences(eg.reference, other.reference)
                 yield other
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
