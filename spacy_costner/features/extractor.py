@@ -157,10 +157,8 @@ class Features(Shim):
         lookup = self._lookup
         if lookup is None:
             if self._vocabulary is None:
-                raise ValueError(
-                    "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
-                    "or loaded, there is none"
-                )
+                expected = "a vocabulary, made by `nlp.initialize` or loaded, there is none"
+                raise ValueError(f"features of a linear CRF: expected {expected}")
             lookup = self._lookup = Lookup(self.template.columns, self._vocabulary)
         return lookup
 
@@ -199,11 +197,9 @@ class Features(Shim):
                 of = self.template.columns
                 self._set(None if is_empty else Vocabulary.from_dict(saved, of))
         except Exception as error:
-            raise ValueError(
-                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
-            ) from error
+            message = f"expected what was saved of them, found damage: {error}"
+            raise ValueError(f"features of a linear CRF: {message}") from error
         if columns != expected and not is_empty:
-            raise ValueError(
-                f"features of a linear CRF: expected those of the config, {expected}, got {columns}"
-            )
+            message = f"expected those of the config, {expected}, got {columns}"
+            raise ValueError(f"features of a linear CRF: {message}")
         return self

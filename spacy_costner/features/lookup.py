@@ -104,9 +104,8 @@ class Lookup:
         per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
         self.n_rows = sum(per_slot)
         if self.n_rows > MOST_ROWS:
-            raise ValueError(
-                f"features of a linear CRF: expected at most {MOST_ROWS}, got {self.n_rows}"
-            )
+            expected = f"expected at most {MOST_ROWS}, got {self.n_rows}"
+            raise ValueError(f"features of a linear CRF: {expected}")
         first_rows = numpy.cumsum([0, *per_slot])[:-1]
         places = [self.places[column.name] for column, _ in self.slots]
         repeats = [place.stop - place.start for place in places]

@@ -96,10 +96,10 @@ class LabelMemory:
     def _features(self) -> Dict[str, Ints2d]:
         """The features of all values outside of training, by attribute. The last row is for unknown
         values. Shape: (V + 1, width)"""
-        features, unknown = {}, numpy.zeros((1, len(self.labels)), dtype="int32")
+        features = {}
         for name, counts in self.counts.items():
             most = int((counts.total > 0).sum(axis=1).max(initial=0))
-            features[name] = features_of(numpy.concatenate([counts.total, unknown]), most + 1)
+            features[name] = features_of(numpy.pad(counts.total, ((0, 1), (0, 0))), most + 1)
         return features
 
     def width(self, attribute: str) -> int:
@@ -132,8 +132,7 @@ class LabelMemory:
         for i in numpy.flatnonzero(often).tolist():
             key = (attribute, int(ids[i]), int(value[i]))
             if key not in self._of_often:
-                some = slice(i, i + 1)
-                self._of_often[key] = self._of_units(attribute, ids[some], value[some])[0]
+                self._of_often[key] = self._of_units(attribute, ids[[i]], value[[i]])[0]
             counts[i] -= self._of_often[key]
 
     def _of_units(self, attribute: str, text_ids: Array1d, values: Ints1d) -> Ints2d:
@@ -192,8 +191,8 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     of_best = best * len(RANGES) + bins[numpy.arange(len(best)), best]
     n_times = (total > 1).astype(int) + (total > 3)
     numbers = numpy.full((len(counts), width), -1, dtype="int32")
-    numbers[:, 0] = n_labels * n_shares + of_best * len(N_TIMES) + n_times
-    numbers[total == 0, 0] = -1
+    best_pair = n_labels * n_shares + of_best * len(N_TIMES) + n_times
+    numbers[:, 0] = numpy.where(total == 0, -1, best_pair)
     packed = -numpy.sort(-shares, axis=1)[:, : width - 1]
     numbers[:, 1 : 1 + packed.shape[1]] = packed
     return numbers
@@ -233,10 +232,8 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
         return text_id(doc)
     name = unit.removeprefix(EXTENSION)
     if not Doc.has_extension(name):
-        raise ValueError(
-            f"spacy_costner.Features: memory_unit: expected {unit} to be set with "
-            "Doc.set_extension before training, it is not"
-        )
+        expected = f"expected {unit} to be set with Doc.set_extension before training, it is not"
+        raise ValueError(f"spacy_costner.Features: memory_unit: {expected}")
     return get_string_id(str(doc._.get(name)))
 
 
@@ -258,7 +255,7 @@ class LabelCounts:
         units = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
         self.n_docs += len(docs)
         self.units.append(numpy.asarray(units, dtype="uint64"))
-        self.text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
+        self.text_ids.append(numpy.asarray([*map(text_id, docs)], dtype="uint64"))
         unit = numpy.repeat(self.units[-1], tokens.lengths)
         for name, counted in self.counted.items():
             there = (iob != 0) & (tokens.keys[name] != 0)
