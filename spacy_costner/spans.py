@@ -59,10 +59,9 @@ def spans_as_entities(
         ordered = sorted([*kept, *lost], key=lambda span: (span.start, span.end))
         two = next((a, b) for a, b in pairwise(ordered) if b.start < a.end)
         first, second = (f"{span.label_} {span.text!r} ({span.start}-{span.end})" for span in two)
-        text = doc[:8].text
         raise ValueError(
             f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got {first} "
-            f"and {second} in {text!r}: give their labels to several components, or set "
+            f"and {second} in {doc[:8].text!r}: give their labels to several components, or set "
             "filter_spans = true, which keeps the longest"
         )
     if own is not None:

@@ -33,14 +33,10 @@ def check_values(values: Potentials, potentials: Potentials) -> None:
     for field, scores in zip(Potentials._fields[:4], potentials):
         array = getattr(values, field)
         _check(f"values.{field}", array, "f", scores.shape, "the shape of the scores")
-    if values.lengths is potentials.lengths:
-        return
-    _check_lengths("values.lengths", values.lengths, len(values.emissions))
+    _check("values.lengths", values.lengths, "iu", (None,))
     if not numpy.array_equal(values.lengths, potentials.lengths):
-        raise ValueError(
-            f"values.lengths: expected those of the potentials, {potentials.lengths}, "
-            f"got {values.lengths}"
-        )
+        expected = f"those of the potentials, {potentials.lengths}"
+        raise ValueError(f"values.lengths: expected {expected}, got {values.lengths}")
 
 
 def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
@@ -48,10 +44,8 @@ def check_tags(tags: Any, potentials: Potentials, name: str = "tags") -> None:
     n_tokens, n_tags = potentials.emissions.shape
     _check(name, tags, "iu", (None,))
     if tags.shape != (n_tokens,) or ((tags < 0) | (tags >= n_tags)).any():
-        raise ValueError(
-            f"{name}: expected a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens, "
-            f"got {tags}"
-        )
+        expected = f"a tag from 0 to {n_tags - 1} for each of the {n_tokens} tokens"
+        raise ValueError(f"{name}: expected {expected}, got {tags}")
 
 
 def check_allowed(allowed: Any, potentials: Potentials) -> None:

@@ -55,10 +55,8 @@ class Matrix:
         try:
             return self.rows[gold][predicted]
         except KeyError:
-            raise ValueError(
-                f"{self.where}: expected a cost for gold {gold!r} and predicted {predicted!r}, "
-                "got none"
-            ) from None
+            expected = f"a cost for gold {gold!r} and predicted {predicted!r}"
+            raise ValueError(f"{self.where}: expected {expected}, got none") from None
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:

@@ -57,9 +57,8 @@ class Tree:
     def lineage(self, label: str) -> Tuple[str, ...]:
         """The nodes from the top down to a label, itself included."""
         if label not in self.lineages:
-            raise ValueError(
-                f"{self.where}: expected a node for every label, got none for {label!r}"
-            )
+            expected = "expected a node for every label"
+            raise ValueError(f"{self.where}: {expected}, got none for {label!r}")
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
@@ -114,6 +113,5 @@ def _read(path: Union[str, Path], where: str) -> Any:
         text = Path(path).read_text(encoding="utf8")
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{where}: expected a JSON or YAML file of nodes, could not read it: {error}"
-        ) from error
+        expected = "expected a JSON or YAML file of nodes"
+        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

@@ -41,8 +41,6 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     if temperature == Temperature():
         return potentials
     tempered = map_scores(lambda scores: scores / temperature.overall, potentials)
-    if not temperature.labels:
-        return tempered
     names = [*tags.labels, None]
     of_label = [temperature.labels.get(str(name), temperature.overall) for name in names]
     of_tag = numpy.asarray(of_label, dtype=potentials.emissions.dtype)[tags.label_of]

@@ -48,10 +48,8 @@ class ReadOptions:
         if self.n_sents is not None and self.n_sents < 0:
             raise ValueError(f"n_sents: expected a number of at least 0, got {self.n_sents}")
         if self.column in (0, 1):
-            raise ValueError(
-                "column: expected the column of the tags, from 2, or from -1 at the end, got "
-                f"{self.column}"
-            )
+            expected = "the column of the tags, from 2, or from -1 at the end"
+            raise ValueError(f"column: expected {expected}, got {self.column}")
 
 
 DEFAULTS = ReadOptions()

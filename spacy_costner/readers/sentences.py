@@ -141,10 +141,9 @@ def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> s
     if tag == IGNORED:
         return "-"
     if names is None:
-        raise place.refuse(
-            f"{key}: expected names of tags, got {tag}: give the names in the order of their "
-            f"numbers (tag_names, or {DATASET_INFO[0]} beside the file)"
-        )
+        where = f"(tag_names, or {DATASET_INFO[0]} beside the file)"
+        give = f"give the names in the order of their numbers {where}"
+        raise place.refuse(f"{key}: expected names of tags, got {tag}: {give}")
     if not 0 <= tag < len(names):
         raise place.refuse(f"{key}: expected a tag from 0 to {len(names) - 1}, got {tag}")
     return names[tag]

@@ -155,10 +155,8 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(value)}")
     start, end = value
     if not 0 <= start < end <= limit:
-        raise place.refuse(
-            f"{key}: expected a start before its end in a text of {limit} characters, got "
-            f"{start} to {end}"
-        )
+        expected = f"a start before its end in a text of {limit} characters"
+        raise place.refuse(f"{key}: expected {expected}, got {start} to {end}")
     return start, end
 
 
@@ -209,8 +207,8 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
         text = texts.get("text") or next(iter(texts.values()))
         key = next((key for key in ANNOTATION_KEYS if key in value), None)
         given = value[key] if key else []
-        is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
-        if not is_list or not all(isinstance(one.get("result"), list) for one in given):
+        are_dicts = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+        if not are_dicts or not all(isinstance(one.get("result"), list) for one in given):
             raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
         annotations = [one for one in given if not one.get("was_cancelled")]
         truths = [one for one in annotations if one.get("ground_truth")]
