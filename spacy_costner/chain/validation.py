@@ -25,7 +25,12 @@ def check_potentials(potentials: Potentials, name: str = "potentials") -> None:
     for field, shape in shapes.items():
         scores = getattr(potentials, field)
         _check(f"{name}.{field}", scores, "f", shape, f"scores of {n_tags} tags")
-    _check_lengths(f"{name}.lengths", potentials.lengths, n_tokens)
+    lengths = potentials.lengths
+    _check(f"{name}.lengths", lengths, "iu", (None,))
+    in_range = ((lengths >= 0) & (lengths <= min(n_tokens, MOST_TOKENS))).all()
+    if not in_range or int(lengths.sum(dtype="int64")) != n_tokens:
+        expected = f"lengths that add up to the {n_tokens} rows of the emissions"
+        raise ValueError(f"{name}.lengths: expected {expected}, got {lengths}")
 
 
 def check_values(values: Potentials, potentials: Potentials) -> None:
@@ -72,10 +77,8 @@ def check_segments(segments: Any, potentials: Potentials) -> None:
     past = sequence_ends[numpy.searchsorted(sequence_ends[:-1], begin, side="right")]
     wrong = (begin < 0) | (begin >= end) | (end > past)
     if wrong.any():
-        raise ValueError(
-            "segments: expected begin < end within one sequence, got (begin, end) = "
-            f"({begin[wrong][0]}, {end[wrong][0]}), lengths {potentials.lengths}"
-        )
+        got = f"(begin, end) = ({begin[wrong][0]}, {end[wrong][0]}), lengths {potentials.lengths}"
+        raise ValueError(f"segments: expected begin < end within one sequence, got {got}")
     _check("segments.tags", tags, "iu", (int((end - begin).sum()),), "a tag for each token")
     if ((tags < 0) | (tags >= n_tags)).any():
         raise ValueError(f"segments.tags: expected tags from 0 to {n_tags - 1}, got {tags}")
@@ -114,13 +117,3 @@ def _check(
         raise ValueError(f"{name}: expected {len(shape)} dimensions, got the shape {array.shape}")
     if any(n not in (None, got) for n, got in zip(shape, array.shape)):
         raise ValueError(f"{name}: expected {what}, shape {shape}, got {array.shape}")
-
-
-def _check_lengths(name: str, lengths: Any, n_tokens: int) -> None:
-    _check(name, lengths, "iu", (None,))
-    in_range = ((lengths >= 0) & (lengths <= min(n_tokens, MOST_TOKENS))).all()
-    if not in_range or int(lengths.sum(dtype="int64")) != n_tokens:
-        raise ValueError(
-            f"{name}: expected lengths that add up to the {n_tokens} rows of the emissions, "
-            f"got {lengths}"
-        )

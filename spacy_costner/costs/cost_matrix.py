@@ -15,7 +15,7 @@ import csv
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Dict, List, Union
+from typing import Dict, Union
 
 from ..validation import check_config_names, check_cost, without_repetition
 
@@ -72,20 +72,13 @@ def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row] or [[]]
-        predicted = rows[0][1:]
-        return without_repetition(
-            [(gold, _parse_row(gold, predicted, cells)) for gold, *cells in rows[1:]]
-        )
+        predicted, parsed = rows[0][1:], []
+        for gold, *cells in rows[1:]:
+            if len(cells) != len(predicted):
+                raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
+            costs = [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
+            parsed.append((gold, without_repetition(costs)))
+        return without_repetition(parsed)
     except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(
-            f"{where}: expected a CSV file of costs, could not read it: {error}"
-        ) from error
-
-
-def _parse_row(gold: str, predicted: List[str], cells: List[str]) -> Dict[str, float]:
-    """The costs of a gold label, without empty cells."""
-    if len(cells) != len(predicted):
-        raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
-    return without_repetition(
-        [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
-    )
+        expected = "expected a CSV file of costs"
+        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

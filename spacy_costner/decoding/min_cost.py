@@ -154,10 +154,8 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
     table = numpy.asarray(saved["table"], dtype="float64")
     shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
     if (covers.shape, table.shape) != shapes or not numpy.isfinite(table).all():
-        raise ValueError(
-            f"spacy_costner.MinCostDecoding: saved choices: expected finite arrays of {shapes}, "
-            f"got {covers.shape}, {table.shape}"
-        )
+        expected = f"finite arrays of {shapes}, got {covers.shape}, {table.shape}"
+        raise ValueError(f"spacy_costner.MinCostDecoding: saved choices: expected {expected}")
     return labels, covers, table
 
 

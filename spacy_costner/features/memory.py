@@ -112,28 +112,23 @@ class LabelMemory:
         features = self._features[attribute]
         if tokens.text_ids is None:
             return features[values]  # -1 is the last row: that of unknown values
-        known, counts = values >= 0, self.counts[attribute]
-        found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
-        places = sequences(tokens.lengths) * len(counts.keys)
-        places, which = numpy.unique(places[known] + values[known], return_inverse=True)
-        elsewhere = counts.total[places % max(len(counts.keys), 1)]
-        self._subtract(attribute, elsewhere, places, tokens.text_ids)
-        found[known] = features_of(elsewhere, features.shape[1])[which]
-        return found
-
-    def _subtract(self, attribute: str, counts: Ints2d, places: Ints1d, text_ids: Array1d) -> None:
-        """Subtract what the units of docs add to the counts of each value in each doc, in place. A
-        place is V times the doc + the value. Shapes: (M, L), (M,), (B,)"""
-        doc, value = numpy.divmod(places, max(len(self.counts[attribute].keys), 1))
-        known, ids = self.text_ids, text_ids[doc]
-        n_docs = numpy.searchsorted(known, ids, side="right") - numpy.searchsorted(known, ids)
-        often = n_docs > OFTEN
+        # Each value is counted once in each doc, and what the doc's units add is subtracted.
+        known, n_values = values >= 0, max(len(self.counts[attribute].keys), 1)
+        places = (sequences(tokens.lengths) * n_values + values)[known]
+        places, which = numpy.unique(places, return_inverse=True)
+        doc, value = numpy.divmod(places, n_values)
+        counts, ids = self.counts[attribute].total[value], tokens.text_ids[doc]
+        first, stop = (numpy.searchsorted(self.text_ids, ids, side) for side in ("left", "right"))
+        often = stop - first > OFTEN
         counts[~often] -= self._of_units(attribute, ids[~often], value[~often])
         for i in numpy.flatnonzero(often).tolist():
             key = (attribute, int(ids[i]), int(value[i]))
             if key not in self._of_often:
                 self._of_often[key] = self._of_units(attribute, ids[[i]], value[[i]])[0]
             counts[i] -= self._of_often[key]
+        found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
+        found[known] = features_of(counts, features.shape[1])[which]
+        return found
 
     def _of_units(self, attribute: str, text_ids: Array1d, values: Ints1d) -> Ints2d:
         """The counts of values in all units with docs of these texts, a text and a value each.
@@ -163,7 +158,7 @@ class LabelMemory:
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
         n_units = min((len(found.starts) for found in counts.values()), default=1) - 1
-        fit = len(text_ids) == len(units) and _below(units, n_units)
+        fit = len(text_ids) == len(units) and ((units >= 0) & (units < n_units)).all()
         if not (fit and (text_ids[1:] >= text_ids[:-1]).all()):
             raise ValueError(f"memory: expected the docs of {n_units} units, in order")
         if not labels or not all(isinstance(label, str) for label in labels):
@@ -198,10 +193,6 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     return numbers
 
 
-def _below(numbers: Ints1d, n: int) -> bool:
-    return bool(((numbers >= 0) & (numbers < n)).all())
-
-
 def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
@@ -210,7 +201,8 @@ def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     fit = fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
     if not fit:
         raise ValueError("memory: expected a value, a label and a number for each count")
-    if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
+    in_range = (value >= 0) & (value < len(keys)) & (label >= 0) & (label < n_labels)
+    if not (in_range & (n_times > 0)).all():
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
     return counts_of(keys, columns, n_labels)
 

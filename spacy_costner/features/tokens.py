@@ -116,10 +116,8 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 def _extension(docs: Sequence[Doc], name: str, strings: Optional[StringStore]) -> Array1d:
     if not Token.has_extension(name):
-        raise ValueError(
-            f"spacy_costner.Features: expected {EXTENSION}{name} to be set with "
-            "Token.set_extension before the pipeline runs, it is not"
-        )
+        expected = "to be set with Token.set_extension before the pipeline runs, it is not"
+        raise ValueError(f"spacy_costner.Features: expected {EXTENSION}{name} {expected}")
     key: Callable[[str], int] = get_string_id if strings is None else strings.add
     values: List[object] = [token._.get(name) for doc in docs for token in doc]
     keys = [0 if value in (None, False, "") else key(str(value)) for value in values]
