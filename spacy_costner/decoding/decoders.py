@@ -20,9 +20,8 @@ Settings = Dict[str, Any]
 
 
 class DecodedSpans(NamedTuple):
-    """The predicted entities of a batch.
+    """The predicted entities of a batch, in order and without overlap.
 
-    entities (Entities): The entities, in order and without overlap.
     labels (Tuple[str, ...]): The names of the labels, by index.
     covers (Optional[Array2d]): The labels of the chain that each of these covers; None if they are
         the labels of the chain. Shape: (labels, labels of the chain)

@@ -4,6 +4,7 @@ An entity is a segment: a run of tokens with given tags, after which no tag cont
 no sampling and no beam search.
 """
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
@@ -47,37 +48,35 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     return tempered._replace(emissions=potentials.emissions / of_tag)
 
 
+@dataclass(eq=False)
 class Posterior:
-    """The posterior of a batch. Messages are computed when they are first needed."""
+    """The posterior of a batch. Messages are computed when they are first needed.
 
-    def __init__(
-        self,
-        scores: Potentials,
-        tags: Tags,
-        *,
-        temperature: Temperature = Temperature(),  # noqa: B008
-        is_space: Optional[Array1d] = None,
-        doc_of: Optional[Ints1d] = None,
-    ) -> None:
-        """scores (Potentials): The model's scores, under all constraints.
-        tags (Tags): Their tags, those of the chain. Marginals and paths are over
-            `tags.collapsed`, with a single O.
-        temperature (Temperature): The temperature of the scores.
-        is_space (Optional[Array1d]): True for white space, which can't end an entity: an
-            entity that continues into it counts as the entity before it. Shape: (N,)
-        doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each
-            sequence is a doc. Shape: (B,)
-        """
-        self.scores = scores
-        self.tags = tags
-        self.temperature = temperature
-        self.doc_of = numpy.arange(len(scores.lengths)) if doc_of is None else doc_of
-        self.is_space = numpy.zeros(len(scores.emissions), bool) if is_space is None else is_space
+    scores (Potentials): The model's scores, under all constraints.
+    tags (Tags): Their tags, those of the chain. Marginals and paths are over `tags.collapsed`, with
+        a single O.
+    temperature (Temperature): The temperature of the scores.
+    is_space (Optional[Array1d]): True for white space, which can't end an entity: an entity that
+        continues into it counts as the entity before it. Shape: (N,)
+    doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each sequence
+        is a doc. Shape: (B,)
+    """
+
+    scores: Potentials
+    tags: Tags
+    temperature: Temperature = Temperature()  # noqa: RUF009
+    is_space: Array1d = None
+    doc_of: Ints1d = None
+
+    def __post_init__(self) -> None:
+        if self.doc_of is None:
+            self.doc_of = numpy.arange(len(self.scores.lengths))
+        if self.is_space is None:
+            self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
     def at(self, temperature: Temperature) -> "Posterior":
         """The posterior of the same scores at another temperature."""
-        settings: Any = {"temperature": temperature, "doc_of": self.doc_of}
-        return Posterior(self.scores, self.tags, is_space=self.is_space, **settings)
+        return replace(self, temperature=temperature)
 
     @property
     def doc_lengths(self) -> Ints1d:

@@ -10,6 +10,7 @@ Angelopoulos et al., 2022, "Conformal Risk Control", arXiv 2208.02814. Bates et 
 """
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple, Optional
 
 import numpy
@@ -116,20 +117,17 @@ def _binomial(n: int, p: float) -> Floats1d:
 def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
     """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
     least. With a mean of 0, it is the number that is needed however good the scores. None if the
-    mean is not below the limit, or it takes more than `MOST_DOCS`. `delta` is that of
-    `threshold`."""
+    mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta` see `threshold`."""
     if mean >= limit:
         return None
     if delta is None:
         return math.ceil((1 - limit) / (limit - mean) - 1e-9)
-    low, high = 0, 1
-    while high <= MOST_DOCS and p_values(numpy.asarray([mean]), limit, high)[0] > delta:
-        low, high = high, 2 * high
-    while high - low > 1 and high <= MOST_DOCS:
-        middle = (low + high) // 2
-        passed = p_values(numpy.asarray([mean]), limit, middle)[0] <= delta
-        low, high = (low, middle) if passed else (middle, high)
-    return high if high <= MOST_DOCS else None
+
+    def passes(n: int) -> bool:
+        return bool(p_values(numpy.asarray([mean]), limit, n)[0] <= delta)
+
+    high = next((2**i for i in range(MOST_DOCS.bit_length()) if passes(2**i)), None)
+    return high and bisect_left(range(high), True, lo=high // 2, key=passes)
 
 
 def false_alarm_risk(

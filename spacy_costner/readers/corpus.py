@@ -148,11 +148,8 @@ def _read_values(
 
 
 class AnyCorpus(Corpus):
-    """Iterate over examples of a corpus of any format; see `make_reader`.
-
-    info (Optional[CorpusInfo]): Gets formats, schemes and problems, if it is set. None: problems
-        are warnings.
-    """
+    """Iterate over examples of a corpus of any format; see `make_reader`. `info` gets formats,
+    schemes and problems, if it is set; otherwise problems are warnings."""
 
     def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
@@ -162,10 +159,6 @@ class AnyCorpus(Corpus):
         self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        """Read the corpus.
-
-        RAISES (CorpusError): If a file can't be read; the message names file and line.
-        """
         sentences, files = self.options.sentences, corpus_files(Path(self.path))
         self._has_sentences = files[0].suffix != DOCBIN if sentences is None else sentences
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
