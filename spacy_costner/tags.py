@@ -36,16 +36,6 @@ class Scheme(NamedTuple):
     within: FrozenSet[Tuple[str, str]]
 
     @property
-    def opening(self) -> FrozenSet[str]:
-        """The prefixes that begin an entity."""
-        return frozenset([self.begin, self.unit])
-
-    @property
-    def continuing(self) -> FrozenSet[str]:
-        """The prefixes that go on with the entity of the token before."""
-        return frozenset(to for _, to in self.within)
-
-    @property
     def closing(self) -> FrozenSet[str]:
         """The prefixes that may end an entity."""
         return frozenset([self.last, self.unit])
@@ -180,17 +170,17 @@ class Tags:
     @cached_property
     def opening(self) -> Array1d:
         """True for the tags that begin an entity. Shape: (K,)"""
-        return self.having(self.scheme.opening)
+        return self.having([self.scheme.begin, self.scheme.unit])
 
     @cached_property
     def continuing(self) -> Array1d:
         """True for the tags that go on with the entity of the token before. Shape: (K,)"""
-        return self.having(self.scheme.continuing)
+        return self.having(to for _, to in self.scheme.within)
 
     @cached_property
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
-        opening = self.having([OUTSIDE, *self.scheme.opening])
+        opening = (self.label_of < 0) | self.opening
         closing = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
         transitions = (closing[:, None] & opening) | self.within
         if self.is_split:

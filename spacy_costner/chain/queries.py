@@ -197,11 +197,10 @@ def _function(
     method: Callable[Concatenate[MessagesT, Rest], ResultT],
 ) -> Callable[Concatenate[Potentials, Rest], ResultT]:
     """Make a function of potentials from a method of messages."""
-    name = method.__name__
 
     @wraps(method)
     def function(potentials: Potentials, *args: Rest.args, **kwargs: Rest.kwargs) -> ResultT:
-        return getattr(messages(potentials), name)(*args, **kwargs)
+        return getattr(messages(potentials), method.__name__)(*args, **kwargs)
 
     return function
 

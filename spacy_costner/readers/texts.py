@@ -146,16 +146,15 @@ def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id"
         for i, doc in enumerate(read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))):
             yield Row(i, doc.text, partial(copy_tokens, doc, sentences=True))
     elif part.path.suffix == ".parquet":
-        for i, value in enumerate(_read_row_groups(part, text, id_name)):
-            place = Place(part.path, part.first + i, "row")
-            yield _to_row(nlp, value, place, text, id_name)
+        for i, value in enumerate(_read_row_groups(part, text, id_name), part.first):
+            yield _to_row(nlp, value, Place(part.path, i, "row"), text, id_name)
     else:
         with part.path.open("rb") as file:
             file.seek(part.start)
             data = file.read(part.stop - part.start)
         if digest(data, part.first) != part.digest:
-            message = "expected the file that the command began with, got another"
-            raise CorpusError(f"{part.path}: {message}")
+            expected = "expected the file that the command began with"
+            raise CorpusError(f"{part.path}: {expected}, got another")
         for number, line in enumerate(data.split(b"\n"), part.first):
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
