@@ -9,7 +9,7 @@ table is the cost of a wrong boundary: the correct label with a wrong prefix.
 """
 
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy
 from confection import SimpleFrozenDict
@@ -39,11 +39,6 @@ def hamming_cost(tags: TagSet) -> CostTable:
     cost[i, j] = 1 if i != j else 0
     """
     return 1.0 - numpy.eye(len(tags), dtype="float32")
-
-
-def or_hamming(cost: Optional[Cost]) -> Cost:
-    """The cost of a config or, if it has none, the Hamming cost."""
-    return hamming_cost if cost is None else cost
 
 
 def make_zero_one_cost() -> Cost:

@@ -111,12 +111,12 @@ def collect_clusters(
             counts[name] += n
     values = sorted(name for name, n in counts.items() if n >= least)
     number = {value: i for i, value in enumerate(values)}
-    kept = {key: [number[x] for x in names if x in number] for key, names in words.items()}
-    kept = {key: found for key, found in kept.items() if found}
-    numbers = numpy.full((len(kept), max(map(len, kept.values()), default=1)), -1, dtype="int32")
-    for row, found in zip(numbers, kept.values()):
+    known = [[number[x] for x in names if x in number] for names in words.values()]
+    numbers = numpy.full((len(words), max(map(len, known), default=0) or 1), -1, dtype="int32")
+    for row, found in zip(numbers, known):
         row[: len(found)] = found
-    return values, Clusters(numpy.asarray([*kept], dtype="uint64"), numbers)
+    kept = numbers[:, 0] >= 0
+    return values, Clusters(numpy.asarray([*words], dtype="uint64")[kept], numbers[kept])
 
 
 def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:

@@ -292,8 +292,8 @@ def _check(template: Template) -> None:
         for kind, value in getattr(template, setting).items():
             _expect(kind in known or _is_extension(kind), setting, some, kind)
             _expect_number(value, least, f"{setting}.{kind}")
+    some = f"some of the kinds in windows, {', '.join(template.windows)}"
     for setting in ("bigrams", ELSEWHERE):
-        some = f"some of the kinds in windows, {', '.join(template.windows)}"
         for kind in getattr(template, setting):
             _expect(kind in template.windows, setting, some, kind)
     for setting in (VECTORS, "affixes"):
@@ -308,11 +308,11 @@ def _check(template: Template) -> None:
     is_number = isinstance(unit, int) and unit >= 1
     _expect(is_number or unit == DOC or _is_extension(unit), "memory_unit", some, unit)
     counts = template.min_count if isinstance(template.min_count, Mapping) else {}
-    for count in counts.values() if counts else [template.least_count("")]:
-        _expect_number(count, 1, "min_count")
     kinds = sorted({*template.windows, *(f"{kind}+{kind}" for kind in template.bigrams)})
     for kind in counts:
         _expect(kind in kinds, "min_count", f"some of {', '.join(kinds)}", kind)
+    for kind in counts or [""]:
+        _expect_number(template.least_count(kind), 1, "min_count")
 
 
 def _is_extension(kind: object) -> bool:

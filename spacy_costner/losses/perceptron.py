@@ -7,7 +7,7 @@ import numpy
 from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
-from ..costs.tables import or_hamming
+from ..costs.tables import hamming_cost
 from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
 from ..validation import above, at_least
 from .composition import best_competitor, best_gold, cost_augment, difference, hinge, sequence_of
@@ -31,7 +31,7 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
         raise ValueError(
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
-    cost, compute = or_hamming(cost) if alpha else None, partial(perceptron, alpha=alpha)
+    cost, compute = cost or hamming_cost if alpha else None, partial(perceptron, alpha=alpha)
     return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
@@ -49,7 +49,7 @@ def make_mira(
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
     return Loss(
-        compute, or_hamming(cost), uses_features=True, is_smooth=False, has_probabilities=False
+        compute, cost or hamming_cost, uses_features=True, is_smooth=False, has_probabilities=False
     )
 
 
