@@ -25,9 +25,7 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     if boundaries is True and len(space):
         strings = docs[0].vocab.strings
         words, which = numpy.unique(orth[space], return_inverse=True)
-        has_break = numpy.asarray(
-            [{*"\n\r"} & {*strings[word]} != set() for word in words.tolist()]
-        )
+        has_break = numpy.asarray([not {*"\n\r"}.isdisjoint(strings[x]) for x in words.tolist()])
         after = space[has_break[which]] + 1
         begins[after[after < len(begins)]] = True
     if begins.any():

@@ -8,11 +8,7 @@ from tqdm import tqdm
 
 
 def progress(
-    items: Optional[Iterable[Any]] = None,
-    *,
-    desc: str,
-    unit: str,
-    total: Optional[int] = None,
+    items: Optional[Iterable[Any]] = None, *, desc: str, unit: str, total: Optional[int] = None
 ) -> tqdm:
     """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
     where stderr is not a terminal, or by a worker."""

@@ -59,10 +59,9 @@ def spans_as_entities(
         ordered = sorted([*kept, *lost], key=lambda span: (span.start, span.end))
         two = next((a, b) for a, b in pairwise(ordered) if b.start < a.end)
         first, second = (f"{span.label_} {span.text!r} ({span.start}-{span.end})" for span in two)
-        text = doc[:8].text
         raise ValueError(
             f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got {first} "
-            f"and {second} in {text!r}: give their labels to several components, or set "
+            f"and {second} in {doc[:8].text!r}: give their labels to several components, or set "
             "filter_spans = true, which keeps the longest"
         )
     if own is not None:
@@ -104,9 +103,8 @@ def replace_spans(
     names, group = {*labels}, doc.spans.get(key, SpanGroup(doc))
     before = group.attrs.get("scores", ())
     known = before if len(before) == len(group) else numpy.full(len(group), numpy.nan)
-    rows = [(span, float(p)) for span, p in zip(group, known) if span.label_ not in names]
-    own = numpy.full(len(spans), numpy.nan) if scores is None else scores
-    rows += [(span, float(p)) for span, p in zip(spans, own)]
+    rows = [(span, p) for span, p in zip(group, known) if span.label_ not in names]
+    rows += zip(spans, numpy.full(len(spans), numpy.nan) if scores is None else scores)
     rows.sort(key=lambda row: (row[0].start, row[0].end))
     attrs = {**group.attrs, "scores": numpy.asarray([p for _, p in rows], dtype="float64")}
     doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=[span for span, _ in rows])

@@ -15,7 +15,7 @@ from typing import Dict, FrozenSet, Iterable, NamedTuple, Tuple
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d
 
-from .types import Constraints, first_tokens
+from .types import Constraints, first_tokens, ranges
 
 OUTSIDE = "O"
 
@@ -36,31 +36,15 @@ class Scheme(NamedTuple):
     within: FrozenSet[Tuple[str, str]]
 
     @property
-    def prefixes(self) -> Tuple[str, ...]:
-        return tuple(dict.fromkeys([self.begin, self.inside, self.last, self.unit]))
-
-    @property
-    def opening(self) -> FrozenSet[str]:
-        """The prefixes that begin an entity."""
-        return frozenset([self.begin, self.unit])
-
-    @property
-    def continuing(self) -> FrozenSet[str]:
-        """The prefixes that go on with the entity of the token before."""
-        return frozenset(to for _, to in self.within)
-
-    @property
     def closing(self) -> FrozenSet[str]:
         """The prefixes that may end an entity."""
         return frozenset([self.last, self.unit])
 
 
+BILUO_WITHIN = frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")])
 SCHEMES: Dict[str, Scheme] = {
-    "BILUO": Scheme(
-        *("BILUO", "B", "I", "L", "U"),
-        within=frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")]),
-    ),
-    "IOB2": Scheme(*("IOB2", "B", "I", "I", "B"), within=frozenset([("B", "I"), ("I", "I")])),
+    "BILUO": Scheme("BILUO", "B", "I", "L", "U", BILUO_WITHIN),
+    "IOB2": Scheme("IOB2", "B", "I", "I", "B", frozenset([("B", "I"), ("I", "I")])),
 }
 
 
@@ -116,7 +100,8 @@ class Tags:
         self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
-        self._block = self.scheme.prefixes + ((OUTSIDE,) if outside == BEFORE else ())
+        prefixes = [*self.scheme[1:5], *([OUTSIDE] if outside == BEFORE else [])]
+        self._block = tuple(dict.fromkeys(prefixes))
         self.prefix_of: Tuple[str, ...] = (OUTSIDE, *(self._block * len(self.labels)))
         names = numpy.repeat(numpy.arange(len(self.labels)), len(self._block))
         self._named: Ints1d = numpy.concatenate([[-1], names]).astype("int32")
@@ -156,10 +141,8 @@ class Tags:
         labels. Shape: (K,)"""
         prefixes = dict(zip(self.scheme[1:5], other.scheme[1:5]))
         index = {name: tag for tag, name in enumerate(other.names)}
-        names = [
-            f"{prefixes.get(prefix, prefix)}-{self.labels[label]}"
-            for prefix, label in zip(self.prefix_of[1:], self._named[1:])
-        ]
+        named = zip(self.prefix_of[1:], self._named[1:])
+        names = [f"{prefixes.get(prefix, prefix)}-{self.labels[label]}" for prefix, label in named]
         return numpy.asarray([0, *(index.get(name, 0) for name in names)], dtype="int32")
 
     @cached_property
@@ -187,20 +170,19 @@ class Tags:
     @cached_property
     def opening(self) -> Array1d:
         """True for the tags that begin an entity. Shape: (K,)"""
-        return self.having(self.scheme.opening)
+        return self.having([self.scheme.begin, self.scheme.unit])
 
     @cached_property
     def continuing(self) -> Array1d:
         """True for the tags that go on with the entity of the token before. Shape: (K,)"""
-        return self.having(self.scheme.continuing)
+        return self.having(to for _, to in self.scheme.within)
 
     @cached_property
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
-        opening = self.having([OUTSIDE, *self.scheme.opening])
+        opening = (self.label_of < 0) | self.opening
         closing = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
-        transitions = closing[:, None] & opening[None, :]
-        transitions |= self.within
+        transitions = (closing[:, None] & opening) | self.within
         if self.is_split:
             transitions[0] &= ~self.opening
             transitions |= self.opening & (self.next_label_of[:, None] == self.label_of)
@@ -215,16 +197,14 @@ class Tags:
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
         """Entities without overlap to tags, of all N tokens. Shape: (N,)"""
-        scheme = self.scheme
-        first, last, label = entities.begin, entities.end - 1, entities.label
-        depth = numpy.zeros(n_tokens + 1, dtype="int32")
-        numpy.add.at(depth, entities.begin, self.index(scheme.inside, label))
-        numpy.add.at(depth, entities.end, -self.index(scheme.inside, label))
-        tags = numpy.cumsum(depth[:-1], dtype="int32")
-        tags[first] = self.index(scheme.begin, label)
-        tags[last] = self.index(scheme.last, label)
-        unit = first == last
-        tags[first[unit]] = self.index(scheme.unit, label[unit])
+        (begin, end, label), scheme = entities, self.scheme
+        which, inside = ranges(begin, end)
+        tags = numpy.zeros(n_tokens, dtype="int32")
+        tags[inside] = self.index(scheme.inside, label[which])
+        tags[begin] = self.index(scheme.begin, label)
+        tags[end - 1] = self.index(scheme.last, label)
+        is_unit = end - begin == 1
+        tags[begin[is_unit]] = self.index(scheme.unit, label[is_unit])
         return tags
 
     def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:

@@ -15,12 +15,7 @@ token, shape (N,)."""
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
     the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
-    return potentials._replace(
-        emissions=_mask(potentials.emissions, constraints.emissions),
-        transitions=_mask(potentials.transitions, constraints.transitions),
-        start=_mask(potentials.start, constraints.start),
-        end=_mask(potentials.end, constraints.end),
-    )
+    return Potentials._make([*map(_mask, potentials[:4], constraints), potentials.lengths])
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:

@@ -6,16 +6,7 @@ float64, gradients in the type of the potentials.
 """
 
 from functools import wraps
-from typing import (
-    Any,
-    Callable,
-    Concatenate,
-    NamedTuple,
-    Optional,
-    ParamSpec,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Tuple, TypeVar
 
 import numpy
 from numpy.random import Generator
@@ -207,11 +198,10 @@ def _function(
     method: Callable[Concatenate[MessagesT, Rest], ResultT],
 ) -> Callable[Concatenate[Potentials, Rest], ResultT]:
     """Make a function of potentials from a method of messages."""
-    name = method.__name__
 
     @wraps(method)
     def function(potentials: Potentials, *args: Rest.args, **kwargs: Rest.kwargs) -> ResultT:
-        return getattr(messages(potentials), name)(*args, **kwargs)
+        return getattr(messages(potentials), method.__name__)(*args, **kwargs)
 
     return function
 

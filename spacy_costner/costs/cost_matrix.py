@@ -15,7 +15,7 @@ import csv
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Dict, List, Union
+from typing import Dict, Union
 
 from ..validation import check_config_names, check_cost, without_repetition
 
@@ -37,10 +37,15 @@ class Matrix:
     @cached_property
     def rows(self) -> Dict[str, Dict[str, float]]:
         """The costs, `[gold][predicted]`."""
-        if isinstance(self.source, dict):
-            return self.source
-        rows = _read_rows(self.source, self.where)
-        _check_rows(rows, self.where)
+        rows = self.source
+        if not isinstance(rows, dict):
+            rows = _read_rows(rows, self.where)
+        for gold, row in rows.items():
+            for predicted, cost in row.items():
+                check_cost(cost, f"{self.where}: {gold}.{predicted}")
+            if (got := row.get(gold, 0)) != 0:
+                expected = "expected 0 on the diagonal"
+                raise ValueError(f"{self.where}: {gold}.{gold}: {expected}, got {got!r}")
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
@@ -50,49 +55,30 @@ class Matrix:
         try:
             return self.rows[gold][predicted]
         except KeyError:
-            raise ValueError(
-                f"{self.where}: expected a cost for gold {gold!r} and predicted {predicted!r}, "
-                "got none"
-            ) from None
+            expected = f"a cost for gold {gold!r} and predicted {predicted!r}"
+            raise ValueError(f"{self.where}: expected {expected}, got none") from None
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
     """Build a cost matrix. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
-    _check_rows(source, where)
-    check_config_names(source, where)
-    return Matrix(source, where)
-
-
-def _check_rows(rows: Dict[str, Dict[str, float]], where: str) -> None:
-    for gold, row in rows.items():
-        for predicted, cost in row.items():
-            check_cost(cost, f"{where}: {gold}.{predicted}")
-        if row.get(gold, 0) != 0:
-            raise ValueError(
-                f"{where}: {gold}.{gold}: expected 0 on the diagonal, got {row[gold]!r}"
-            )
+    matrix = Matrix(source, where)
+    check_config_names(matrix.rows, where)
+    return matrix
 
 
 def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]]:
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row] or [[]]
-        predicted = rows[0][1:]
-        return without_repetition(
-            [(gold, _parse_row(gold, predicted, cells)) for gold, *cells in rows[1:]]
-        )
+        predicted, parsed = rows[0][1:], []
+        for gold, *cells in rows[1:]:
+            if len(cells) != len(predicted):
+                raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
+            costs = [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
+            parsed.append((gold, without_repetition(costs)))
+        return without_repetition(parsed)
     except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(
-            f"{where}: expected a CSV file of costs, could not read it: {error}"
-        ) from error
-
-
-def _parse_row(gold: str, predicted: List[str], cells: List[str]) -> Dict[str, float]:
-    """The costs of a gold label, without empty cells."""
-    if len(cells) != len(predicted):
-        raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
-    return without_repetition(
-        [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
-    )
+        expected = "expected a CSV file of costs"
+        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

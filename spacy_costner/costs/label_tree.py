@@ -39,19 +39,26 @@ class Tree:
     def lineages(self) -> Dict[str, Tuple[str, ...]]:
         """For each node, the path from the top down to it."""
         nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
-        return parse_lineages(nodes, self.where)
+        lineages: Dict[str, Tuple[str, ...]] = {}
+        for lineage in _walk(nodes, (), self.where):
+            node = lineage[-1]
+            if node in lineages:
+                raise ValueError(f"{self.where}: expected each node once, got {node!r} twice")
+            lineages[node] = lineage
+        if not lineages:
+            raise ValueError(f"{self.where}: expected at least one node, got none")
+        return lineages
 
     @property
     def depth(self) -> int:
         """The number of levels."""
-        return max(len(lineage) for lineage in self.lineages.values())
+        return max(map(len, self.lineages.values()))
 
     def lineage(self, label: str) -> Tuple[str, ...]:
         """The nodes from the top down to a label, itself included."""
         if label not in self.lineages:
-            raise ValueError(
-                f"{self.where}: expected a node for every label, got none for {label!r}"
-            )
+            expected = "expected a node for every label"
+            raise ValueError(f"{self.where}: {expected}, got none for {label!r}")
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
@@ -79,22 +86,10 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     """Build a label tree. A block of the config is checked at once, a file when it is read."""
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
-    parse_lineages(source, where)
-    check_config_names(source, where)
-    return Tree(source, where)
-
-
-def parse_lineages(nodes: Any, where: str) -> Dict[str, Tuple[str, ...]]:
-    """For each node of a tree, the path from the top down to it."""
-    lineages: Dict[str, Tuple[str, ...]] = {}
-    for lineage in _walk(nodes, (), where):
-        node = lineage[-1]
-        if node in lineages:
-            raise ValueError(f"{where}: expected each node once, got {node!r} twice")
-        lineages[node] = lineage
-    if not lineages:
-        raise ValueError(f"{where}: expected at least one node, got none")
-    return lineages
+    tree = Tree(source, where)
+    if tree.lineages:
+        check_config_names(source, where)
+    return tree
 
 
 def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str, ...]]:
@@ -118,6 +113,5 @@ def _read(path: Union[str, Path], where: str) -> Any:
         text = Path(path).read_text(encoding="utf8")
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{where}: expected a JSON or YAML file of nodes, could not read it: {error}"
-        ) from error
+        expected = "expected a JSON or YAML file of nodes"
+        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

@@ -9,7 +9,7 @@ table is the cost of a wrong boundary: the correct label with a wrong prefix.
 """
 
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy
 from confection import SimpleFrozenDict
@@ -41,11 +41,6 @@ def hamming_cost(tags: TagSet) -> CostTable:
     return 1.0 - numpy.eye(len(tags), dtype="float32")
 
 
-def or_hamming(cost: Optional[Cost]) -> Cost:
-    """The cost of a config or, if it has none, the Hamming cost."""
-    return hamming_cost if cost is None else cost
-
-
 def make_zero_one_cost() -> Cost:
     """Build the 0/1 cost: see `zero_one_cost`."""
     return zero_one_cost
@@ -68,8 +63,8 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
         the path of a JSON or YAML file, which is not.
     RAISES (ValueError): If the block is not a tree.
     """
-    tree_ = make_tree(tree, "spacy_costner.HierarchicalCost: tree")
-    return partial(hierarchical_cost, tree=tree_)
+    where = "spacy_costner.HierarchicalCost: tree"
+    return partial(hierarchical_cost, tree=make_tree(tree, where))
 
 
 def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
@@ -86,8 +81,7 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     Higashiyama et al., eq 9 and 10.
     """
     distances = tree.distances(tags.labels)
-    farthest = distances.max(initial=0) + 1
-    table = numpy.pad(distances, (0, 1), constant_values=farthest)
+    table = numpy.pad(distances, (0, 1), constant_values=distances.max(initial=0) + 1)
     table[-1, -1] = 0
     return _over_tags(table, tags)
 
@@ -125,14 +119,13 @@ def make_precision_recall_cost(
     where = "spacy_costner.PrecisionRecallCost"
     overall = dict(zip(KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
     check_config_names(labels, f"{where}: labels")
-    by_label = {label: {**overall, **own} for label, own in labels.items()}
-    for place, costs in {"": overall, **{f" labels.{x}:": by_label[x] for x in by_label}}.items():
+    for place, costs in {"": overall, **{f" labels.{x}:": labels[x] for x in labels}}.items():
         if unknown := sorted(set(costs) - set(KINDS)):
             expected = ", ".join(KINDS)
             raise ValueError(f"{where}:{place} expected any of {expected}, got {unknown[0]!r}")
         for name, cost in costs.items():
             check_cost(cost, f"{where}:{place} {name}")
-    per_label = {label: tuple(costs.values()) for label, costs in by_label.items()}
+    per_label = {label: tuple({**overall, **own}.values()) for label, own in labels.items()}
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
 
 
@@ -147,14 +140,11 @@ def precision_recall_cost(
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
     if unknown := sorted(set(per_label) - set(tags.labels)):
-        raise ValueError(
-            f"spacy_costner.PrecisionRecallCost: labels: expected any of {tags.labels}, "
-            f"got {unknown[0]!r}"
-        )
+        where = "spacy_costner.PrecisionRecallCost: labels"
+        raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown[0]!r}")
     rows = [per_label.get(label, overall) for label in tags.labels]
     false_alarm, miss, wrong_label, wrong_boundary = numpy.reshape(rows, (-1, len(KINDS))).T
-    n_labels = len(tags.labels)
-    table = numpy.zeros((n_labels + 1, n_labels + 1))
+    table = numpy.zeros((len(rows) + 1, len(rows) + 1))
     table[:-1] = wrong_label[:, None]
     table[-1, :-1] = false_alarm
     table[:-1, -1] = miss
@@ -187,9 +177,7 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     RAISES (ValueError): If a label is not in the matrix, or its file can't be read.
     """
     labels = [*tags.labels, OUTSIDE]
-    table = numpy.asarray(
-        [[matrix.cost(gold, predicted) for predicted in labels] for gold in labels]
-    )
+    table = numpy.asarray([[matrix.cost(gold, label) for label in labels] for gold in labels])
     numpy.fill_diagonal(table, wrong_boundary)
     return _over_tags(table, tags)
 

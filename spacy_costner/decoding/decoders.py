@@ -20,9 +20,8 @@ Settings = Dict[str, Any]
 
 
 class DecodedSpans(NamedTuple):
-    """The predicted entities of a batch.
+    """The predicted entities of a batch, in order and without overlap.
 
-    entities (Entities): The entities, in order and without overlap.
     labels (Tuple[str, ...]): The names of the labels, by index.
     covers (Optional[Array2d]): The labels of the chain that each of these covers; None if they are
         the labels of the chain. Shape: (labels, labels of the chain)
@@ -64,9 +63,7 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
     labels (Dict[str, float]): Bias per label, in place of the overall one.
     RAISES (ValueError): If a bias is not finite.
     """
-    check = partial(
-        check_numbers, "bias", "spacy_costner.ViterbiDecoding", least=-numpy.inf, most=numpy.inf
-    )
+    check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
     settings = {"bias": bias, "labels": dict(labels)}
     check(None, settings)
     return Decoding(viterbi, check, settings)
@@ -103,7 +100,7 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
     labels (Dict[str, float]): Threshold per label, in place of the overall one.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
-    check = partial(check_numbers, "threshold", "spacy_costner.ThresholdDecoding", least=0, most=1)
+    check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}
     check(None, settings)
     return Decoding(decode_threshold, check, settings)
@@ -140,13 +137,11 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         with_it = gain + best[n_before]
         take.append(with_it >= best[-1])
         best.append(max(with_it, best[-1]))
-    kept, i = [], len(take)
-    while i > 0:
-        if take[i - 1]:
-            kept.append(i - 1)
-            i = before[i - 1]
-        else:
-            i -= 1
+    kept, stop = [], len(take)
+    for i in range(len(take) - 1, -1, -1):
+        if i < stop and take[i]:
+            kept.append(i)
+            stop = before[i]
     return entities.select(numpy.asarray(kept[::-1], dtype="int64"))
 
 
@@ -159,21 +154,16 @@ def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
     return numpy.asarray(values, dtype="float64")
 
 
-def check_numbers(
-    name: str,
-    where: str,
-    tags: Optional[Tags],
-    settings: Settings,
-    *,
-    least: float,
-    most: float,
+def _check_numbers(
+    name: str, where: str, tags: Optional[Tags], settings: Settings, *, least: float, most: float
 ) -> None:
     """Check that a setting and that of each label are finite numbers of the range, and that the
     chain has these labels, if they are known."""
-    if not isinstance(settings["labels"], Mapping):
-        raise ValueError(f"{where}: labels: expected a mapping, got {settings['labels']!r}")
-    check_config_names(settings["labels"], f"{where}: labels")
-    named = {f"labels.{label}": value for label, value in settings["labels"].items()}
+    where, labels = f"spacy_costner.{where}", settings["labels"]
+    if not isinstance(labels, Mapping):
+        raise ValueError(f"{where}: labels: expected a mapping, got {labels!r}")
+    check_config_names(labels, f"{where}: labels")
+    named = {f"labels.{label}": value for label, value in labels.items()}
     for field_, value in {name: settings[name], **named}.items():
         if not (least <= number(value) <= most and numpy.isfinite(number(value))):
             bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""

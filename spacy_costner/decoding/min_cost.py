@@ -92,20 +92,12 @@ class MinCost:
         below = [tags.having([prefix]) & covers[label][tags.label_of] for prefix, label in nodes]
 
         def with_nodes(values: Array2d, join: Callable[..., Array2d]) -> Array2d:
-            return numpy.concatenate(
-                [values, *(join(values[:, which], axis=1, keepdims=True) for which in below)],
-                axis=1,
-            )
+            return numpy.column_stack([values, *(join(values[:, i], axis=1) for i in below)])
 
         marginals = posterior.marginals.astype("float64")
         possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-        free = Potentials(
-            emissions=-(marginals @ table),
-            transitions=numpy.zeros((n_tags, n_tags)),
-            start=numpy.zeros(n_tags),
-            end=numpy.zeros(n_tags),
-            lengths=lengths,
-        )
+        none = numpy.zeros((n_tags, n_tags))
+        free = Potentials(-(marginals @ table), none, none[0], none[0], lengths)
         mask = with_nodes(possible, numpy.any)
         scores = chain.constrain(free, answers.constraints._replace(emissions=mask))
         # A node is less probable than all labels of a sequence together, so it wins no tie.
@@ -117,13 +109,8 @@ class MinCost:
         """The choices, to be saved with the pipeline, with the cost and the tree that they are made
         of."""
         labels, covers, table = self.choices(tags)
-        return {
-            "of": self._origin,
-            "chain": list(tags.labels),
-            "answers": list(labels),
-            "covers": covers.tolist(),
-            "table": table.tolist(),
-        }
+        arrays = {"covers": covers.tolist(), "table": table.tolist()}
+        return {"of": self._origin, "chain": list(tags.labels), "answers": list(labels), **arrays}
 
     def restore(self, saved: Dict[str, Any]) -> None:
         """Restore what `save` returned. It is used if the cost or the tree can't be built because a
@@ -140,25 +127,24 @@ class MinCost:
 
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
-        if tags.names not in self._choices:
+        if tags.names in self._choices:
+            return self._choices[tags.names]
+        try:
+            nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
+            labels = (*tags.labels, *nodes)
+            covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
+            for row, below in zip(covers[len(tags.labels) :], nodes.values()):
+                row[[tags.labels.index(label) for label in below]] = True
+            table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
+            made = labels, covers, table.astype("float64")
+        except ValueError:
             saved = self._saved
-            try:
-                self._choices[tags.names] = self._make(tags)
-            except ValueError:
-                of_another = saved.get("of", self._origin) != self._origin
-                if of_another or saved.get("chain") != list(tags.labels):
-                    raise
-                self._choices[tags.names] = _read(saved, tags)
-        return self._choices[tags.names]
-
-    def _make(self, tags: Tags) -> Choices:
-        nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
-        labels = (*tags.labels, *nodes)
-        covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
-        for row, below in zip(covers[len(tags.labels) :], nodes.values()):
-            row[[tags.labels.index(label) for label in below]] = True
-        table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
-        return labels, covers, table.astype("float64")
+            of_another = saved.get("of", self._origin) != self._origin
+            if of_another or saved.get("chain") != list(tags.labels):
+                raise
+            made = _read(saved, tags)
+        self._choices[tags.names] = made
+        return made
 
 
 def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
@@ -168,10 +154,8 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
     table = numpy.asarray(saved["table"], dtype="float64")
     shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
     if (covers.shape, table.shape) != shapes or not numpy.isfinite(table).all():
-        raise ValueError(
-            f"spacy_costner.MinCostDecoding: saved choices: expected finite arrays of {shapes}, "
-            f"got {covers.shape}, {table.shape}"
-        )
+        expected = f"finite arrays of {shapes}, got {covers.shape}, {table.shape}"
+        raise ValueError(f"spacy_costner.MinCostDecoding: saved choices: expected {expected}")
     return labels, covers, table
 
 
@@ -185,8 +169,5 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
         for one, other in combinations(lineages.values(), 2)
         if one[0] == other[0]
     }
-    return {
-        node: [label for label in labels if node in lineages[label]]
-        for node in tree.lineages
-        if node in nearest and node not in lineages
-    }
+    inner = [node for node in tree.lineages if node in nearest and node not in lineages]
+    return {node: [label for label in labels if node in lineages[label]] for node in inner}

@@ -4,6 +4,7 @@ An entity is a segment: a run of tokens with given tags, after which no tag cont
 no sampling and no beam search.
 """
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
@@ -41,47 +42,41 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     if temperature == Temperature():
         return potentials
     tempered = map_scores(lambda scores: scores / temperature.overall, potentials)
-    if not temperature.labels:
-        return tempered
     names = [*tags.labels, None]
     of_label = [temperature.labels.get(str(name), temperature.overall) for name in names]
     of_tag = numpy.asarray(of_label, dtype=potentials.emissions.dtype)[tags.label_of]
     return tempered._replace(emissions=potentials.emissions / of_tag)
 
 
+@dataclass(eq=False)
 class Posterior:
-    """The posterior of a batch. Messages are computed when they are first needed."""
+    """The posterior of a batch. Messages are computed when they are first needed.
 
-    def __init__(
-        self,
-        scores: Potentials,
-        tags: Tags,
-        *,
-        temperature: Temperature = Temperature(),  # noqa: B008
-        is_space: Optional[Array1d] = None,
-        doc_of: Optional[Ints1d] = None,
-    ) -> None:
-        """Initialize the posterior.
+    scores (Potentials): The model's scores, under all constraints.
+    tags (Tags): Their tags, those of the chain. Marginals and paths are over `tags.collapsed`, with
+        a single O.
+    temperature (Temperature): The temperature of the scores.
+    is_space (Optional[Array1d]): True for white space, which can't end an entity: an entity that
+        continues into it counts as the entity before it. Shape: (N,)
+    doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each sequence
+        is a doc. Shape: (B,)
+    """
 
-        scores (Potentials): The model's scores, under all constraints.
-        tags (Tags): Their tags, those of the chain. Marginals and paths are over
-            `tags.collapsed`, with a single O.
-        temperature (Temperature): The temperature of the scores.
-        is_space (Optional[Array1d]): True for white space, which can't end an entity: an
-            entity that continues into it counts as the entity before it. Shape: (N,)
-        doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each
-            sequence is a doc. Shape: (B,)
-        """
-        self.scores = scores
-        self.tags = tags
-        self.temperature = temperature
-        self.doc_of = numpy.arange(len(scores.lengths)) if doc_of is None else doc_of
-        self.is_space = numpy.zeros(len(scores.emissions), bool) if is_space is None else is_space
+    scores: Potentials
+    tags: Tags
+    temperature: Temperature = Temperature()  # noqa: RUF009
+    is_space: Array1d = None
+    doc_of: Ints1d = None
+
+    def __post_init__(self) -> None:
+        if self.doc_of is None:
+            self.doc_of = numpy.arange(len(self.scores.lengths))
+        if self.is_space is None:
+            self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
     def at(self, temperature: Temperature) -> "Posterior":
         """The posterior of the same scores at another temperature."""
-        settings: Any = {"temperature": temperature, "doc_of": self.doc_of}
-        return Posterior(self.scores, self.tags, is_space=self.is_space, **settings)
+        return replace(self, temperature=temperature)
 
     @property
     def doc_lengths(self) -> Ints1d:
@@ -169,27 +164,17 @@ class Posterior:
         which, label = numpy.arange(len(entities.label)), entities.label
         if covers is not None:
             which, label = numpy.nonzero(covers[entities.label])
-        ways = Entities(entities.begin[which], entities.end[which], label)
-        if self._last_goes_on and self.is_space.any():
-            which, ways = self._into_space(which, ways)
-        log_probs, backprop = self.forward_backward.segment_log_probs(self._segments(ways))
+        ways, after, tags = entities.select(which)._replace(label=label), None, self.tags
+        if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
+            if self.is_space.any():
+                which, ways = self._into_space(which, ways)
+            after = ~tags.continuing | (tags.label_of != ways.label[:, None])
+        begin, end, label = ways
+        stops = numpy.cumsum(end - begin)
+        path = tags.encode(Entities(stops - (end - begin), stops, label), int((end - begin).sum()))
+        segments = chain.Segments(begin, end, path, after)
+        log_probs, backprop = self.forward_backward.segment_log_probs(segments)
         return log_probs, which, backprop
-
-    @cached_property
-    def _last_goes_on(self) -> bool:
-        """Whether the tag of an entity's last token may be followed by more of it."""
-        scheme = self.tags.scheme
-        return any(tag in scheme.closing for tag, _ in scheme.within)
-
-    def _segments(self, entities: Entities) -> chain.Segments:
-        begin, end, label = entities
-        ends = numpy.cumsum(end - begin)
-        in_a_row = Entities(ends - (end - begin), ends, label)
-        after = None
-        if self._last_goes_on:
-            after = ~self.tags.continuing | (self.tags.label_of != label[:, None])
-        path = self.tags.encode(in_a_row, int((end - begin).sum()))
-        return chain.Segments(begin, end, path, after)
 
     def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:
         """Each entity as it is and, in turn, with the white space that follows it."""

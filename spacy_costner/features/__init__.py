@@ -3,5 +3,3 @@
 from .extractor import FeatureBatch, Features
 from .lookup import SeenWords
 from .template import Template
-
-__all__ = ["FeatureBatch", "Features", "SeenWords", "Template"]

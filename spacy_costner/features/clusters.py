@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
@@ -77,49 +77,46 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
         else:
             lines = [line.split("\t") for line in text.splitlines() if line.strip()]
             pairs = [(line[1], line[0]) for line in lines]
-        if wrong := [pair for pair in pairs if not _is_cluster(pair[1])]:
+        clusters = [(word, _values(cluster)) for word, cluster in pairs]
+        if wrong := [pair for pair, (_, names) in zip(pairs, clusters) if not names]:
             raise ValueError(f"expected a number or a path for each word, got {wrong[0]}")
     except (OSError, ValueError, IndexError) as error:
         raise ValueError(
             "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
             f"paths and words, in {path}: {error}"
         ) from error
-    return {word: _values(cluster) for word, cluster in pairs}
+    return dict(clusters)
 
 
-def _is_cluster(value: Any) -> bool:
-    if isinstance(value, list) and value:
-        return all(isinstance(cluster, str) and cluster for cluster in value)
-    return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
-
-
-def _values(cluster: Union[int, str, List[str]]) -> List[str]:
-    if isinstance(cluster, list):
-        return cluster
-    cluster = str(cluster)
-    if set(cluster) <= {"0", "1"} and len(cluster) > 1:
+def _values(cluster: Any) -> List[str]:
+    """The names of the clusters of a word; none if this is not a cluster."""
+    if isinstance(cluster, int) and not isinstance(cluster, bool):
+        cluster = str(cluster)
+    names = cluster if isinstance(cluster, list) else [cluster]
+    if not all(isinstance(name, str) and name for name in names):
+        return []
+    if names is not cluster and set(cluster) <= {"0", "1"} and len(cluster) > 1:
         return [*dict.fromkeys(cluster[:size] for size in PREFIXES)]
-    return [cluster]
+    return names
 
 
 def collect_clusters(
-    words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Optional[Vocab], least: int
+    words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Vocab, least: int
 ) -> Tuple[List[str], Clusters]:
     """Number the clusters that are in a corpus often enough. `words` has the clusters of words by
     hash, `n_times` how often each word is in the corpus."""
     counts: Counter[str] = Counter()
-    lexemes = [(vocab[key], n) for key, n in n_times.items()] if vocab else []
-    for lexeme, n in lexemes:
+    for lexeme, n in ((vocab[key], n) for key, n in n_times.items()):
         for name in words.get(lexeme.orth) or words.get(lexeme.lower) or []:  # as in `find_words`
             counts[name] += n
     values = sorted(name for name, n in counts.items() if n >= least)
     number = {value: i for i, value in enumerate(values)}
-    kept = {key: [number[x] for x in names if x in number] for key, names in words.items()}
-    kept = {key: found for key, found in kept.items() if found}
-    numbers = numpy.full((len(kept), max(map(len, kept.values()), default=1)), -1, dtype="int32")
-    for row, found in zip(numbers, kept.values()):
+    known = [[number[x] for x in names if x in number] for names in words.values()]
+    numbers = numpy.full((len(words), max(map(len, known), default=0) or 1), -1, dtype="int32")
+    for row, found in zip(numbers, known):
         row[: len(found)] = found
-    return values, Clusters(numpy.asarray([*kept], dtype="uint64"), numbers)
+    kept = numbers[:, 0] >= 0
+    return values, Clusters(numpy.asarray([*words], dtype="uint64")[kept], numbers[kept])
 
 
 def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
@@ -129,15 +126,12 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
         for number in numbers if key in strings else ():
             if number >= 0 and len(found[number]) < N_SHOWN:
                 found[number].append(strings[key])
-    return defaultdict(str, {number: " ".join(words) for number, words in found.items()})
+    return {number: " ".join(words) for number, words in found.items()}
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
     """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
-
-    RETURNS (Dict[int, List[str]]): The clusters of each word, by hash.
-    RAISES (ValueError): If there are no vectors with words.
-    """
+    Returns the clusters of each word, by hash. Raises a ValueError if there are no vectors."""
     rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
     if not (rows and vocab.vectors.size):
         raise ValueError(
@@ -171,10 +165,8 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     """The centre of the largest cosine, the first of equal ones. Shape: (D,)"""
-    parts = [
-        (points[i : i + CHUNK] @ centres.T).argmax(axis=1) for i in range(0, len(points), CHUNK)
-    ]
-    return numpy.concatenate(parts)
+    starts = range(0, len(points), CHUNK)
+    return numpy.concatenate([(points[i : i + CHUNK] @ centres.T).argmax(axis=1) for i in starts])
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:

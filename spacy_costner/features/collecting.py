@@ -1,7 +1,7 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy
 from spacy.strings import StringStore, get_string_id
@@ -12,12 +12,9 @@ from spacy.vocab import Vocab
 from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
 from .memory import LabelCounts, LabelMemory
-from .template import GAZETTEER, VECTORS, Column, Form, Template, attributes_of
+from .template import GAZETTEER, VECTORS, Form, Template, attributes_of
 from .tokens import PLACES, Gazetteer, Tokens, concatenate, read_tokens
 from .vocabulary import Vocabulary
-
-HashCounts = Dict[str, "Counter[int]"]
-"""How often each hash is there, by attribute; `WORDS` has those of words."""
 
 N_DOCS = 256
 """Number of docs that are read together."""
@@ -35,13 +32,12 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     }
     strings = StringStore(PLACES)
     vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
-    phrases = {name: gazetteer.phrases for name, gazetteer in gazetteers.items()}
     clustered: Dict[str, Dict[int, List[str]]] = {
         name: {get_string_id(word): names for word, names in read_clusters(path).items()}
         for name, path in template.cluster_files.items()
     }
     if template.vectors:
-        clustered[VECTORS] = cluster_vectors(vocab, template.vectors) if vocab else {}
+        clustered[VECTORS] = cluster_vectors(vocab, template.vectors) if n_times[WORDS] else {}
     values: Dict[str, List[str]] = {}
     clusters: Dict[str, Clusters] = {}
     for column in template.columns:
@@ -50,20 +46,24 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
             values[name], clusters[name] = collect_clusters(
                 clustered[name], n_times[WORDS], vocab, least
             )
-        elif column.has_values:
-            counts = _count_values(column, n_times, vocab, strings)
+        elif column.form in (Form.WORD, Form.TOKEN):
+            counts: Counter[str] = Counter()
+            for key, times in n_times[WORDS if column.view else name].items():
+                known: Any = strings
+                word = (strings if key in known else vocab.strings)[key]
+                if value := column.view(vocab[key], word) if column.view else word:
+                    counts[value] += times
             values[name] = sorted(value for value, n in counts.items() if n >= least)
-    labels = vocab.strings if vocab else strings
     collected = Vocabulary(
         values=values,
         pairs={},
-        phrases=phrases,
-        labels=seen.names(labels) if template.document else (),
-        memory=seen.memory(labels) if template.memory else None,
+        phrases={name: gazetteer.phrases for name, gazetteer in gazetteers.items()},
+        labels=seen.names(vocab.strings) if template.document else (),
+        memory=seen.memory(vocab.strings) if template.memory else None,
         clusters=clusters,
     )
     if template.bigrams:
-        lookup = Lookup([column for column in template.columns if column.has_values], collected)
+        lookup = Lookup([column for column in template.columns if column.name in values], collected)
         words, numbers = lookup.words(tokens.orth, vocab)
         values_of = lookup.values(tokens, words.table[numbers])
     for column in template.columns:
@@ -75,15 +75,12 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
 
 
 def _read_all(
-    docs: Iterable[Doc],
-    template: Template,
-    gazetteers: Dict[str, Gazetteer],
-    strings: StringStore,
-) -> Tuple[Optional[Vocab], HashCounts, LabelCounts, Tokens]:
-    """The vocab of the docs, how often each hash is there, the labels if they are wanted, and all
-    tokens if there are pairs. Strings keep what the hashes mean."""
-    vocab, attributes = None, attributes_of(template.columns)
-    counts: HashCounts = {name: Counter() for name in (WORDS, *attributes)}
+    docs: Iterable[Doc], template: Template, gazetteers: Dict[str, Gazetteer], strings: StringStore
+) -> Tuple[Vocab, Dict[str, "Counter[int]"], LabelCounts, Tokens]:
+    """The vocab of the docs; how often each hash is there, by attribute, or `WORDS`; the labels if
+    they are wanted; and all tokens if there are pairs. Strings keep what the hashes mean."""
+    vocab, attributes = Vocab(strings=strings), attributes_of(template.columns)
+    counts: Dict[str, Counter[int]] = {name: Counter() for name in (WORDS, *attributes)}
     labels = LabelCounts([*template.memory], template.memory_unit)
     parts = [read_tokens([], attributes, gazetteers, strings)]
     for batch in minibatch(docs, N_DOCS):
@@ -109,19 +106,3 @@ def count_labels(docs: Sequence[Doc], template: Template, known: Vocabulary) -> 
     assert known.memory is not None
     labels.labels.update(map(strings.add, known.memory.labels[1:]))
     return labels.memory(strings)
-
-
-def _count_values(
-    column: Column, n_times: HashCounts, vocab: Optional[Vocab], strings: StringStore
-) -> "Counter[str]":
-    """How often each value of a column of words or tokens is there."""
-    counts: Counter[str] = Counter()
-    known: Any = strings
-    if vocab is None:
-        return counts
-    for key, n in n_times[WORDS if column.view else column.name].items():
-        store = strings if key in known else vocab.strings
-        value = column.view(vocab[key], store[key]) if column.view else store[key]
-        if value:
-            counts[value] += n
-    return counts

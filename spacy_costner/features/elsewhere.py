@@ -22,9 +22,8 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
     doc = sequences(lengths)[tokens]
     order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
     tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
-    is_first = numpy.ones(len(tokens), dtype=bool)
-    is_first[1:] = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
-    group = numpy.cumsum(is_first) - 1
+    is_new = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
+    group = numpy.append(0, numpy.cumsum(is_new))
     has_others = numpy.bincount(group)[group] > 1
     return tokens[has_others], group[has_others]
 
@@ -40,17 +39,15 @@ def nearest_elsewhere(
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
     n_away = min(n_nearest, int(numpy.bincount(group).max()) - 1)
-    steps = numpy.concatenate([-numpy.arange(1, n_away + 1), numpy.arange(1, n_away + 1)])
-    others = numpy.arange(len(tokens))[:, None] + steps
-    is_there = (others >= 0) & (others < len(tokens))
-    others[~is_there] = 0
-    is_there &= group[others] == group[:, None]
-    distance = numpy.where(is_there, numpy.abs(tokens[others] - tokens[:, None]), len(keys))
+    steps = numpy.arange(1, n_away + 1)
+    others = numpy.arange(len(tokens))[:, None] + numpy.concatenate([-steps, steps])
+    inside = others.clip(0, len(tokens) - 1)
+    is_there = (others == inside) & (group[inside] == group[:, None])
+    distance = numpy.where(is_there, numpy.abs(tokens[inside] - tokens[:, None]), len(keys))
     near = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
-    rows = numpy.arange(len(tokens))[:, None]
-    found = numpy.full((len(tokens), n_nearest), -1, dtype="int64")
-    found[:, : near.shape[1]] = numpy.where(is_there[rows, near], tokens[others[rows, near]], -1)
-    return tokens, found
+    found = numpy.take_along_axis(numpy.where(is_there, tokens[inside], -1), near, axis=1)
+    missing = n_nearest - near.shape[1]
+    return tokens, numpy.pad(found, ((0, 0), (0, missing)), constant_values=-1)
 
 
 def values_beside(values: Ints1d, places: Ints2d, lengths: Ints1d, side: int) -> Ints2d:

@@ -75,10 +75,7 @@ class Features(Shim):
 
     def __len__(self) -> int:
         """V, the number of features."""
-        if self._vocabulary is None:
-            return 0
-        sizes = [(len(each.offsets), self._vocabulary.size(each)) for each in self.template.columns]
-        return sum(n_offsets * size for n_offsets, size in sizes)
+        return self.lookup.n_rows if self.has_vocab else 0
 
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
@@ -113,12 +110,9 @@ class Features(Shim):
         """Add the features of the labels that a first pass predicts for other occurrences, from the
         probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
         none."""
-        lookup, names = self.lookup, ["O", *labels]
-        known = lookup.vocabulary.labels
-        of_known = numpy.zeros((len(probabilities), len(known)), dtype="float32")
-        for i, name in enumerate(known):
-            if name in names:
-                of_known[:, i] = probabilities[:, names.index(name)]
+        lookup, number = self.lookup, {name: i for i, name in enumerate(["O", *labels])}
+        known = [number.get(name, -1) for name in lookup.vocabulary.labels]
+        of_known = numpy.pad(probabilities, ((0, 0), (0, 1)))[:, known].astype("float32")
         values = cast(Ints2d, seen.values).copy()
         for column, group in zip(lookup.of_documents, seen.groups):
             values[:, lookup.places[column.name]] = find_labels_elsewhere(of_known, group)
@@ -132,13 +126,12 @@ class Features(Shim):
             place = f"[{offset:+d}]" if offset else ""
             if column.form == Form.PAIR:
                 place = f"[{offset:+d},{offset + 1:+d}]"
-            values = vocabulary.names(column)
+            shown: Dict[int, str] = {}
             if column.form == Form.CLUSTER and strings is not None:
                 shown = words_of_clusters(vocabulary.clusters[column.name], strings)
-                values = [
-                    f"{name} ({shown[i]})" if shown[i] else name for i, name in enumerate(values)
-                ]
-            names += [f"{column.name}{place}={name}" for name in values]
+            for i, name in enumerate(vocabulary.names(column)):
+                words = f" ({shown[i]})" if i in shown else ""
+                names.append(f"{column.name}{place}={name}{words}")
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
@@ -164,10 +157,8 @@ class Features(Shim):
         lookup = self._lookup
         if lookup is None:
             if self._vocabulary is None:
-                raise ValueError(
-                    "features of a linear CRF: expected a vocabulary, made by `nlp.initialize` "
-                    "or loaded, there is none"
-                )
+                expected = "a vocabulary, made by `nlp.initialize` or loaded, there is none"
+                raise ValueError(f"features of a linear CRF: expected {expected}")
             lookup = self._lookup = Lookup(self.template.columns, self._vocabulary)
         return lookup
 
@@ -201,18 +192,14 @@ class Features(Shim):
         expected: List[Any] = self._columns()
         try:
             saved = srsly.msgpack_loads(data)
-            columns = saved["columns"]
-            is_empty = saved["values"] is None
-            if is_empty:
-                self._set(None)
-            elif columns == expected:
-                self._set(Vocabulary.from_dict(saved, self.template.columns))
+            columns, is_empty = saved["columns"], saved["values"] is None
+            if is_empty or columns == expected:
+                of = self.template.columns
+                self._set(None if is_empty else Vocabulary.from_dict(saved, of))
         except Exception as error:
-            raise ValueError(
-                f"features of a linear CRF: expected what was saved of them, found damage: {error}"
-            ) from error
+            message = f"expected what was saved of them, found damage: {error}"
+            raise ValueError(f"features of a linear CRF: {message}") from error
         if columns != expected and not is_empty:
-            raise ValueError(
-                f"features of a linear CRF: expected those of the config, {expected}, got {columns}"
-            )
+            message = f"expected those of the config, {expected}, got {columns}"
+            raise ValueError(f"features of a linear CRF: {message}")
         return self

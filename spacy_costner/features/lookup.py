@@ -26,7 +26,6 @@ MOST_ROWS = (1 << 31) - 1
 OF_NAMES = ("is_first_upper", "has_digit")
 """The flags of words whose other occurrences count: capitalised ones, and those with a digit."""
 
-
 Slots = Tuple[Ints1d, Ints1d, Ints1d]
 """The column, the offset and the row of value 0 of slots. Shapes: (S,)"""
 
@@ -86,12 +85,9 @@ class Lookup:
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
         of_tokens = [column.name for column in columns if column.form == Form.TOKEN]
-        hashes = {name: [*map(get_string_id, values[name])] for name in of_tokens}
-        self.keys = {
-            **{name: number_keys(numpy.asarray(k, dtype="uint64")) for name, k in hashes.items()},
-            **{name: number_keys(each.keys) for name, each in vocabulary.clusters.items()},
-            **{name: number_keys(k.astype("uint64")) for name, k in vocabulary.pairs.items()},
-        }
+        keys = {name: [*map(get_string_id, values[name])] for name in of_tokens}
+        keys |= {name: each.keys for name, each in vocabulary.clusters.items()} | vocabulary.pairs
+        self.keys = {name: number_keys(numpy.asarray(k, "uint64")) for name, k in keys.items()}
         self._place_slots()
         self._seen = SeenWords(len(self.of_words) + len(OF_NAMES), self.word_slots)
 
@@ -108,9 +104,8 @@ class Lookup:
         per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
         self.n_rows = sum(per_slot)
         if self.n_rows > MOST_ROWS:
-            raise ValueError(
-                f"features of a linear CRF: expected at most {MOST_ROWS}, got {self.n_rows}"
-            )
+            expected = f"expected at most {MOST_ROWS}, got {self.n_rows}"
+            raise ValueError(f"features of a linear CRF: {expected}")
         first_rows = numpy.cumsum([0, *per_slot])[:-1]
         places = [self.places[column.name] for column, _ in self.slots]
         repeats = [place.stop - place.start for place in places]
@@ -179,11 +174,10 @@ class Lookup:
             unseen = numpy.unique(orth[numbers < 0])
             views = [(column.view, self.numbers[column.name]) for column in self.of_words]
             views += [(flag(name), {YES: 0}) for name in OF_NAMES]
-            lexemes = [vocab[key] for key in unseen.tolist()]
-            rows = [
-                [known.get(view(lexeme, word), -1) for view, known in views if view]
-                for lexeme, word in ((lexeme, lexeme.orth_) for lexeme in lexemes)
-            ]
+            rows = []
+            for lexeme in map(vocab.__getitem__, unseen.tolist()):
+                word = lexeme.orth_
+                rows.append([known.get(view(lexeme, word), -1) for view, known in views if view])
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
             numbers = seen.numbers.find(orth)
         return seen, numbers

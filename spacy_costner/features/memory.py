@@ -52,7 +52,7 @@ class Counts(NamedTuple):
 
 
 PACKED = ("starts", "value", "label", "n_times")
-"""What is saved in few bytes. `total` is their sum."""
+"""What is saved in few bytes. `total` is their sum: see `counts_of`."""
 
 Counted = Tuple[List[Array1d], Ints1d]
 """The rows of a table, as columns, and how often each is there. Shapes: (N,)"""
@@ -96,10 +96,10 @@ class LabelMemory:
     def _features(self) -> Dict[str, Ints2d]:
         """The features of all values outside of training, by attribute. The last row is for unknown
         values. Shape: (V + 1, width)"""
-        features, unknown = {}, numpy.zeros((1, len(self.labels)), dtype="int32")
+        features = {}
         for name, counts in self.counts.items():
             most = int((counts.total > 0).sum(axis=1).max(initial=0))
-            features[name] = features_of(numpy.concatenate([counts.total, unknown]), most + 1)
+            features[name] = features_of(numpy.pad(counts.total, ((0, 1), (0, 0))), most + 1)
         return features
 
     def width(self, attribute: str) -> int:
@@ -112,52 +112,42 @@ class LabelMemory:
         features = self._features[attribute]
         if tokens.text_ids is None:
             return features[values]  # -1 is the last row: that of unknown values
-        known, counts = values >= 0, self.counts[attribute]
-        found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
-        places = sequences(tokens.lengths) * len(counts.keys)
-        places, which = numpy.unique(places[known] + values[known], return_inverse=True)
-        elsewhere = counts.total[places % max(len(counts.keys), 1)]
-        self._subtract(attribute, elsewhere, places, tokens.text_ids)
-        found[known] = features_of(elsewhere, features.shape[1])[which]
-        return found
-
-    def _subtract(self, attribute: str, counts: Ints2d, places: Ints1d, text_ids: Array1d) -> None:
-        """Subtract what the units of docs add to the counts of each value in each doc, in place. A
-        place is V times the doc + the value. Shapes: (M, L), (M,), (B,)"""
-        doc, value = numpy.divmod(places, max(len(self.counts[attribute].keys), 1))
-        known, ids = self.text_ids, text_ids[doc]
-        n_docs = numpy.searchsorted(known, ids, side="right") - numpy.searchsorted(known, ids)
-        often = n_docs > OFTEN
+        # Each value is counted once in each doc, and what the doc's units add is subtracted.
+        known, n_values = values >= 0, max(len(self.counts[attribute].keys), 1)
+        places = (sequences(tokens.lengths) * n_values + values)[known]
+        places, which = numpy.unique(places, return_inverse=True)
+        doc, value = numpy.divmod(places, n_values)
+        counts, ids = self.counts[attribute].total[value], tokens.text_ids[doc]
+        first, stop = (numpy.searchsorted(self.text_ids, ids, side) for side in ("left", "right"))
+        often = stop - first > OFTEN
         counts[~often] -= self._of_units(attribute, ids[~often], value[~often])
         for i in numpy.flatnonzero(often).tolist():
             key = (attribute, int(ids[i]), int(value[i]))
             if key not in self._of_often:
-                some = slice(i, i + 1)
-                self._of_often[key] = self._of_units(attribute, ids[some], value[some])[0]
+                self._of_often[key] = self._of_units(attribute, ids[[i]], value[[i]])[0]
             counts[i] -= self._of_often[key]
+        found = numpy.full((len(values), features.shape[1]), -1, dtype="int32")
+        found[known] = features_of(counts, features.shape[1])[which]
+        return found
 
     def _of_units(self, attribute: str, text_ids: Array1d, values: Ints1d) -> Ints2d:
         """The counts of values in all units with docs of these texts, a text and a value each.
         Shapes: (M,), (M,) to (M, L)"""
         of = self.counts[attribute]
         which, index = places_in(self.text_ids, text_ids)
-        n_units, n_values = max(len(of.starts) - 1, 1), len(of.keys)
+        n_units = max(len(of.starts) - 1, 1)
         which, unit = numpy.divmod(numpy.unique(which * n_units + self.units[index]), n_units)
-        wanted = unit * n_values + values[which]
-        part, index = places_in(self._places[attribute], wanted)
+        part, index = places_in(self._places[attribute], unit * len(of.keys) + values[which])
         counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
 
     def to_dict(self) -> Dict[str, Any]:
         """What is saved."""
-        counts = {
-            name: {
-                "keys": found.keys.astype("<u8").tobytes(),
-                **{field: pack(getattr(found, field)) for field in PACKED},
-            }
-            for name, found in self.counts.items()
-        }
+        counts = {}
+        for name, found in self.counts.items():
+            packed = {field: pack(getattr(found, field)) for field in PACKED}
+            counts[name] = {"keys": found.keys.astype("<u8").tobytes(), **packed}
         ids, units = self.text_ids.astype("<u8").tobytes(), pack(self.units)
         return {"labels": self.labels, "counts": counts, "text_ids": ids, "units": units}
 
@@ -168,7 +158,7 @@ class LabelMemory:
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         counts = {name: _load_counts(saved["counts"][name], len(labels)) for name in attributes}
         n_units = min((len(found.starts) for found in counts.values()), default=1) - 1
-        fit = len(text_ids) == len(units) and _below(units, n_units)
+        fit = len(text_ids) == len(units) and ((units >= 0) & (units < n_units)).all()
         if not (fit and (text_ids[1:] >= text_ids[:-1]).all()):
             raise ValueError(f"memory: expected the docs of {n_units} units, in order")
         if not labels or not all(isinstance(label, str) for label in labels):
@@ -196,30 +186,33 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     of_best = best * len(RANGES) + bins[numpy.arange(len(best)), best]
     n_times = (total > 1).astype(int) + (total > 3)
     numbers = numpy.full((len(counts), width), -1, dtype="int32")
-    numbers[:, 0] = n_labels * n_shares + of_best * len(N_TIMES) + n_times
-    numbers[total == 0, 0] = -1
+    best_pair = n_labels * n_shares + of_best * len(N_TIMES) + n_times
+    numbers[:, 0] = numpy.where(total == 0, -1, best_pair)
     packed = -numpy.sort(-shares, axis=1)[:, : width - 1]
     numbers[:, 1 : 1 + packed.shape[1]] = packed
     return numbers
 
 
-def _below(numbers: Ints1d, n: int) -> bool:
-    return bool(((numbers >= 0) & (numbers < n)).all())
-
-
 def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
-    starts, value, label, n_times = (unpack(saved[field]) for field in PACKED)
+    columns = starts, value, label, n_times = [unpack(saved[field]) for field in PACKED]
     fit = len(value) == len(label) == len(n_times) and len(starts) > 0
     fit = fit and starts[0] == 0 and starts[-1] == len(value) and (numpy.diff(starts) >= 0).all()
     if not fit:
         raise ValueError("memory: expected a value, a label and a number for each count")
-    if not (_below(value, len(keys)) and _below(label, n_labels) and (n_times > 0).all()):
+    in_range = (value >= 0) & (value < len(keys)) & (label >= 0) & (label < n_labels)
+    if not (in_range & (n_times > 0)).all():
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
+    return counts_of(keys, columns, n_labels)
+
+
+def counts_of(keys: Array1d, columns: Sequence[Ints1d], n_labels: int) -> Counts:
+    """The counts of values, from the columns of `PACKED`."""
+    _, value, label, n_times = columns
     total = numpy.zeros((len(keys), n_labels), dtype="int32")
     numpy.add.at(total, (value, label), n_times)
-    return Counts(keys, total, starts, value, label, n_times)
+    return Counts(keys, total, *columns)
 
 
 def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
@@ -231,10 +224,8 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
         return text_id(doc)
     name = unit.removeprefix(EXTENSION)
     if not Doc.has_extension(name):
-        raise ValueError(
-            f"spacy_costner.Features: memory_unit: expected {unit} to be set with "
-            "Doc.set_extension before training, it is not"
-        )
+        expected = f"expected {unit} to be set with Doc.set_extension before training, it is not"
+        raise ValueError(f"spacy_costner.Features: memory_unit: {expected}")
     return get_string_id(str(doc._.get(name)))
 
 
@@ -256,7 +247,7 @@ class LabelCounts:
         units = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
         self.n_docs += len(docs)
         self.units.append(numpy.asarray(units, dtype="uint64"))
-        self.text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
+        self.text_ids.append(numpy.asarray([*map(text_id, docs)], dtype="uint64"))
         unit = numpy.repeat(self.units[-1], tokens.lengths)
         for name, counted in self.counted.items():
             there = (iob != 0) & (tokens.keys[name] != 0)
@@ -269,9 +260,8 @@ class LabelCounts:
 
     def memory(self, strings: StringStore) -> LabelMemory:
         """The memory of what was counted. It can't be asked for twice."""
-        by_name = {strings[key]: key for key in self.labels if key}
         names = self.names(strings)
-        labels = numpy.asarray([0, *(by_name[name] for name in names[1:])], dtype="uint64")
+        labels = numpy.asarray([0, *map(strings.__getitem__, names[1:])], dtype="uint64")
         text_ids = numpy.concatenate(self.text_ids)
         if isinstance(self.unit, int):
             size = numpy.uint64(max(1, min(self.unit, self.n_docs // LEAST_UNITS)))
@@ -287,25 +277,16 @@ class LabelCounts:
 def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
     """Join the counts of an attribute."""
     none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
-    unit, value, label = (
-        numpy.concatenate([columns[i] for columns, _ in [none, *counted]]) for i in range(3)
-    )
-    n_times = numpy.concatenate([n for _, n in [none, *counted]])
+    parts = [(*columns, n) for columns, n in [none, *counted]]
     counted.clear()
+    unit, value, label, n_times = map(numpy.concatenate, zip(*parts))
     order = numpy.argsort(labels)
     label = order[numpy.searchsorted(labels[order], label)]
     (unit, value, label), n_times = count_rows([unit, value, label], n_times)
     keys, value = numpy.unique(value, return_inverse=True)
-    total = numpy.zeros((len(keys), len(labels)), dtype="int32")
-    numpy.add.at(total, (value, label), n_times)
-    return Counts(
-        keys=keys,
-        total=total,
-        starts=numpy.append(numpy.searchsorted(unit, units), len(unit)).astype("int32"),
-        value=value.astype("int32"),
-        label=label.astype("int32"),
-        n_times=n_times,
-    )
+    starts = numpy.append(numpy.searchsorted(unit, units), len(unit))
+    columns = [each.astype("int32") for each in (starts, value, label, n_times)]
+    return counts_of(keys, columns, len(labels))
 
 
 def count_rows(columns: Sequence[Array1d], n_times: Ints1d) -> Counted:

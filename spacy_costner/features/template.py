@@ -27,23 +27,18 @@ LEXEME_FLAGS = tuple(
 FLAGS = (*LEXEME_FLAGS, *OWN_FLAGS)
 
 
-def prefix(size: int) -> WordView:
-    """The first characters, of words that are long enough."""
-    return lambda _, word: word[:size] if len(word) >= size else None
-
-
-def suffix(size: int) -> WordView:
-    """The last characters, of words that are long enough."""
-    return lambda _, word: word[-size:] if len(word) >= size else None
+def affix(kind: str, size: int) -> WordView:
+    """The first or last characters, of words that are long enough."""
+    part = slice(size) if kind == "prefix" else slice(-size, None)
+    return lambda _, word: word[part] if len(word) >= size else None
 
 
 def flag(name: str) -> WordView:
     """A yes-or-no attribute of a word."""
-    if name in OWN_FLAGS:
-        is_so = OWN_FLAGS[name]
-        return lambda _, word: YES if is_so(word) else None
-    attribute = name.lower()
-    return lambda lexeme, _: YES if getattr(lexeme, attribute) else None
+    is_so, attribute = OWN_FLAGS.get(name), name.lower()
+    if is_so is None:
+        return lambda lexeme, _: YES if getattr(lexeme, attribute) else None
+    return lambda _, word: YES if is_so(word) else None
 
 
 GREEK = (
@@ -156,11 +151,6 @@ class Column(NamedTuple):
     of: str = ""
     n_nearest: int = 0
 
-    @property
-    def has_values(self) -> bool:
-        """Whether it has values of its own, counted in the training data."""
-        return self.form in (Form.WORD, Form.TOKEN, Form.CLUSTER)
-
 
 class Template:
     """The template of features.
@@ -236,27 +226,22 @@ class Template:
         columns = []
         clusterings = {VECTORS: [VECTORS][: len(self.vectors)], CLUSTERS: [*self.cluster_files]}
         for kind, window in self.windows.items():
-            columns += [
-                Column(name, around(window), kind, Form.WORD if view else Form.TOKEN, view)
-                for name, view in self._views(kind).items()
-            ]
-            columns += [
-                Column(name, around(window), kind, Form.CLUSTER, of="LOWER")
-                for name in clusterings.get(kind, ())
-            ]
+            for name, view in self._views(kind).items():
+                form = Form.WORD if view else Form.TOKEN
+                columns.append(Column(name, around(window), kind, form, view))
+            for name in clusterings.get(kind, ()):
+                columns.append(Column(name, around(window), kind, Form.CLUSTER, of="LOWER"))
         for kind, window in self.bigrams.items():
-            columns += [
-                Column(f"{name}+{name}", around(window)[:-1], f"{kind}+{kind}", Form.PAIR, of=name)
-                for name in self._views(kind)
-            ]
+            for name in self._views(kind):
+                two, both = f"{name}+{name}", f"{kind}+{kind}"
+                columns.append(Column(two, around(window)[:-1], both, Form.PAIR, of=name))
         for kind, window in self.memory.items():
             name = f"{MEMORY}:{kind}"
             columns.append(Column(name, around(window), MEMORY, Form.MEMORY, of=kind))
         for kind, n_nearest in self.elsewhere.items():
-            columns += [
-                Column(f"{ELSEWHERE}:{kind}{place}", (0,), ELSEWHERE, form, None, kind, n_nearest)
-                for place, form in (("[-1]", Form.BEFORE), ("[+1]", Form.AFTER))
-            ]
+            for place, form in (("[-1]", Form.BEFORE), ("[+1]", Form.AFTER)):
+                name = f"{ELSEWHERE}:{kind}{place}"
+                columns.append(Column(name, (0,), ELSEWHERE, form, None, kind, n_nearest))
         for kind, window in self.document.items():
             name = f"{DOCUMENT}:{kind}"
             columns.append(Column(name, around(window), DOCUMENT, Form.DOCUMENT, of=kind))
@@ -275,8 +260,7 @@ class Template:
     def _views(self, kind: str) -> Dict[str, Optional[WordView]]:
         """The columns of a kind, with their views of words; None for values of tokens."""
         if kind in ("prefix", "suffix"):
-            cut = prefix if kind == "prefix" else suffix
-            return {f"{kind}{size}": cut(size) for size in self.affixes}
+            return {f"{kind}{size}": affix(kind, size) for size in self.affixes}
         if kind == "flags":
             return {name: flag(name) for name in self.flags}
         if kind in (CLUSTERS, VECTORS):
@@ -294,18 +278,13 @@ def around(window: int) -> Tuple[int, ...]:
 def attributes_of(columns: Sequence[Column]) -> List[str]:
     """What columns read of tokens besides their words: attributes, extension attributes, names of
     columns of gazetteers."""
-    names = [
-        column.name if column.form == Form.TOKEN else column.of
-        for column in columns
-        if column.form not in (Form.WORD, Form.PAIR)
-    ]
-    return [*dict.fromkeys(names)]
+    others = [column for column in columns if column.form not in (Form.WORD, Form.PAIR)]
+    return [*dict.fromkeys(column.of or column.name for column in others)]
 
 
 def _check(template: Template) -> None:
     attributes = [name for name in (*WORD_VIEWS, *ATTRIBUTES) if name in IDS]
-    others = ["character_type", "prefix", "suffix", "flags", CASELESS]
-    others += [GAZETTEER, CLUSTERS, VECTORS]
+    others = ["character_type", "prefix", "suffix", "flags", CASELESS, GAZETTEER, CLUSTERS, VECTORS]
     leasts = {"windows": 0, "bigrams": 1, MEMORY: 0, ELSEWHERE: 1, DOCUMENT: 0}
     for setting, least in leasts.items():
         known = attributes + (others if setting in ("windows", "bigrams") else [])
@@ -313,8 +292,8 @@ def _check(template: Template) -> None:
         for kind, value in getattr(template, setting).items():
             _expect(kind in known or _is_extension(kind), setting, some, kind)
             _expect_number(value, least, f"{setting}.{kind}")
+    some = f"some of the kinds in windows, {', '.join(template.windows)}"
     for setting in ("bigrams", ELSEWHERE):
-        some = f"some of the kinds in windows, {', '.join(template.windows)}"
         for kind in getattr(template, setting):
             _expect(kind in template.windows, setting, some, kind)
     for setting in (VECTORS, "affixes"):
@@ -329,11 +308,11 @@ def _check(template: Template) -> None:
     is_number = isinstance(unit, int) and unit >= 1
     _expect(is_number or unit == DOC or _is_extension(unit), "memory_unit", some, unit)
     counts = template.min_count if isinstance(template.min_count, Mapping) else {}
-    for count in counts.values() if counts else [template.least_count("")]:
-        _expect_number(count, 1, "min_count")
     kinds = sorted({*template.windows, *(f"{kind}+{kind}" for kind in template.bigrams)})
     for kind in counts:
         _expect(kind in kinds, "min_count", f"some of {', '.join(kinds)}", kind)
+    for kind in counts or [""]:
+        _expect_number(template.least_count(kind), 1, "min_count")
 
 
 def _is_extension(kind: object) -> bool:

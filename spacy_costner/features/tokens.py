@@ -34,9 +34,8 @@ class Gazetteer:
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"spacy_costner.Features: gazetteers: expected a text file in UTF-8: {error}"
-            ) from error
+            where = "spacy_costner.Features: gazetteers"
+            raise ValueError(f"{where}: expected a text file in UTF-8: {error}") from error
         return cls([line.strip() for line in lines if line.strip()])
 
     def find(self, docs: Sequence[Doc]) -> Array1d:
@@ -87,10 +86,10 @@ def read_tokens(
 ) -> Tokens:
     """Read what `attributes_of` names of the tokens of a batch. `strings` keeps the values of
     extension attributes."""
-    ours = [name for name in attributes if name in IDS]
+    ours, none = [name for name in attributes if name in IDS], numpy.zeros(0, dtype="uint64")
     ids = [ORTH, *(IDS[name] for name in ours)]
     arrays = [doc.to_array(ids).reshape(len(doc), len(ids)) for doc in docs]
-    table = numpy.concatenate([numpy.zeros((0, len(ids)), dtype="uint64"), *arrays])
+    table = numpy.concatenate([none.reshape(0, len(ids)), *arrays])
     keys = dict(zip(ours, numpy.ascontiguousarray(table.T[1:])))
     for name in attributes:
         if name in gazetteers:
@@ -98,13 +97,11 @@ def read_tokens(
         elif name == CASELESS:
             one_case = [doc.text.islower() or doc.text.isupper() for doc in docs]
             words = [doc.to_array(LOWER) * int(is_so) for doc, is_so in zip(docs, one_case)]
-            keys[name] = numpy.concatenate([numpy.zeros(0, dtype="uint64"), *words])
+            keys[name] = numpy.concatenate([none, *words])
         elif name.startswith(EXTENSION):
             keys[name] = _extension(docs, name.removeprefix(EXTENSION), strings)
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    text_ids = None
-    if in_training:
-        text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
+    text_ids = numpy.asarray([*map(text_id, docs)], dtype="uint64") if in_training else None
     return Tokens(numpy.ascontiguousarray(table[:, 0]), keys, lengths, text_ids)
 
 
@@ -119,16 +116,12 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 def _extension(docs: Sequence[Doc], name: str, strings: Optional[StringStore]) -> Array1d:
     if not Token.has_extension(name):
-        raise ValueError(
-            f"spacy_costner.Features: expected {EXTENSION}{name} to be set with "
-            "Token.set_extension before the pipeline runs, it is not"
-        )
+        expected = "to be set with Token.set_extension before the pipeline runs, it is not"
+        raise ValueError(f"spacy_costner.Features: expected {EXTENSION}{name} {expected}")
     key: Callable[[str], int] = get_string_id if strings is None else strings.add
     values: List[object] = [token._.get(name) for doc in docs for token in doc]
-    missing = (None, False, "")
-    return numpy.asarray(
-        [0 if value in missing else key(str(value)) for value in values], dtype="uint64"
-    )
+    keys = [0 if value in (None, False, "") else key(str(value)) for value in values]
+    return numpy.asarray(keys, dtype="uint64")
 
 
 def text_id(doc: Doc) -> int:

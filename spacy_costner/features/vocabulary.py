@@ -83,28 +83,21 @@ class Vocabulary(NamedTuple):
         if attributes := [column.of for column in columns if column.form == Form.MEMORY]:
             memory = LabelMemory.from_dict(saved["memory"], attributes)
         labels = saved.get("labels", [])
-        loaded = cls(saved["values"], pairs, saved["phrases"], memory, {}, labels)
-        loaded.check(columns)
-        for name in [column.name for column in columns if column.form == Form.CLUSTER]:
-            found = Clusters.from_dict(saved["clusters"][name], len(loaded.values[name]))
-            loaded.clusters[name] = found
-        return loaded
-
-    def check(self, columns: Sequence[Column]) -> None:
-        """Refuse values that aren't lists of strings, and pairs that aren't of their numbers."""
-        for name, names in [*self.values.items(), *self.phrases.items()]:
+        values, phrases = saved["values"], saved["phrases"]
+        for name, names in [*values.items(), *phrases.items(), ("labels", labels)]:
             if not isinstance(names, list) or not all(isinstance(value, str) for value in names):
                 raise ValueError(f"{name}: expected a list of strings, got {type(names).__name__}")
-            if name not in self.phrases and len(set(names)) < len(names):
+            if name in values and name not in phrases and len(set(names)) < len(names):
                 raise ValueError(f"{name}: expected each value once")
-        if not isinstance(self.labels, list) or not all(isinstance(v, str) for v in self.labels):
-            raise ValueError(f"labels: expected a list of strings, got {self.labels!r}")
+        clusters = {}
         for column in columns:
-            if column.form == Form.PAIR:
-                keys = self.pairs.get(column.name, numpy.zeros(0, dtype="<i8"))
-                numbers = numpy.stack([keys >> 32, keys & 0xFFFFFFFF])
-                n_values = len(self.values[column.of])
-                if numbers.size and not (numbers.min() >= 0 and numbers.max() < n_values):
-                    raise ValueError(f"{column.name}: expected pairs of {n_values} values")
-            if column.kind == GAZETTEER and column.name not in self.phrases:
-                raise ValueError(f"{column.name}: expected phrases, found none")
+            name, keys = column.name, pairs.get(column.name, numpy.zeros(0, dtype="<i8"))
+            if column.form == Form.PAIR and len(keys):
+                numbers, n = numpy.stack([keys >> 32, keys & 0xFFFFFFFF]), len(values[column.of])
+                if not (numbers.min() >= 0 and numbers.max() < n):
+                    raise ValueError(f"{name}: expected pairs of {n} values")
+            if column.kind == GAZETTEER and name not in phrases:
+                raise ValueError(f"{name}: expected phrases, found none")
+            if column.form == Form.CLUSTER:
+                clusters[name] = Clusters.from_dict(saved["clusters"][name], len(values[name]))
+        return cls(values, pairs, phrases, memory, clusters, labels)

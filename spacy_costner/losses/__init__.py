@@ -14,19 +14,3 @@ from .mce import mce
 from .perceptron import mira, perceptron
 from .schedule import LossSchedule
 from .zscore import zscore
-
-__all__ = [
-    "LossSchedule",
-    "jensen_risk_bound",
-    "max_margin",
-    "mce",
-    "mce_f",
-    "mira",
-    "mixed",
-    "perceptron",
-    "pointwise",
-    "risk",
-    "sequential",
-    "softmax_margin",
-    "zscore",
-]

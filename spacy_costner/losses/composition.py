@@ -1,6 +1,6 @@
 """Building blocks of losses: most are a difference of two scores of a sequence."""
 
-from typing import Callable, Tuple
+from typing import Callable, Optional, Tuple
 
 from thinc.types import Array1d, Floats1d, Ints1d
 from thinc.util import get_array_module
@@ -12,11 +12,6 @@ Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
 
 
-def identity(gap: Floats1d) -> Tuple[Floats1d, Floats1d]:
-    """The difference itself."""
-    return gap, get_array_module(gap).ones_like(gap)
-
-
 def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
     """max(0, violation). At 0, where a competitor has the score of gold, the derivative is 1, so
     that training moves away from there."""
@@ -24,17 +19,13 @@ def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
 
 
 def difference(
-    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform = identity
+    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Optional[Transform] = None
 ) -> LossResult:
-    """The sum over the sequences of transform(above - below), with its gradient.
-
-    above (ScoreWithVjp): The score to decrease, such as log Z.
-    below (ScoreWithVjp): The score to increase, such as that of gold.
-    transform (Transform): Maps the difference of a sequence to its loss.
-    """
+    """The sum over the sequences of transform(above - below), with its gradient. `above` is the
+    score to decrease, such as log Z, `below` the one to increase, such as that of gold."""
     (high, backprop_high), (low, backprop_low) = above, below
-    values, slopes = transform(high - low)
     weights = sequence_weights(gold, high)
+    values, slopes = (high - low, 1.0) if transform is None else transform(high - low)
     slopes = slopes * weights
     gradient = add_to(backprop_high(slopes), backprop_low(-slopes))
     return LossResult(float((weights * values).sum()), gradient)
@@ -61,11 +52,7 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
         return chain.path_log_prob(potentials, gold.tags)
     gold_sum, backprop_gold = gold_score(potentials, gold)
     log_z, backprop_all = chain.log_partition(potentials)
-
-    def backprop(d_log_p: Floats1d) -> Potentials:
-        return add_to(backprop_gold(d_log_p), backprop_all(-d_log_p))
-
-    return gold_sum - log_z, backprop
+    return gold_sum - log_z, lambda d: add_to(backprop_gold(d), backprop_all(-d))
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
@@ -117,13 +104,11 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
 
 def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
     """1 for sequences with any annotation, else 0. Shape: (B,)"""
-    xp = get_array_module(potentials.emissions)
-    n_sequences = len(potentials.lengths)
+    xp, n_sequences = get_array_module(potentials.emissions), len(potentials.lengths)
     if gold.allowed is None:
         return xp.ones(n_sequences)
-    known = (~gold.allowed.all(axis=1)).astype("float64")
-    counts = xp.bincount(sequence_of(potentials), weights=known, minlength=n_sequences)
-    return (counts > 0).astype("float64")
+    known = sequence_of(potentials)[~gold.allowed.all(axis=1)]
+    return (xp.bincount(known, minlength=n_sequences) > 0).astype("float64")
 
 
 def sequence_of(potentials: Potentials) -> Ints1d:

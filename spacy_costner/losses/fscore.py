@@ -7,7 +7,7 @@ from typing import Callable, Tuple, cast
 
 import numpy
 from thinc.api import to_numpy
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
+from thinc.types import Array2d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -48,20 +48,18 @@ def make_mce_f(
     decay (float): What running totals are multiplied by at each batch, 0 to 1.
     RAISES (ValueError): If a parameter is out of its range.
     """
+    is_smooth = one_of((1.0, math.inf), "MCEF", "psi", number(psi)) == 1
     compute = partial(
         mce_f,
         gamma=above(0, "MCEF", "gamma", gamma),
-        psi=one_of((1.0, math.inf), "MCEF", "psi", number(psi)),
+        psi=number(psi),
         slope=above(0, "MCEF", "slope", slope),
         offset=finite("MCEF", "offset", offset),
     )
-    if number(psi) == 1 and (number(slope), number(offset)) != (1, 0):
-        raise ValueError(
-            "spacy_costner.MCEF: slope, offset: expected 1 and 0, as psi is 1, got "
-            f"{slope!r}, {offset!r}"
-        )
+    if is_smooth and (number(slope), number(offset)) != (1, 0):
+        expected = "slope, offset: expected 1 and 0, as psi is 1"
+        raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    is_smooth = number(psi) == 1
     return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 
@@ -205,11 +203,10 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
     tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
     found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
-    end_of, first_tag_of = numpy.zeros((2, len(tags)), dtype="int64")
-    end_of[right.begin], first_tag_of[right.begin] = right.end, _first_tags(right)
-    same_end = end_of[found.begin] == found.end
-    is_right = same_end & (first_tag_of[found.begin] == _first_tags(found))
-    return _take(found, known[found.begin] & ~is_right)
+    which = known[found.begin] & ~numpy.isin(_numbers(found, len(tags)), _numbers(right, len(tags)))
+    of_token = numpy.repeat(which, found.end - found.begin)
+    after = cast(Array2d, found.after)[which]
+    return Segments(found.begin[which], found.end[which], found.tags[of_token], after)
 
 
 def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, Ints1d]:
@@ -221,11 +218,9 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple
     behind its last tag (IOB2), only the token after says where it ends: that is part of the place.
     """
     tags, begin = to_numpy(gold.tags), wrong.begin
-    end_of_sequence = numpy.cumsum(potentials.lengths)
     goes_on = to_numpy(can_continue(potentials, gold))[wrong.tags[last_tokens(wrong.end - begin)]]
-    stop = end_of_sequence[numpy.searchsorted(end_of_sequence, begin, side="right")]
-    unknown = numpy.append(numpy.flatnonzero(tags < 0), len(tags))
-    stop = numpy.minimum(stop, unknown[numpy.searchsorted(unknown, begin)])
+    stops = numpy.unique([*numpy.cumsum(potentials.lengths), *numpy.flatnonzero(tags < 0)])
+    stop = stops[numpy.searchsorted(stops, begin, side="right")]
     end = numpy.minimum(wrong.end + goes_on, stop)
 
     legal = numpy.isfinite(to_numpy(potentials.transitions))
@@ -257,8 +252,10 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple
     return _join(*segments), numpy.concatenate(groups)
 
 
-def _first_tags(entities: Segments) -> Ints1d:
-    return entities.tags[first_tokens(entities.end - entities.begin)]
+def _numbers(entities: Segments, n_tokens: int) -> Ints1d:
+    """A number for each entity: equal ones have the same tokens and first tag."""
+    first_tags = entities.tags[first_tokens(entities.end - entities.begin)].astype("int64")
+    return (first_tags * n_tokens + entities.begin) * (n_tokens + 1) + entities.end
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
@@ -268,12 +265,6 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
     after = numpy.repeat(~continuing[None], len(begin), axis=0)
     return Segments(begin, end, tags[ranges(begin, end)[1]], after)
-
-
-def _take(entities: Segments, which: Array1d) -> Segments:
-    of_token = numpy.repeat(which, entities.end - entities.begin)
-    begin, end, tags, after = entities
-    return Segments(begin[which], end[which], tags[of_token], cast(Array2d, after)[which])
 
 
 def _join(*segments: Segments) -> Segments:

@@ -9,13 +9,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from ..validation import at_least, within
-from .composition import (
-    cost_augment,
-    gold_log_prob,
-    gold_score,
-    sequence_of,
-    sequence_weights,
-)
+from .composition import cost_augment, gold_log_prob, gold_score, sequence_of, sequence_weights
 
 
 def make_sequential() -> Loss:
@@ -45,9 +39,8 @@ def make_mixed(
     RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
     """
     if (lam is None) == (k is None):
-        raise ValueError(
-            f"spacy_costner.Mixed: lam, k: expected one of the two, got {lam!r}, {k!r}"
-        )
+        where = "spacy_costner.Mixed: lam, k"
+        raise ValueError(f"{where}: expected one of the two, got {lam!r}, {k!r}")
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)

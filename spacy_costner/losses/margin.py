@@ -7,7 +7,7 @@ from thinc.types import Floats2d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..costs.tables import or_hamming
+from ..costs.tables import hamming_cost
 from ..types import Cost, Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import at_least
 from .composition import (
@@ -30,14 +30,14 @@ def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0)
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
     compute = partial(softmax_margin, multiplier=multiplier)
-    return Loss(compute, or_hamming(cost), shifts_probabilities=True)
+    return Loss(compute, cost or hamming_cost, shifts_probabilities=True)
 
 
 def make_max_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
-    return Loss(compute, or_hamming(cost), is_smooth=False, has_probabilities=False)
+    return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
 
 
 def make_risk(*, cost: Optional[Cost] = None) -> Loss:
@@ -45,7 +45,7 @@ def make_risk(*, cost: Optional[Cost] = None) -> Loss:
 
     cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, or_hamming(cost), needs_start=True)
+    return Loss(risk, cost or hamming_cost, needs_start=True)
 
 
 def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
@@ -53,7 +53,7 @@ def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
     compute = partial(jensen_risk_bound, multiplier=multiplier)
-    return Loss(compute, or_hamming(cost), shifts_probabilities=True, needs_start=True)
+    return Loss(compute, cost or hamming_cost, shifts_probabilities=True, needs_start=True)
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

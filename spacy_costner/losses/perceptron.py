@@ -7,17 +7,10 @@ import numpy
 from thinc.types import Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
-from ..costs.tables import or_hamming
+from ..costs.tables import hamming_cost
 from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
 from ..validation import above, at_least
-from .composition import (
-    best_competitor,
-    best_gold,
-    cost_augment,
-    difference,
-    hinge,
-    sequence_of,
-)
+from .composition import best_competitor, best_gold, cost_augment, difference, hinge, sequence_of
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9
@@ -38,8 +31,7 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
         raise ValueError(
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
-    cost = or_hamming(cost) if alpha else None
-    compute = partial(perceptron, alpha=alpha)
+    cost, compute = cost or hamming_cost if alpha else None, partial(perceptron, alpha=alpha)
     return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
@@ -57,7 +49,7 @@ def make_mira(
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
     return Loss(
-        compute, or_hamming(cost), uses_features=True, is_smooth=False, has_probabilities=False
+        compute, cost or hamming_cost, uses_features=True, is_smooth=False, has_probabilities=False
     )
 
 
@@ -113,15 +105,15 @@ def squared_distance(
     xp = get_array_module(potentials.emissions)
     n_tags, lengths = len(potentials.transitions), potentials.lengths
     sequence, firsts = sequence_of(potentials), first_tokens(lengths)
+    differs = (one != other).astype("float64")
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
     at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
-    at_ends = at_ends[one[at_ends] != other[at_ends]]
     transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
-    distance += 2 * _sum(sequence[at_ends], xp.ones(len(at_ends)), len(lengths))
-    token = xp.flatnonzero(one != other)
+    distance += 2 * _sum(sequence[at_ends], differs[at_ends], len(lengths))
     if features is None:
-        return distance + 2 * _sum(sequence[token], xp.ones(len(token)), len(lengths))
+        return distance + 2 * _sum(sequence, differs, len(lengths))
+    token = xp.flatnonzero(one != other)
     shown = features[token].astype("int64")
     row, slot = xp.nonzero(shown >= 0)
     token, feature = token[row], shown[row, slot]

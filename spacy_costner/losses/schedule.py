@@ -20,19 +20,17 @@ def make_schedule(
     RAISES (ValueError): If an argument is not a loss (or is a schedule), if the number of ends
         is not that of the losses minus 1, if they don't increase, or if both kinds are given.
     """
+    where = "spacy_costner.Schedule"
     for loss in losses:
         if not isinstance(loss, Loss):
-            raise ValueError(f"spacy_costner.Schedule: expected losses, got {loss!r}")
+            raise ValueError(f"{where}: expected losses, got {loss!r}")
     name, ends = ("epochs", epochs) if epochs else ("steps", steps)
     if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
-        raise ValueError(
-            "spacy_costner.Schedule: expected two losses or more, and either steps or epochs with "
-            f"one number less, got {len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
-        )
+        expected = "two losses or more, and either steps or epochs with one number less"
+        got = f"{len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
+        raise ValueError(f"{where}: expected {expected}, got {got}")
     if not all(begin < end < math.inf for begin, end in pairwise([0, *ends])):
-        raise ValueError(
-            f"spacy_costner.Schedule: {name}: expected growing numbers above 0, got {ends!r}"
-        )
+        raise ValueError(f"{where}: {name}: expected growing numbers above 0, got {ends!r}")
     return LossSchedule(losses, tuple(ends), name)
 
 

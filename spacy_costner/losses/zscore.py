@@ -28,13 +28,7 @@ def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
-    return Loss(
-        compute,
-        cost,
-        is_ratio=True,
-        has_probabilities=False,
-        needs_start=True,
-    )
+    return Loss(compute, cost, is_ratio=True, has_probabilities=False, needs_start=True)
 
 
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

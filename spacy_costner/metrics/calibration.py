@@ -10,29 +10,19 @@ N_BINS = 10
 
 
 def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> List[Dict[str, Any]]:
-    """Compare confidence with precision, in bins of confidence.
+    """Compare confidence with precision, in bins of confidence of equal width. Shapes: (E,)
 
-    probs (Floats1d): The confidence of each prediction. Shape: (E,)
-    right (Array1d): True for correct predictions. Shape: (E,)
-    n_bins (int): Number of bins of equal width.
-    RETURNS (List[Dict[str, Any]]): For each bin in ascending order: its bounds "from" (included)
-        and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
-        the share "right" of correct ones. The last two are None for an empty bin.
+    Returns for each bin: its bounds "from" (included) and "to" (excluded, except 1), the number "n"
+    of predictions, their mean "confidence", and the share "right" of correct ones. The last two are
+    None for an empty bin.
     """
-    bins = _bins(probs, n_bins)
-    counts = numpy.bincount(bins, minlength=n_bins)
-    sure = numpy.bincount(bins, weights=probs, minlength=n_bins)
-    n_right = numpy.bincount(bins, weights=right, minlength=n_bins)
-    return [
-        {
-            "from": i / n_bins,
-            "to": (i + 1) / n_bins,
-            "n": int(n),
-            "confidence": float(sure[i] / n) if n else None,
-            "right": float(n_right[i] / n) if n else None,
-        }
-        for i, n in enumerate(counts.tolist())
-    ]
+    bins, rows = _bins(probs, n_bins), []
+    for i in range(n_bins):
+        n = int((bins == i).sum())
+        sure, share = (float(x[bins == i].mean()) if n else None for x in (probs, right))
+        bounds = {"from": i / n_bins, "to": (i + 1) / n_bins}
+        rows.append({**bounds, "n": n, "confidence": sure, "right": share})
+    return rows
 
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:

@@ -10,6 +10,7 @@ Angelopoulos et al., 2022, "Conformal Risk Control", arXiv 2208.02814. Bates et 
 """
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple, Optional
 
 import numpy
@@ -69,12 +70,7 @@ def threshold(
 
     The first holds in the mean over calibration docs and the next doc, the second for all but a
     share of delta of all calibrations. As losses fall with the threshold, all below it pass too.
-
-    losses (Losses): The losses of the calibration docs.
-    limit (float): The limit of the risk.
-    delta (Optional[float]): The share of calibrations that may fail; None: in the mean.
-    floor (float): The least threshold.
-    RETURNS (Optional[float]): From the floor to 1; None if no threshold passes.
+    None if none from the floor to 1 passes.
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
@@ -94,11 +90,8 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
         min(exp(-n h(min(mean, limit), limit)),  e P(Binomial(n, limit) <= ceil(n mean)))
         h(a, b) = a log(a / b) + (1 - a) log((1 - a) / (1 - b))
 
-    means (Floats1d): Mean losses of n docs, each loss from 0 to 1. Shape: (S,)
-    limit (float): The limit, between 0 and 1.
-    n (int): The number of docs.
-    binary (bool): Whether losses are 0 or 1: P(Binomial(n, limit) <= n mean) is then exact.
-    RETURNS (Floats1d): The p-values. Shape: (S,)
+    `means` are of n docs, whose losses are from 0 to 1. If they are 0 or 1, `binary`, then
+    P(Binomial(n, limit) <= n mean) is exact. Shape: (S,)
 
     Bates et al., 2021, section 3.1; Angelopoulos et al., 2021.
     """
@@ -107,9 +100,9 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
     if binary:
         return tail
     a = numpy.clip(means, 0.0, limit)
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        some = numpy.where(a > 0, a * numpy.log(a / limit), 0.0)
-    h = some + (1 - a) * numpy.log((1 - a) / (1 - limit))
+    h = a * numpy.log(numpy.where(a > 0, a / limit, 1.0)) + (1 - a) * numpy.log(
+        (1 - a) / (1 - limit)
+    )
     return numpy.minimum(numpy.minimum(numpy.exp(-n * h), math.e * tail), 1.0)
 
 
@@ -124,20 +117,17 @@ def _binomial(n: int, p: float) -> Floats1d:
 def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
     """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
     least. With a mean of 0, it is the number that is needed however good the scores. None if the
-    mean is not below the limit, or it takes more than `MOST_DOCS`. `delta` is that of
-    `threshold`."""
+    mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta` see `threshold`."""
     if mean >= limit:
         return None
     if delta is None:
         return math.ceil((1 - limit) / (limit - mean) - 1e-9)
-    low, high = 0, 1
-    while high <= MOST_DOCS and p_values(numpy.asarray([mean]), limit, high)[0] > delta:
-        low, high = high, 2 * high
-    while high - low > 1 and high <= MOST_DOCS:
-        middle = (low + high) // 2
-        passed = p_values(numpy.asarray([mean]), limit, middle)[0] <= delta
-        low, high = (low, middle) if passed else (middle, high)
-    return high if high <= MOST_DOCS else None
+
+    def passes(n: int) -> bool:
+        return bool(p_values(numpy.asarray([mean]), limit, n)[0] <= delta)
+
+    high = next((2**i for i in range(MOST_DOCS.bit_length()) if passes(2**i)), None)
+    return high and bisect_left(range(high), True, lo=high // 2, key=passes)
 
 
 def false_alarm_risk(

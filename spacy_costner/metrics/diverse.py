@@ -32,12 +32,8 @@ def choose_diverse(
 
     No gain ever rises. So the gain of an item is computed again only when it comes first ("lazy
     greedy").
-
-    values (Floats1d): The value of each item, at least 0. Shape: (M,)
-    shares (Sequence[Shares]): Where it comes from. Length: M
-    n (int): How many to choose; all if there are fewer.
-    decay (float): The factor, from 0 to 1. With 1 those with the largest values are chosen.
-    RETURNS (List[int]): The items, in the order in which they were chosen.
+    Values are at least 0. If there are fewer than n items, all are chosen. Returns them in the
+    order in which they were chosen.
 
     Wei, Iyer & Bilmes, 2015, "Submodularity in Data Subset Selection and Active Learning"; Minoux,
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".

@@ -42,10 +42,7 @@ def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    calibration (Floats1d): The scores of the calibration docs. Shape: (n,)
-    scores (Floats1d): The scores of the new docs, in their order. Shape: (T,)
-    seed (int): The random seed. The first p-values are the same if more docs follow.
-    RETURNS (Floats1d): The p-values, above 0 and up to 1. Shape: (T,)
+    They are above 0 and up to 1, and stay the same if more docs follow. Shapes: (n,), (T,) to (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """

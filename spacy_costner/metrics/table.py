@@ -55,7 +55,5 @@ def _text(cell: object) -> str:
 
 def _padded(lines: Sequence[Sequence[str]]) -> List[List[str]]:
     widths = [max(map(len, column)) for column in zip(*lines)]
-    return [
-        [line[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(line[1:], widths[1:]))]
-        for line in lines
-    ]
+    rights = [[cell.rjust(n) for cell, n in zip(line, widths)] for line in lines]
+    return [[line[0].ljust(widths[0]), *right[1:]] for line, right in zip(lines, rights)]

@@ -39,10 +39,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """
     text, source = read_text(path), Place(path, 1)
     lines = text.split("\n")
-    docstart = numpy.zeros(len(lines), dtype="int64")
-    for i in [i for i, line in enumerate(lines) if line.startswith(DOCSTART)]:
-        docstart[i], lines[i] = 1, ""
-    part = numpy.cumsum(docstart)
+    part = numpy.cumsum([line.startswith(DOCSTART) for line in lines])
+    lines = ["" if line.startswith(DOCSTART) else line for line in lines]
     split, separator, n_columns, column = _find_columns(text, lines, context, source)
     for i, line in enumerate(lines):
         if line[:1] == "#" and (i == 0 or not lines[i - 1].strip()):

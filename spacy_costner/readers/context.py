@@ -48,10 +48,8 @@ class ReadOptions:
         if self.n_sents is not None and self.n_sents < 0:
             raise ValueError(f"n_sents: expected a number of at least 0, got {self.n_sents}")
         if self.column in (0, 1):
-            raise ValueError(
-                "column: expected the column of the tags, from 2, or from -1 at the end, got "
-                f"{self.column}"
-            )
+            expected = "the column of the tags, from 2, or from -1 at the end"
+            raise ValueError(f"column: expected {expected}, got {self.column}")
 
 
 DEFAULTS = ReadOptions()
@@ -80,8 +78,7 @@ class CorpusInfo:
     def __init__(self) -> None:
         self.formats: Dict[str, int] = Counter()
         self.schemes: Dict[str, int] = Counter()
-        self._counts: Dict[str, int] = Counter()
-        self._places: Dict[str, List[str]] = {}
+        self._problems: Dict[str, Problem] = {}
 
     def add_file(self, form: str, scheme: str = "") -> None:
         """Count a file of a format and, if it has tags, of a scheme."""
@@ -94,14 +91,14 @@ class CorpusInfo:
     ) -> None:
         """Count a problem. The first places are kept, with the text there. `more` is how often it
         is at later places of the same file."""
-        self._counts[message] += 1 + more
-        places = self._places.setdefault(message, [])
+        _, n, places = self._problems.get(message, (message, 0, []))
+        self._problems[message] = Problem(message, n + 1 + more, places)
         if place is not None and len(places) < MAX_PLACES:
             places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
     def problems(self) -> List[Problem]:
-        return [Problem(name, count, self._places[name]) for name, count in self._counts.items()]
+        return [*self._problems.values()]
 
 
 class Context(NamedTuple):

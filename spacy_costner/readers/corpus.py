@@ -87,9 +87,8 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         context.info.add_file("spaCy's binary format")
         yield from docs.get_docs(context.nlp.vocab)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CorpusError(
-            f"{path}: expected a file that spaCy's DocBin has saved: {error}"
-        ) from error
+        expected = "a file that spaCy's DocBin has saved"
+        raise CorpusError(f"{path}: expected {expected}: {error}") from error
 
 
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
@@ -112,7 +111,7 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
-        return None if feature is None else list(feature.names)
+        return feature and [*feature.names]
 
     return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
 
@@ -149,11 +148,8 @@ def _read_values(
 
 
 class AnyCorpus(Corpus):
-    """Iterate over examples of a corpus of any format; see `make_reader`.
-
-    info (Optional[CorpusInfo]): Gets formats, schemes and problems, if it is set. None: problems
-        are warnings.
-    """
+    """Iterate over examples of a corpus of any format; see `make_reader`. `info` gets formats,
+    schemes and problems, if it is set; otherwise problems are warnings."""
 
     def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
@@ -163,10 +159,6 @@ class AnyCorpus(Corpus):
         self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        """Read the corpus.
-
-        RAISES (CorpusError): If a file can't be read; the message names file and line.
-        """
         sentences, files = self.options.sentences, corpus_files(Path(self.path))
         self._has_sentences = files[0].suffix != DOCBIN if sentences is None else sentences
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
@@ -178,8 +170,8 @@ class AnyCorpus(Corpus):
                 if other is not eg and eg.reference.has_unknown_spaces:
                     other.predicted = copy_tokens(other.reference)
                 if other is not eg and self._has_sentences and len(other.text) == len(eg.text):
-                    for doc in (other.predicted, other.reference):
-                        copy_sentences(eg.reference, doc)
+                    copy_sentences(eg.reference, other.predicted)
+                    copy_sentences(eg.reference, other.reference)
                 yield other
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:

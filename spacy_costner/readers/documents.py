@@ -50,10 +50,8 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
             yield from group
             continue
         if key in seen:
-            raise source.refuse(
-                f"doc_id: expected the sentences of a document one after another, got {name} "
-                f"{key!r} again"
-            )
+            expected = "the sentences of a document one after another"
+            raise source.refuse(f"doc_id: expected {expected}, got {name} {key!r} again")
         seen.add(key)
         joined = join(list(group))
         joined.user_data[attribute(name)] = key

@@ -163,40 +163,33 @@ def _read_items(text: str, path: Path) -> Values:
     """The items of an array, or values one after another."""
     decoder, at, counted, line = json.JSONDecoder(), 0, 0, 1
 
-    def skip_space() -> Place:
-        """Go to the next character, and count the lines up to there."""
+    def skip(sign: str = "") -> bool:
+        """Skip white space, whose lines are counted, and a sign. Whether the sign is there."""
         nonlocal at, counted, line
-        space = SPACE.match(text, at)
-        at = space.end() if space else at
+        at += len(SPACE.match(text, at)[0])  # type: ignore[index]
         line, counted = line + text.count("\n", counted, at), at
-        return Place(path, line)
+        is_there = text.startswith(sign, at)
+        at += len(sign) * is_there
+        return is_there
 
-    skip_space()
-    in_array = text[at] == "["
-    at += in_array
-    while True:
-        place = skip_space()
-        if in_array and text[at : at + 1] == "]":
-            at += 1
-            break
-        if not in_array and at == len(text):
+    in_array = skip("[")
+    while not (in_array and skip("]")):
+        skip()
+        if at == len(text) and not in_array:
             return
         try:
-            value, at = decoder.raw_decode(text, at)
+            place, (value, at) = Place(path, line), decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            here = getattr(error, "pos", at)
-            place = place._replace(number=getattr(error, "lineno", line))
-            raise _not_json(place, text[here : here + 40], error) from None
+            here, line = getattr(error, "pos", at), getattr(error, "lineno", line)
+            raise _not_json(Place(path, line), text[here : here + 40], error) from None
         yield place, value
-        place = skip_space()
-        if in_array and text[at : at + 1] == ",":
-            at += 1
-        elif in_array and text[at : at + 1] != "]":
+        if in_array and not skip(",") and text[at : at + 1] != "]":
             got = shown(text[at : at + 40]) if at < len(text) else "the end of the file"
-            raise place.refuse(f"expected , or ] after an item, got {got}")
-    place = skip_space()
+            raise Place(path, line).refuse(f"expected , or ] after an item, got {got}")
+    skip()
     if at < len(text):
-        raise place.refuse(f"expected the end of the file, got {shown(text[at : at + 40])}")
+        got = shown(text[at : at + 40])
+        raise Place(path, line).refuse(f"expected the end of the file, got {got}")
 
 
 def _not_json(place: Place, text: str, error: Exception) -> CorpusError:

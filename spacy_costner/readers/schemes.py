@@ -43,22 +43,18 @@ def decode_tags(
 
     split = _split_tags([*index], at)
     prefixes = [split.get(tag, ("", ""))[0] for tag in index]
-    labels = list(dict.fromkeys(label for _, label in split.values()))
-    number = {label: i for i, label in enumerate(labels)}
+    number = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in split.values()))}
     label = numpy.asarray([number[split[tag][1]] if tag in split else -1 for tag in index])[ids]
-    opens, closes = (
-        numpy.asarray([prefix in some and prefix != "" for prefix in prefixes])[ids]
-        for some in (OPENING, CLOSING)
-    )
+    opens, closes = (numpy.isin(prefixes, [*some])[ids] for some in (OPENING, CLOSING))
     follows = numpy.zeros(len(ids), dtype=bool)
     follows[1:] = (label[1:] == label[:-1]) & (label[1:] >= 0) & ~sent_start[1:]
     begins = (label >= 0) & (opens | ~follows)
     begins[1:] |= follows[1:] & closes[:-1]
     iob = numpy.where(label >= 0, numpy.where(begins, BEGIN, INSIDE), OUTSIDE)
     iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
-    scheme = find_scheme({prefixes[index[tag]] for tag in split}, opens, begins, follows)
-    irregular = _irregular(scheme, opens, closes, begins, follows)
-    return iob, label, labels, scheme, numpy.flatnonzero(irregular & (label >= 0))
+    used = {prefix for prefix, _ in split.values()}
+    scheme, irregular = _find_scheme(used, opens, closes, begins, follows)
+    return iob, label, [*number], scheme, numpy.flatnonzero(irregular & (label >= 0))
 
 
 def _split_tags(
@@ -91,35 +87,21 @@ def _split_tags(
     }
 
 
-def find_scheme(used: Set[str], opens: Array1d, begins: Array1d, follows: Array1d) -> str:
-    """Find the scheme of the prefixes that are used; empty if there are no entities. Shapes: (N,)
-
-    opens (Array1d): True for tags with a prefix that opens an entity.
-    begins (Array1d): True where an entity begins.
-    follows (Array1d): True after a token of the same label and sentence.
-    """
-    if not used:
-        return ""
-    if used == {""}:
-        return IO_WITHOUT_PREFIXES
-    if used <= {"I", "E"}:
-        return "IOE" if "E" in used else "IO"
+def _find_scheme(
+    used: Set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+) -> Tuple[str, Array1d]:
+    """Find the scheme of the prefixes that are used, empty if there are no entities; and the tags
+    of entities that it doesn't allow where they are. `opens` and `closes` are true for prefixes
+    that open or close an entity, `follows` after a token of the same label and sentence.
+    Shapes: (N,)"""
+    if used <= {"", "I", "E"}:
+        name = "IOE" if "E" in used else "IO" if "I" in used else IO_WITHOUT_PREFIXES
+        return name if used else "", numpy.zeros(len(begins), dtype=bool)
+    no_begin, no_other_before = begins & ~opens, opens & ~follows
     if used & {*"LUES"}:
-        return "BILUO" if used & {*"LU"} else "IOBES"
+        is_last = numpy.ones(len(begins), dtype=bool)
+        is_last[:-1] = ~follows[1:] | begins[1:]
+        return "BILUO" if used & {*"LU"} else "IOBES", no_begin | (is_last & ~closes)
     # IOB1 has B only between entities of one label. A few tags may be wrong.
-    return "IOB1" if (opens & ~follows).sum() < (begins & ~opens).sum() else "IOB2"
-
-
-def _irregular(
-    scheme: str, opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
-) -> Array1d:
-    """True for tags of entities that the scheme doesn't allow where they are. Shape: (N,)"""
-    if scheme == "IOB1":
-        return opens & ~follows
-    if scheme == "IOB2":
-        return begins & ~opens
-    is_last = numpy.ones(len(begins), dtype=bool)
-    is_last[:-1] = ~follows[1:] | begins[1:]
-    if scheme in ("BILUO", "IOBES"):
-        return (begins & ~opens) | (is_last & ~closes)
-    return numpy.zeros(len(begins), dtype=bool)
+    is_iob1 = no_other_before.sum() < no_begin.sum()
+    return ("IOB1", no_other_before) if is_iob1 else ("IOB2", no_begin)

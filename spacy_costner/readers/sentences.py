@@ -52,29 +52,22 @@ def make_docs(
     columns[:, 0] = numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
     columns[:, 1] = iob
     columns[:, 2] = numpy.asarray([*names, 0], dtype="uint64")[label]
-    index = {word: i for i, word in enumerate(dict.fromkeys(words))}
-    ids = numpy.fromiter(map(index.__getitem__, words), dtype="int64")
-    orth: Any = Doc(vocab, words=[*index]).to_array(ORTH)[ids]
+    orth_of = {word: vocab.strings.add(word) for word in dict.fromkeys(words)}
+    orth: Any = numpy.fromiter(map(orth_of.__getitem__, words), dtype="uint64", count=len(words))
     first = numpy.flatnonzero(sent_start)
-    is_new = numpy.diff(part[first], prepend=-1) > 0
+    is_new, number = numpy.diff(part[first], prepend=-1) > 0, numpy.arange(len(first))
     if n_sents is None:
         n_sents = 0 if part[-1] > 0 else 1
     if n_sents > 0:
-        begin = numpy.maximum.accumulate(numpy.where(is_new, numpy.arange(len(first)), 0))
-        is_new = (numpy.arange(len(first)) - begin) % n_sents == 0
+        is_new = (number - numpy.maximum.accumulate(number * is_new)) % n_sents == 0
     starts = first[is_new].tolist()
     for start, end in zip(starts, [*starts[1:], len(words)]):
         yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
 
 
 def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = False) -> Doc:
-    """Make a doc of the words and spaces of another. It has no other annotation.
-
-    doc (Doc): The doc.
-    vocab (Optional[Vocab]): The vocab of the copy. None: the same.
-    sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
-        of `user_data`, too.
-    """
+    """Make a doc of the words and spaces of another, without annotation. With `sentences`, it has
+    the starts of sentences, unknown spaces, and short values of `user_data`, too."""
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     if vocab not in (None, doc.vocab):
         words = [token.text for token in doc]
@@ -148,10 +141,9 @@ def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> s
     if tag == IGNORED:
         return "-"
     if names is None:
-        raise place.refuse(
-            f"{key}: expected names of tags, got {tag}: give the names in the order of their "
-            f"numbers (tag_names, or {DATASET_INFO[0]} beside the file)"
-        )
+        where = f"(tag_names, or {DATASET_INFO[0]} beside the file)"
+        give = f"give the names in the order of their numbers {where}"
+        raise place.refuse(f"{key}: expected names of tags, got {tag}: {give}")
     if not 0 <= tag < len(names):
         raise place.refuse(f"{key}: expected a tag from 0 to {len(names) - 1}, got {tag}")
     return names[tag]

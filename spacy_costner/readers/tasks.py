@@ -5,6 +5,7 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 """
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -22,8 +23,6 @@ ANSWERS = ("accept", "reject", "ignore")
 ANNOTATION_KEYS = ("annotations", "completions")
 """Keys of the annotations of a task of Label Studio: now, and before version 1."""
 
-NOTHING: Mapping[str, Any] = {}
-
 Range = Tuple[int, int]
 
 
@@ -33,7 +32,7 @@ class TaskSpan(NamedTuple):
     start: int
     end: int
     label: str
-    extra: Mapping[str, Any] = NOTHING
+    extra: Mapping[str, Any] = {}
 
 
 TaskToken = Tuple[int, int, Optional[bool]]
@@ -56,7 +55,7 @@ class Task(NamedTuple):
     tokens: Optional[List[TaskToken]] = None
     missing: Tuple[Range, ...] = ()
     has_unknown_spaces: bool = False
-    extra: Mapping[str, Any] = NOTHING
+    extra: Mapping[str, Any] = {}
 
 
 Annotated = Tuple[Place, Optional[int], Task]
@@ -64,10 +63,8 @@ Annotated = Tuple[Place, Optional[int], Task]
 
 
 def read_tasks(path: Path) -> Iterator[Tuple[Place, Task]]:
-    """Read the tasks of a JSON or JSONL file.
+    """Read the tasks of a JSON or JSONL file, each with its place.
 
-    path (Path): The file.
-    YIELDS (Tuple[Place, Task]): Each task, and its place.
     RAISES (CorpusError): If something isn't a task.
     """
     for place, value in read_values(path)[1]:
@@ -82,9 +79,6 @@ def task_from_json(value: Any, place: Place) -> Task:
         ["…", {"entities": […]}]                      spaCy 2
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
-    value (Any): The value of a line of JSON.
-    place (Place): The line.
-    RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
@@ -112,7 +106,7 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
     """The key of the spans; None if nobody has annotated the text."""
     there = [key for key in SPAN_KEYS if value.get(key) is not None]
     lists = [key for key in there if isinstance(value[key], list)]
-    filled = [key for key in lists if value[key]]
+    filled = [*filter(value.get, lists)]
     if there and not lists:
         raise place.refuse(f"{there[0]}: expected a list of spans, got {shown(value[there[0]])}")
     if len(filled) > 1 and value[filled[0]] != value[filled[1]]:
@@ -127,38 +121,32 @@ def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> Lis
 
     RAISES (CorpusError): If something isn't a span of the text.
     """
-    limit = len(text) if text.isascii() else len(_utf16(text)) // 2
-    spans = [span for value in values for span in _span(value, limit, key, place)]
-    if limit > len(text):
-        if not all(has_its_text(text, span) for span in spans):
-            units = _utf16(text)
-            count = lambda n: len(units[: 2 * n].decode("utf-16-le", "ignore"))  # noqa: E731
-            others = [one._replace(start=count(one.start), end=count(one.end)) for one in spans]
-            spans = others if all(has_its_text(text, span) for span in others) else spans
-        for span in spans:
-            _range([span.start, span.end], len(text), key, place)
+    units, spans = _utf16(text), []
+    for value in values:
+        extra: Mapping[str, Any] = {}
+        if isinstance(value, dict):
+            start, end, label = (
+                next((value[key] for key in keys if key in value), None)
+                for keys in (START_KEYS, END_KEYS, LABEL_KEYS)
+            )
+            extra = {name: given for name, given in value.items() if name not in USED_KEYS}
+        elif isinstance(value, list) and len(value) == 3:
+            start, end, label = value
+        else:
+            got = shown(value)
+            raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
+        start, end = _range([start, end], len(units) // 2, key, place)
+        labels: List[Any] = label if isinstance(label, list) else [label]
+        if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
+            raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
+        spans += [TaskSpan(start, end, name, extra) for name in labels]
+    if not all(has_its_text(text, span) for span in spans):
+        count = lambda n: len(units[: 2 * n].decode("utf-16-le", "ignore"))  # noqa: E731
+        others = [one._replace(start=count(one.start), end=count(one.end)) for one in spans]
+        spans = others if all(has_its_text(text, span) for span in others) else spans
+    for span in spans:
+        _range([span.start, span.end], len(text), key, place)
     return spans
-
-
-def _span(value: Any, limit: int, key: str, place: Place) -> Iterator[TaskSpan]:
-    """A span; several where it has several labels."""
-    extra: Mapping[str, Any] = NOTHING
-    if isinstance(value, dict):
-        start, end, label = (
-            next((value[key] for key in keys if key in value), None)
-            for keys in (START_KEYS, END_KEYS, LABEL_KEYS)
-        )
-        extra = {name: given for name, given in value.items() if name not in USED_KEYS}
-    elif isinstance(value, list) and len(value) == 3:
-        start, end, label = value
-    else:
-        raise place.refuse(f"{key}: expected start, end and label of a span, got {shown(value)}")
-    start, end = _range([start, end], limit, key, place)
-    labels: List[Any] = label if isinstance(label, list) else [label]
-    if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
-        raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
-    for name in labels:
-        yield TaskSpan(start, end, name, extra)
 
 
 def _range(value: Any, limit: int, key: str, place: Place) -> Range:
@@ -167,10 +155,8 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(value)}")
     start, end = value
     if not 0 <= start < end <= limit:
-        raise place.refuse(
-            f"{key}: expected a start before its end in a text of {limit} characters, got "
-            f"{start} to {end}"
-        )
+        expected = f"a start before its end in a text of {limit} characters"
+        raise place.refuse(f"{key}: expected {expected}, got {start} to {end}")
     return start, end
 
 
@@ -189,21 +175,18 @@ def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[Task
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
-    tokens: List[TaskToken] = []
-    before, all_words = 0, "tokens: expected all words of the text, once each, got"
-    for token in value:
-        start, end = _range([token.get("start"), token.get("end")], len(text), "tokens", place)
-        if start < before or text[before:start].strip():
-            got = shown(text[before:start] if start >= before else text[start:end])
-            raise place.refuse(f"{all_words} {got}")
+    ranges = [
+        _range([one.get("start"), one.get("end")], len(text), "tokens", place) for one in value
+    ]
+    for token, (start, end) in zip(value, ranges):
         if token.get("text", text[start:end]) != text[start:end]:
             got = shown(token["text"])
             raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
-        tokens.append((start, end, token.get("sent_start")))
-        before = end
-    if text[before:].strip():
-        raise place.refuse(f"{all_words} {shown(text[before:])}")
-    return tokens
+    for (_, before), (start, end) in pairwise([(0, 0), *ranges, (len(text), len(text))]):
+        if start < before or text[before:start].strip():
+            got = shown(text[before:start] or text[start:end])
+            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+    return [(*part, token.get("sent_start")) for part, token in zip(ranges, value)]
 
 
 def is_label_studio(value: Any) -> bool:
@@ -224,8 +207,8 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
         text = texts.get("text") or next(iter(texts.values()))
         key = next((key for key in ANNOTATION_KEYS if key in value), None)
         given = value[key] if key else []
-        is_list = isinstance(given, list) and all(isinstance(one, dict) for one in given)
-        if not is_list or not all(isinstance(one.get("result"), list) for one in given):
+        are_dicts = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+        if not are_dicts or not all(isinstance(one.get("result"), list) for one in given):
             raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
         annotations = [one for one in given if not one.get("was_cancelled")]
         truths = [one for one in annotations if one.get("ground_truth")]
@@ -243,22 +226,20 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
     text = task.text
     value: Dict[str, Any] = {"text": text}
-    spans: Optional[List[Dict[str, Any]]] = None
-    if task.spans is not None:
-        spans = [{"start": b, "end": e, "label": x, **more} for b, e, x, more in task.spans]
+    starts, ends = {}, {}
     if task.tokens is not None:
         value["tokens"] = tokens = []
         for i, (start, end, sent_start) in enumerate(task.tokens):
             has_space = text[end : end + 1] == " "
             token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
             tokens.append(token if sent_start is None else {**token, "sent_start": sent_start})
-        starts = {token[0]: i for i, token in enumerate(task.tokens)}
-        ends = {token[1]: i for i, token in enumerate(task.tokens)}
-        for span in spans or []:
-            if span["start"] in starts and span["end"] in ends:
-                span.update(token_start=starts[span["start"]], token_end=ends[span["end"]])
-    if spans is not None:
-        value["spans"] = spans
+            starts[start] = ends[end] = i
+    if task.spans is not None:
+        value["spans"] = spans = []
+        for start, end, label, extra in task.spans:
+            spans.append({"start": start, "end": end, "label": label, **extra})
+            if start in starts and end in ends:
+                spans[-1].update(token_start=starts[start], token_end=ends[end])
     if task.missing:
         value["missing"] = [list(part) for part in task.missing]
     if task.has_unknown_spaces:
@@ -266,7 +247,7 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     return {**value, **task.extra}
 
 
-def task_to_doccano(task: Task) -> Dict[str, Any]:
+def _task_to_doccano(task: Task) -> Dict[str, Any]:
     """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
     spans can't have scores. doccano shows other keys as metadata of the text."""
     spans = task.spans or []
@@ -276,7 +257,7 @@ def task_to_doccano(task: Task) -> Dict[str, Any]:
     return {**value, **task.extra}
 
 
-def task_to_label_studio(task: Task) -> Dict[str, Any]:
+def _task_to_label_studio(task: Task) -> Dict[str, Any]:
     """A task for Label Studio: {"data": {"text": "…", …}, "predictions": [{"result": […]}]}. The
     labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
@@ -291,8 +272,8 @@ def task_to_label_studio(task: Task) -> Dict[str, Any]:
 
 FORMS: Dict[str, Tuple[Any, str]] = {
     "prodigy": (task_to_json, ".jsonl"),
-    "doccano": (task_to_doccano, ".jsonl"),
-    "label-studio": (task_to_label_studio, ".json"),
+    "doccano": (_task_to_doccano, ".jsonl"),
+    "label-studio": (_task_to_label_studio, ".json"),
 }
 """What annotation tools import: a task as JSON, and the suffix of files: .json for an array."""
 

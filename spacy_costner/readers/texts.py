@@ -143,20 +143,18 @@ def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id"
     RAISES (CorpusError): If the file can't be read.
     """
     if part.path.suffix == ".spacy":
-        docs = read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))
-        for i, doc in enumerate(docs):
+        for i, doc in enumerate(read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))):
             yield Row(i, doc.text, partial(copy_tokens, doc, sentences=True))
     elif part.path.suffix == ".parquet":
-        for i, value in enumerate(_read_row_groups(part, text, id_name)):
-            place = Place(part.path, part.first + i, "row")
-            yield _to_row(nlp, value, place, text, id_name)
+        for i, value in enumerate(_read_row_groups(part, text, id_name), part.first):
+            yield _to_row(nlp, value, Place(part.path, i, "row"), text, id_name)
     else:
         with part.path.open("rb") as file:
             file.seek(part.start)
             data = file.read(part.stop - part.start)
         if digest(data, part.first) != part.digest:
-            message = "expected the file that the command began with, got another"
-            raise CorpusError(f"{part.path}: {message}")
+            expected = "expected the file that the command began with"
+            raise CorpusError(f"{part.path}: {expected}, got another")
         for number, line in enumerate(data.split(b"\n"), part.first):
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
@@ -182,23 +180,21 @@ def _line_to_row(nlp: Language, line: bytes, place: Place, text: str, id_name: s
 def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id_name: str) -> Row:
     """A row of an object, if every format of output has room for its id."""
     found, content = value.get(id_name, place.number), value.get(text)
-    if isinstance(found, str):
-        is_id = not SURROGATE.search(found)
-    else:
-        is_id = isinstance(found, (int, float)) and -(2**63) <= found < 2**64  # NaN isn't.
-    if not is_id:
+    is_number = isinstance(found, (int, float)) and -(2**63) <= found < 2**64  # NaN isn't.
+    if not (is_number or (isinstance(found, str) and not SURROGATE.search(found))):
         message = f"{id_name}: expected text or a number of 64 bits, got {shown(found)}"
         return _refused(place, content, message)
     rest = {key: one for key, one in value.items() if key not in (text, id_name)}
-    if isinstance(content, str) and place.unit == "line" and value.get("tokens") is not None:
-        given = {"text": content, "tokens": value["tokens"]}
-        return Row(
-            found,
-            content,
-            lambda: with_data(_make_doc_of_tokens(nlp, given, place), rest),
-        )
-    text_ = content if isinstance(content, str) else None
-    return Row(found, text_, lambda: with_data(make_doc(nlp, content), rest))
+    is_text, tokens = isinstance(content, str), value.get("tokens")
+
+    def make() -> Doc:
+        if not is_text or place.unit != "line" or tokens is None:
+            return with_data(make_doc(nlp, content), rest)
+        task = task_from_json({"text": content, "tokens": tokens}, place)
+        doc = task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo()))
+        return with_data(copy_tokens(doc, sentences=True), rest)
+
+    return Row(found, content if is_text else None, make)
 
 
 def require_pyarrow() -> Any:
@@ -213,12 +209,6 @@ def make_doc(nlp: Language, text: Any) -> Doc:
     return nlp.make_doc(text)
 
 
-def _make_doc_of_tokens(nlp: Language, value: Dict[str, Any], place: Place) -> Doc:
-    task = task_from_json(value, place)
-    doc = task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo()))
-    return copy_tokens(doc, sentences=True)
-
-
 def _refused(place: Place, text: Any, message: str) -> Row:
     def refuse() -> Doc:
         raise place.refuse(message)
@@ -230,12 +220,11 @@ def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:
     try:
         file = require_pyarrow().ParquetFile(part.path)
         types = {field.name: str(field.type) for field in file.schema_arrow}
-        names = [*types]
-        there = [name for name in names if name in columns or types[name] in SHORT]
+        there = [name for name in types if name in columns or types[name] in SHORT]
         table = file.read_row_groups([*range(part.start, part.stop)], columns=there)
         values: List[Dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:
         raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
-    if columns[0] not in names:
-        raise CorpusError(f"{part.path}: expected the column {columns[0]!r}, got {names}")
+    if columns[0] not in types:
+        raise CorpusError(f"{part.path}: expected the column {columns[0]!r}, got {[*types]}")
     return values

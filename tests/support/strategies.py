@@ -226,8 +226,8 @@ def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
         mask(draw(free_potentials_NK(lengths, len(tags))), constraints),
         path,
         cost(tags).astype("float64"),
-        tags.having(tags.scheme.opening),
-        tags.having(tags.scheme.continuing),
+        tags.opening,
+        tags.continuing,
     )
 
 
