@@ -1,9 +1,11 @@
 """The pipeline component `cost_sensitive_ner`."""
 
 import warnings
+from collections import deque
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import islice
 from math import exp, inf, isnan
 from pathlib import Path
@@ -29,7 +31,6 @@ from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
-from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats1d
 from thinc.util import get_array_module
@@ -37,12 +38,12 @@ from thinc.util import get_array_module
 from .. import chain
 from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
-from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
+from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
-from ..tags import SINGLE, Tags
+from ..tags import Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
@@ -115,52 +116,75 @@ HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
 test for a shift, but not on the decoding."""
 
 
+_make_tags = lru_cache(maxsize=16)(Tags)
+
+
 class CostSensitiveNER(TrainablePipe):
-    """A named entity recognizer with a linear-chain CRF. It has the methods of spaCy's `ner`.
+    """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
+    the methods of spaCy's `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
     (decoding, confidence, temperature), which can be changed without training. The config fills
     these in; `set_decoding`, `set_confidence` or you change them.
+
+    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
+    loss (Union[Loss, LossSchedule]): The training loss.
+    weights (Optional[Weights]): The weights of tokens and examples in training.
+    scheme (str): The tag scheme, "BILUO" or "IOB2".
+    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
+        label of the entity.
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+        are known not to be entities.
+    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
+        spaCy's `spancat`, in place of `doc.ents`.
+    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
+        which may overlap with those of other labels. The component learns those, too, where they
+        don't overlap with its own, so that labels compete. None: all its labels are its own.
+    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
+        where they overlap in training docs. Otherwise they are an error.
+    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
+        sentence starts and line breaks. "sentences": sentence starts.
+    decoding (Decoding): How entities are predicted.
+    confidence (Optional[Confidence]): Where to write the probabilities of entities.
+    scorer (Optional[Callable]): The scoring method.
+    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
+        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
+    RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
+        another extension of spans has the name of the confidence, or the factor is not for it.
     """
 
     cfg: Cfg
 
     def __init__(
         self,
-        vocab: Vocab,
+        nlp: Language,
+        name: str,
         model: Model[List[Doc], Potentials],
-        name: str = "cost_sensitive_ner",
-        *,
         loss: Union[Loss, LossSchedule],
-        weights: Optional[Weights] = None,
-        scheme: str = "BILUO",
-        outside: str = SINGLE,
-        incorrect_spans_key: Optional[str] = None,
-        spans_key: Optional[str] = None,
-        own_labels: Optional[Sequence[str]] = None,
-        filter_spans: bool = False,
-        sentence_boundaries: Boundaries = False,
-        decoding: Optional[Decoding] = None,
-        confidence: Optional[Confidence] = None,
-        scorer: Optional[Callable] = None,
-        learn_rate_factor: float = 1.0,
+        weights: Optional[Weights],
+        scheme: str,
+        outside: str,
+        incorrect_spans_key: Optional[str],
+        spans_key: Optional[str],
+        own_labels: Optional[List[str]],
+        filter_spans: bool,
+        sentence_boundaries: Boundaries,
+        decoding: Decoding,
+        confidence: Optional[Confidence],
+        scorer: Optional[Callable],
+        learn_rate_factor: float,
     ) -> None:
-        """Initialize the component. The arguments are those of `make_cost_sensitive_ner`.
-
-        RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-            another extension of spans has the name of the confidence, or the factor is not for it.
-        """
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
-        self.vocab = vocab
-        self.model = model
-        self.name = name
-        self.scorer = scorer
+        _make_tags((), scheme, outside)  # which checks them
+        self.vocab, self.meta = nlp.vocab, nlp.meta
+        self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
         if (first_pass := first_pass_of(model)) is not None:
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
+        self._configured: Cfg = {}
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -173,12 +197,9 @@ class CostSensitiveNER(TrainablePipe):
             "shift": None,
             "untrained": [],
         }
-        self.meta: Dict[str, Any] = {}
-        self._configured: Cfg = {}
-        self._tags = Tags((), scheme, outside)
         self.objective = Objective(
             name,
-            vocab.strings,
+            self.vocab.strings,
             loss,
             weights=weights,
             incorrect_spans_key=incorrect_spans_key,
@@ -187,7 +208,7 @@ class CostSensitiveNER(TrainablePipe):
             filter_spans=filter_spans,
             sentence_boundaries=sentence_boundaries,
         )
-        self.set_decoding(decoding or make_viterbi())
+        self.set_decoding(decoding)
         self.set_confidence(confidence)
 
     # Labels and tags
@@ -217,10 +238,7 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def chain_tags(self) -> Tags:
         """The tags of the chain."""
-        tags, scheme, outside = self._tags, self.cfg["scheme"], self.cfg["outside"]
-        if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
-            self._tags = Tags(self.labels, scheme, outside)
-        return self._tags
+        return _make_tags(self.labels, self.cfg["scheme"], self.cfg["outside"])
 
     @property
     def tags(self) -> Tags:
@@ -300,16 +318,14 @@ class CostSensitiveNER(TrainablePipe):
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
-    def _read_corpus(
-        self, examples: Iterable[Example], given: Optional[Sequence[str]] = None
-    ) -> Set[str]:
+    def _read_corpus(self, examples: Iterable[Example], given: Optional[Sequence[str]]) -> Set[str]:
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those given are left out."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
         own = None if given is None else {*given, *self.labels}
 
-        def references() -> Iterable[Doc]:
+        def references() -> Iterator[Doc]:
             for eg in examples:
                 doc = self.objective.as_entities(eg, own).reference
                 labels.update(labels_of(doc))
@@ -317,10 +333,8 @@ class CostSensitiveNER(TrainablePipe):
                 yield doc
 
         docs = references()
-        if build_vocab := self.model.attrs.get("build_vocab"):
-            build_vocab(self.model, docs)
-        for _ in docs:
-            pass
+        self.model.attrs.get("build_vocab", lambda model, docs: None)(self.model, docs)
+        deque(docs, maxlen=0)  # reads those that the model has not read
         return labels
 
     def update(
@@ -392,14 +406,8 @@ class CostSensitiveNER(TrainablePipe):
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
         """Update the model to keep its predictions from before `nlp.resume_training`, by their
-        divergence from the new ones. Labels that were added since then are ignored.
-
-        examples (Iterable[Example]): A batch. Its annotation is not used.
-        drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
-            the divergence in nats per token.
-        RETURNS (Dict[str, float]): The losses.
+        divergence from the new ones, in nats per token. Labels that were added since then, and the
+        annotation of the examples, are ignored. The arguments are those of `update`.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
@@ -414,11 +422,8 @@ class CostSensitiveNER(TrainablePipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
-        constraints = possible_paths(
-            read_presets(docs).without_annotation(),
-            self.chain_tags,
-            self.vocab.strings,
-        )
+        tokens = read_presets(docs).without_annotation()
+        constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         lengths = cut(scores.lengths, find_borders(docs, self.sentence_boundaries))[0]
         # In float64: the divergence is a small difference of large numbers.
         teacher, exact = (
@@ -460,11 +465,7 @@ class CostSensitiveNER(TrainablePipe):
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Predict the entities of docs, without modifying them.
-
-        docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): Their entities.
-        """
+        """Predict the entities of docs, without modifying them."""
         self.check_guarantee()
         docs, guarantee = list(docs), self.cfg["guarantee"]
         groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
@@ -489,44 +490,32 @@ class CostSensitiveNER(TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans of other labels stay.
-
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): What `predict` returned for them.
-        """
+        `spans_key` to `doc.spans`, where spans of other labels stay."""
         key = self.objective.spans_key
         annotate(list(docs), prediction, self.vocab.strings, self.confidence, key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
-        """Compute the probabilities of tags and entities.
-
-        docs (Iterable[Doc]): The docs.
-        preset (bool): Whether the entities of the docs are taken as given, or ignored.
-        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        """
+        """Compute the probabilities of tags and entities, with the tokens of all docs in one array.
+        `preset`: whether the entities of the docs are taken as given, or ignored."""
         return self._posterior(list(docs), preset=preset)[1]
 
     def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
         tokens = self.objective.read_presets(docs)
         given = tokens if preset else tokens.without_annotation()
-        allowed = possible_paths(
-            given,
-            self.chain_tags,
-            self.vocab.strings,
-            untrained=self.cfg["untrained"],
-        )
+        tags, untrained = self.chain_tags, self.cfg["untrained"]
+        allowed = possible_paths(given, tags, self.vocab.strings, untrained=untrained)
         if len(tokens.iob):
             self._require_labels()
             scores = self.model.predict(docs)
         else:
-            scores = no_scores(tokens.lengths, len(self.chain_tags), "float32")
+            scores = no_scores(tokens.lengths, len(tags), "float32")
         # A preset entity across a border joins two sequences.
         borders = find_borders(docs, self.sentence_boundaries) & (given.iob != INSIDE)
         lengths, doc_of = cut(tokens.lengths, borders)
         posterior = Posterior(
             chain.constrain(scores._replace(lengths=lengths), allowed),
-            self.chain_tags,
+            tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
             doc_of=doc_of,
@@ -567,12 +556,8 @@ class CostSensitiveNER(TrainablePipe):
         return decode.cost if isinstance(decode, MinCost) else None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token by decoding by cost. With
-        another decoding, a wrong tag costs 1.
-
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
-        """
+        """The expected cost of the tag that is predicted for each token, (N,), by decoding by cost.
+        With another decoding, a wrong tag costs 1."""
         decode = self._decoding.decode
         min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
         return min_cost.expected_costs(posterior)
@@ -614,14 +599,14 @@ class CostSensitiveNER(TrainablePipe):
             entities have that key.
         """
         if confidence is not None:
-            if (spans_key := self.objective.spans_key) is not None:
-                if confidence.spans_key == Confidence.spans_key:
-                    confidence = replace(confidence, spans_key=f"{self.name}_confidence")
-                if confidence.spans_key == spans_key:
-                    raise ValueError(
-                        f"{self.name}: confidence.spans_key: expected another key than the "
-                        f"spans_key of the component, got {spans_key!r}"
-                    )
+            key = self.objective.spans_key
+            if key is not None and confidence.spans_key == Confidence.spans_key:
+                confidence = replace(confidence, spans_key=f"{self.name}_confidence")
+            if confidence.spans_key == key:
+                raise ValueError(
+                    f"{self.name}: confidence.spans_key: expected another key than the spans_key "
+                    f"of the component, got {key!r}"
+                )
             register(confidence)
         self.cfg["confidence"] = confidence and asdict(confidence)
         self._configured["confidence"] = confidence and asdict(confidence)
@@ -630,8 +615,7 @@ class CostSensitiveNER(TrainablePipe):
     def guarantee(self) -> Optional[Cfg]:
         """The promise of `doc.spans[spans_key + "_guaranteed"]`: the settings of
         `cli.guarantee.guarantee`, the thresholds and the calibration docs. None: there is none, or
-        it doesn't hold for the current settings.
-        """
+        it doesn't hold for the current settings."""
         return None if self._changed_since_promise() else self.cfg["guarantee"]
 
     def set_guarantee(self, promise: Cfg) -> None:
@@ -694,7 +678,8 @@ class CostSensitiveNER(TrainablePipe):
     def _settings(self, *but: str) -> Cfg:
         """The settings that promises depend on, as they are saved."""
         own = {} if self.objective.own_labels is None else {"own_labels": self.own_labels}
-        return _as_json({**{name: self.cfg[name] for name in HOLDS_FOR if name not in but}, **own})
+        settings = {name: self.cfg[name] for name in HOLDS_FOR if name not in but}
+        return srsly.json_loads(srsly.json_dumps({**settings, **own}))
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
@@ -730,11 +715,8 @@ class CostSensitiveNER(TrainablePipe):
     # Saving
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Save the component.
-
-        path (Union[str, Path]): A directory.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        """
+        """Save the component to a directory, except for those of "cfg", "vocab" and "model" that
+        are in `exclude`."""
         cfg, model = self._save(exclude)
         writers: Dict[str, Callable[[Path], Any]] = {
             "cfg": lambda file: srsly.write_json(file, cfg),
@@ -744,11 +726,7 @@ class CostSensitiveNER(TrainablePipe):
         to_disk(path, writers, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component.
-
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): What `from_bytes` takes.
-        """
+        """Save the component as `to_disk` does, to what `from_bytes` takes."""
         cfg, model = self._save(exclude)
         writers: Dict[str, Callable[[], bytes]] = {
             "cfg": lambda: srsly.json_dumps(cfg),
@@ -767,11 +745,8 @@ class CostSensitiveNER(TrainablePipe):
     def from_disk(
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "CostSensitiveNER":
-        """Load the component.
+        """Load what `to_disk` wrote to a directory.
 
-        path (Union[str, Path]): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
             same save as the other, or saved before 0.2.
         """
@@ -787,13 +762,7 @@ class CostSensitiveNER(TrainablePipe):
         return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
-
-        bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): As `from_disk` does.
-        """
+        """Load what `to_bytes` returned. Raises a ValueError as `from_disk` does."""
         with self._naming("cfg and model", ""):
             parts = srsly.msgpack_loads(bytes_data)
             saved = {name: parts[name] for name in parts if name not in exclude}
@@ -850,75 +819,13 @@ class CostSensitiveNER(TrainablePipe):
         self.check_guarantee()
 
 
-@Language.factory(
+make_cost_sensitive_ner = Language.factory(
     "cost_sensitive_ner",
     assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
     default_config=DEFAULT_CONFIG,
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+    func=CostSensitiveNER,
 )
-def make_cost_sensitive_ner(
-    nlp: Language,
-    name: str,
-    model: Model[List[Doc], Potentials],
-    loss: Union[Loss, LossSchedule],
-    weights: Optional[Weights],
-    scheme: str,
-    outside: str,
-    incorrect_spans_key: Optional[str],
-    spans_key: Optional[str],
-    own_labels: Optional[List[str]],
-    filter_spans: bool,
-    sentence_boundaries: Boundaries,
-    decoding: Decoding,
-    confidence: Optional[Confidence],
-    scorer: Optional[Callable],
-    learn_rate_factor: float,
-) -> CostSensitiveNER:
-    """Build a named entity recognizer that is trained for the costs of mistakes.
-
-    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
-    loss (Union[Loss, LossSchedule]): The training loss.
-    weights (Optional[Weights]): The weights of tokens and examples in training.
-    scheme (str): The tag scheme, "BILUO" or "IOB2".
-    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
-        label of the entity.
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
-        are known not to be entities.
-    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, in place of `doc.ents`.
-    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
-        which may overlap with those of other labels. The component learns those, too, where they
-        don't overlap with its own, so that labels compete. None: all its labels are its own.
-    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
-        where they overlap in training docs. Otherwise they are an error.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
-        sentence starts and line breaks. "sentences": sentence starts.
-    decoding (Decoding): How entities are predicted.
-    confidence (Optional[Confidence]): Where to write the probabilities of entities.
-    scorer (Optional[Callable]): The scoring method.
-    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
-        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
-    """
-    ner = CostSensitiveNER(
-        nlp.vocab,
-        model,
-        name,
-        loss=loss,
-        weights=weights,
-        scheme=scheme,
-        outside=outside,
-        incorrect_spans_key=incorrect_spans_key,
-        spans_key=spans_key,
-        own_labels=own_labels,
-        filter_spans=filter_spans,
-        sentence_boundaries=sentence_boundaries,
-        decoding=decoding,
-        confidence=confidence,
-        scorer=scorer,
-        learn_rate_factor=learn_rate_factor,
-    )
-    ner.meta = nlp.meta
-    return ner
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
@@ -943,7 +850,3 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())
     return SoftTargets(expected, entropy, weights, constraints)
-
-
-def _as_json(settings: Any) -> Any:
-    return srsly.json_loads(srsly.json_dumps(settings))
