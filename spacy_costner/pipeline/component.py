@@ -201,7 +201,7 @@ class CostSensitiveNER(TrainablePipe):
             name,
             self.vocab.strings,
             loss,
-            weights=weights,
+            weights=Weights() if weights is None else weights,
             incorrect_spans_key=incorrect_spans_key,
             spans_key=spans_key,
             own_labels=own_labels,
