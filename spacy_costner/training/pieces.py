@@ -9,6 +9,7 @@ import io
 import tempfile
 from array import array
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -40,32 +41,27 @@ N_DOCS = 256
 """Number of docs that are read together."""
 
 
+@dataclass(slots=True)
 class Piece:
     """A doc or a part of it, as batchers take it: it has a length."""
 
-    __slots__ = ("_example", "_n_tokens", "number", "store")
-
-    def __init__(
-        self, store: "Store", number: int, n_tokens: int, example: Optional[Example]
-    ) -> None:
-        self.store, self.number = store, number
-        self._n_tokens, self._example = n_tokens, example
+    store: "Store"
+    number: int
+    n_tokens: int
+    kept: Optional[Example]
 
     def __len__(self) -> int:
-        return self._n_tokens
+        return self.n_tokens
 
     @property
     def example(self) -> Example:
-        """The example that it is a piece of.
-
-        RAISES (ValueError): If docs are not kept.
-        """
-        if self._example is None:
+        """The example that it is a piece of. Raises a ValueError if docs are not kept."""
+        if self.kept is None:
             raise ValueError(
                 "fit: --cache: expected a training.batcher that needs the lengths of docs only, as "
                 "docs are not kept, got one that looks at docs"
             )
-        return self._example
+        return self.kept
 
     @property
     def predicted(self) -> Doc:
@@ -108,11 +104,10 @@ def read_pieces(
     most_words: Optional[int] = None,
     cache: Optional[Path] = None,
 ) -> List[List[Piece]]:
-    """Read docs, and cut those with more words than `most_words`: at the beginnings of sentences
-    or, if the doc has none, of any tokens, and never within an entity. If docs have borders,
-    another list has their sequences. Docs with soft targets stay whole.
+    """Read docs, and cut those with more words than `most_words`, by default `MOST_WORDS`: at the
+    beginnings of sentences or, if the doc has none, of any tokens, and never within an entity. If
+    docs have borders, another list has their sequences. Docs with soft targets stay whole.
 
-    most_words (Optional[int]): Defaults to `MOST_WORDS`. More if there is no place to cut.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
     RETURNS (List[List[Piece]]): The pieces of docs with tokens, in order, for each turn of epochs.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
@@ -146,13 +141,12 @@ def read_pieces(
                         places = places & starts if starts.any() else places
                     cuts = _cut(numpy.flatnonzero(places), end - begin, most_words)
                 doc = slice(store.n_tokens + begin, store.n_tokens + end)
-                weight = None
+                weight = numpy.nan
                 if weights is not None:
                     weight = weights[numpy.searchsorted(targets.doc_of, i)]
                 for first, last in cuts:
                     number = store.add_piece(doc.start + first, doc.start + last, doc, weight, turn)
-                    piece = Piece(store, number, last - first, None if cache else eg)
-                    pieces[turn].append(piece)
+                    pieces[turn].append(Piece(store, number, last - first, None if cache else eg))
         store.add(cast(Ints2d, seen.values), turns)
     store.finish()
     return pieces if has_borders else pieces[:1]
@@ -170,9 +164,8 @@ def sentence_starts(example: Example) -> Array1d:
 def _separable(gold: Gold, tags: Tags) -> Array1d:
     """True for tokens before which the gold path may be cut, (N,): one sequence may end there, and
     another begin."""
-    paths, known = tags.constraints, gold.tags >= 0
-    begins = known & cast(Array1d, paths.start)[gold.tags]
-    ends = known & cast(Array1d, paths.end)[gold.tags]
+    marks = cast(Tuple[Array1d, Array1d], tags.constraints[2:])
+    begins, ends = (mark[gold.tags] & (gold.tags >= 0) for mark in marks)
     return cast(Array1d, begins & numpy.roll(ends, 1))
 
 
@@ -194,7 +187,7 @@ def join(pieces: Sequence[Piece]) -> Batch:
     """Join pieces of one turn, at least one, into a batch. It is read when it is used; once, if
     there are soft targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
-    examples = [piece._example for piece in pieces if piece._example is not None]
+    examples = [piece.kept for piece in pieces if piece.kept is not None]
     if any(map(is_taught, examples)):
         batch = store.read(numbers, examples)
         return len(numbers), lambda: batch
@@ -205,11 +198,11 @@ class Store:
     """The features and targets of the tokens of docs, as columns of numbers.
 
     Features are the values of a token's own columns, from which its slots are gathered when a batch
-    is made. Masks of tags have rows only where a batch of docs needs them.
+    is made. Masks of tags have rows only where a batch of docs needs them. The folder is for files;
+    None: in memory.
     """
 
     def __init__(self, features: Features, tags: Tags, folder: Optional[Path] = None) -> None:
-        """Begin without tokens. The folder is for files; None: in memory."""
         self.features, self.tags, self.folder = features, tags, folder
         self.n_tokens = 0
         self._columns: Dict[str, Column] = {}
@@ -235,15 +228,13 @@ class Store:
         self.n_tokens += len(values)
         self._common = turns[0]
 
-    def add_piece(
-        self, first: int, end: int, doc: slice, weight: Optional[float], turn: int
-    ) -> int:
-        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, for a
-        turn of epochs. Returns its number."""
+    def add_piece(self, first: int, end: int, doc: slice, weight: float, turn: int) -> int:
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, NaN for
+        none, for a turn of epochs. Returns its number."""
         reach = self.features.reach
         window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
         self._places.extend([first, end, *window, turn])
-        self._weights.append(numpy.nan if weight is None else weight)
+        self._weights.append(weight)
         return len(self._weights) - 1
 
     def finish(self) -> None:
@@ -333,6 +324,5 @@ class Column:
         return rows.reshape(-1, *self.shape)
 
     def __del__(self) -> None:
-        if not isinstance(self.file, io.BytesIO):
-            with suppress(OSError):  # of a full disk
-                self.file.close()
+        with suppress(OSError, BufferError):  # of a full disk; of memory that is still in use
+            self.file.close()
