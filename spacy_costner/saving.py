@@ -116,26 +116,22 @@ def clear(path: Union[str, Path]) -> None:
 def locked(path: Path) -> Iterator[Optional[bool]]:
     """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
     the system has no locks. Some network file systems have none on folders."""
-    handle = None
+    handle, is_ours = None, None
     try:
-        with suppress(OSError):
+        try:
+            import fcntl
+
             handle = os.open(path, os.O_RDONLY)
-        yield None if handle is None else _lock(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
+        except BlockingIOError:
+            is_ours = False
+        except (ImportError, OSError):
+            pass
+        yield is_ours
     finally:
         if handle is not None:
             os.close(handle)
-
-
-def _lock(handle: int) -> Optional[bool]:
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
 
 
 @contextmanager
@@ -161,17 +157,15 @@ def _publish(new: Path, path: Path) -> None:
             if not file.is_symlink():
                 _sync(file)
         _sync(Path(folder))
-    if not path.exists():
-        new.rename(path)
-        _sync(path.parent)
-        return
     old = path.with_name(f".{path.name}.{token_hex(4)}.old")
     with locked(path):  # the lock moves with the folder, so no other process clears it
-        path.rename(old)
+        if path.exists():
+            path.rename(old)
         try:
             new.rename(path)
         except BaseException:
-            old.rename(path)
+            if old.exists():
+                old.rename(path)
             raise
         _sync(path.parent)
         _remove(old)

@@ -53,17 +53,8 @@ def build_hybrid_crf(
         raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
     if not number(linear_epochs) >= 0:
         raise ValueError(f"{where}: linear_epochs: expected at least 0, got {linear_epochs}")
-    sparse = build_sparse_crf(
-        features,
-        learn_rate=learn_rate,
-        L1=L1,
-        L2=L2,
-        dropout=dropout,
-        eps=eps,
-        average_power=average_power,
-        first_pass_epochs=first_pass_epochs,
-        nO=nO,
-    )
+    settings = (learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs)
+    sparse = build_sparse_crf(features, *settings, nO=nO)
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)

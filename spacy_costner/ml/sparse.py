@@ -59,25 +59,17 @@ def build_sparse_crf(
         raise ValueError(
             f"{where}: first_pass_epochs: expected at least 1, got {first_pass_epochs}"
         )
-    settings = AdaGrad(
-        learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
-    )
+    penalties = check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2")
+    settings = AdaGrad(learn_rate, *penalties, eps)
     shims = [Features(features, dropout), SparseWeights(settings, average_power)]
     if features.document:
         shims.append(FirstPass(settings, average_power, first_pass_epochs))
-    model: Model[List[Doc], Potentials] = Model(
-        "sparse_crf",
-        forward,
-        init=init,
-        dims={"nO": nO},
-        shims=shims,
-        attrs={
-            "build_vocab": build_vocab,
-            "find_features": find_features,
-            "resize_output": resize_sparse_crf,
-        },
-    )
-    return model
+    attrs = {
+        "build_vocab": build_vocab,
+        "find_features": find_features,
+        "resize_output": resize_sparse_crf,
+    }
+    return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
 
 
 def is_linear(model: Model) -> bool:

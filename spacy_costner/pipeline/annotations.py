@@ -122,9 +122,8 @@ class Prediction(NamedTuple):
     entities (Entities): The predicted entities, ordered, without white space at their ends and
         without those in preset tokens.
     probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
-    alternatives (Optional[Scored]), guaranteed (Optional[Scored]): Other probable entities; the
-        guaranteed set.
-    is_promised (Sequence[bool]): Whether each doc has a guaranteed set. Shape: (B,)
+    sets (Dict[str, Tuple[Scored, Iterable[bool]]]): Other spans, by their key in `doc.spans`: other
+        probable entities and the guaranteed set. Whether each doc has them. Shape: (B,)
     measures (Optional[Tuple[Floats1d, Floats2d]]): What the test for a shift takes: see `measure`.
     """
 
@@ -133,9 +132,7 @@ class Prediction(NamedTuple):
     others: Sequence[int]
     entities: Entities
     probs: Optional[Floats1d] = None
-    alternatives: Optional[Scored] = None
-    guaranteed: Optional[Scored] = None
-    is_promised: Sequence[bool] = ()
+    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}
     measures: Optional[Tuple[Floats1d, Floats2d]] = None
 
 
@@ -166,26 +163,17 @@ def make_prediction(
     if confidence is None and not is_scored:
         return Prediction(tokens, decoded.labels, others, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
-    alternatives = guaranteed = None
+    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}
     if confidence is not None and confidence.alternatives is not None:
-        likely, likely_probs = posterior.likely_entities(confidence.alternatives)
+        likely, of_likely = posterior.likely_entities(confidence.alternatives)
         keep = is_new(likely, entities) & is_free(likely)
-        alternatives = likely.select(keep), likely_probs[keep]
-    if guarantee is not None:
-        spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee, groups)
-        keep = is_free(spans)
-        guaranteed = spans.select(keep), span_probs[keep]
-    return Prediction(
-        tokens,
-        decoded.labels,
-        others,
-        entities,
-        probs,
-        alternatives,
-        guaranteed,
-        [group in guarantee["groups"] for group in groups] if guarantee else (),
-        measure(posterior, tokens, others) if is_measured else None,
-    )
+        sets[confidence.alternatives_key] = (likely.select(keep), of_likely[keep]), repeat(True)
+    if confidence is not None and guarantee is not None:
+        spans, of_spans = guaranteed_set((entities, probs), posterior, guarantee, groups)
+        keep, is_promised = is_free(spans), [group in guarantee["groups"] for group in groups]
+        sets[confidence.guaranteed_key] = (spans.select(keep), of_spans[keep]), is_promised
+    measures = measure(posterior, tokens, others) if is_measured else None
+    return Prediction(tokens, decoded.labels, others, entities, probs, sets, measures)
 
 
 def measure(
@@ -348,11 +336,8 @@ def annotate(
         rows = zip(entropies.tolist(), expected)
         measured = ({"entropy": entropy, "expected": n} for entropy, n in rows)
     write(confidence.spans_key, predicted, measured)
-    if prediction.guaranteed is not None:
-        sets = compress(by_doc(*prediction.guaranteed), prediction.is_promised)
-        write(confidence.guaranteed_key, sets, repeat({}))
-    if prediction.alternatives is not None:
-        write(confidence.alternatives_key, by_doc(*prediction.alternatives), repeat({}))
+    for key, (scored, has_set) in prediction.sets.items():
+        write(key, compress(by_doc(*scored), has_set), repeat({}))
 
 
 def spans_by_doc(
