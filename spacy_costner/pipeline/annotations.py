@@ -132,7 +132,7 @@ class Prediction(NamedTuple):
     others: Sequence[int]
     entities: Entities
     probs: Optional[Floats1d] = None
-    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}
+    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}  # noqa: RUF012 (never changed)
     measures: Optional[Tuple[Floats1d, Floats2d]] = None
 
 

@@ -116,18 +116,20 @@ class Objective:
         tokens = self.read_presets(docs)
         constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
+        entities = self._gold_entities(examples, reference, tags)
+        path = tags.gold_path(entities, reference.is_annotated)
+        taught = [taught_lengths(eg) for eg in examples]
         borders = find_borders(docs, False if whole else self.sentence_boundaries)
         borders &= (tokens.iob != INSIDE) & (reference.iob != INSIDE)
-        for i, eg in enumerate(examples):
-            if (of_teacher := taught_lengths(eg)) is not None:
+        for i, of_teacher in enumerate(taught):
+            if of_teacher is not None:
                 borders[tokens.of_doc(i)] = False
                 borders[tokens.of_doc(i).start + numpy.cumsum(of_teacher)[:-1]] = True
         lengths, doc_of = cut(tokens.lengths, borders)
-        entities = self._gold_entities(examples, reference, tags)
-        path = tags.gold_path(entities, reference.is_annotated)
+        split = tags.split_outside(path, lengths)
         weights = self.weights.of_examples(examples)
         gold = Gold(
-            tags=tags.split_outside(path, lengths),
+            tags=split,
             allowed=allowed_tags(path, tags, lengths),
             token_weights=self.weights.of_tokens(entities, tags, examples),
             weights=None if weights is None else weights[doc_of],

@@ -119,7 +119,8 @@ def possible_paths(
     possible[tokens.is_space] &= ~at_border
     if untrained:
         possible &= ~numpy.isin(tags.label_of, [tags.labels.index(label) for label in untrained])
-    path = tags.gold_path(tokens.entities(tags, strings), preset)
+    entities = tokens.entities(tags, strings)
+    path = tags.gold_path(entities, preset)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
     possible[~preset & tags.follows_entity(path, tokens.lengths)] &= ~tags.continuing
     return tags.constraints._replace(emissions=possible)
