@@ -246,12 +246,9 @@ class CostSensitiveNER(TrainablePipe):
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model predicts it after an update with an entity that has it.
-
-        label (str): The label.
-        RETURNS (int): 1, or 0 if the component already has the label.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with "!".
-        """
+        """Add a label: returns 1, or 0 if the component already has it. A trained model predicts it
+        after an update with an entity that has it. Raises a ValueError if it is not a string, is
+        empty, or begins with "!"."""
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
                 f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
@@ -278,12 +275,9 @@ class CostSensitiveNER(TrainablePipe):
         nlp: Optional[Language] = None,
         labels: Optional[Sequence[str]] = None,
     ) -> None:
-        """Initialize the component for training.
+        """Initialize the component for training. The labels are as `spacy init labels` writes them
+        and by default those of the examples, in alphabetical order.
 
-        get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
-        nlp (Optional[Language]): The current `nlp` object.
-        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
-            to those of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels, or the weights don't fit in memory.
         """
@@ -345,15 +339,8 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Update the model with a batch of examples.
-
-        examples (Iterable[Example]): The batch.
-        drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
-            the exact value of the objective, divided by the number of annotated tokens.
-        RETURNS (Dict[str, float]): The losses.
-        """
+        """Update the model with a batch of examples and the dropout rate `drop`. The exact value of
+        the objective per annotated token is added to `losses`, which are returned."""
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
@@ -378,14 +365,9 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
-        """Compute the loss of a batch and its gradient.
-
-        examples (Iterable[Example]): The batch.
-        scores (Potentials): The model's potentials of the predicted docs.
-        RETURNS (Tuple[float, Potentials]): The loss per annotated token or, if the loss is one
-            ratio, of the batch; and the gradient of the loss of the batch.
-        RAISES (ValueError): If a score is not a number or infinite.
-        """
+        """Compute the loss of a batch, per annotated token or, if it is one ratio, of all; and the
+        gradient of the loss of the batch. `scores` are the model's potentials of the predicted
+        docs. Raises a ValueError if one of them is not a number or infinite."""
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
@@ -445,12 +427,8 @@ class CostSensitiveNER(TrainablePipe):
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
-        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
-
-        examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer.
-        RETURNS (Dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
-        """
+        """Score predictions, with the settings of the scorer. With a `spans_key`, spaCy's scorer of
+        spans replaces that of entities: "sc" gives `spans_sc_f` and others."""
         if self.objective.spans_key is None:
             return super().score(examples, **settings)
         if self.scorer is ner_score:
@@ -525,8 +503,6 @@ class CostSensitiveNER(TrainablePipe):
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
-        docs (Iterable[Doc]): The docs.
-        k (int): The number of analyses, at least 1.
         RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
@@ -565,11 +541,8 @@ class CostSensitiveNER(TrainablePipe):
     # Settings of prediction
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
-
-        decoding (Decoding): The decoding.
-        RAISES (ValueError): If its settings don't fit the labels of a trained model.
-        """
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`. It is
+        a ValueError if they don't fit the labels of a trained model."""
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         self.drop_guarantee("another decoding", keep_shift=True)
@@ -590,11 +563,10 @@ class CostSensitiveNER(TrainablePipe):
         return Confidence(**settings) if settings else None
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
-        """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
-        "confidence", as several components may share their `spans_key`, but not this one.
+        """Change where the probabilities of entities are written; None: nowhere. The settings are
+        in `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default
+        key "confidence", as several components may share their `spans_key`, but not this one.
 
-        confidence (Optional[Confidence]): The settings. None: they are not written.
         RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
             entities have that key.
         """
@@ -619,12 +591,10 @@ class CostSensitiveNER(TrainablePipe):
         return None if self._changed_since_promise() else self.cfg["guarantee"]
 
     def set_guarantee(self, promise: Cfg) -> None:
-        """Promise something of the component's sets, with its current settings. The promise is in
-        `nlp.meta["guarantee"]`, too, by the name of the component.
-
-        promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
-            least score of spans in the set, in all and by label.
-        """
+        """Promise something of the component's sets, with its current settings. The promise, as
+        JSON, is in `nlp.meta["guarantee"]`, too, by the name of the component. In "groups", by
+        group, "threshold" and "labels" are the least score of spans in the set, in all and by
+        label."""
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
@@ -718,7 +688,7 @@ class CostSensitiveNER(TrainablePipe):
         """Save the component to a directory, except for those of "cfg", "vocab" and "model" that
         are in `exclude`."""
         cfg, model = self._save(exclude)
-        writers: Dict[str, Callable[[Path], Any]] = {
+        writers = {
             "cfg": lambda file: srsly.write_json(file, cfg),
             "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
             "model": lambda file: file.write_bytes(model),

@@ -142,8 +142,8 @@ def train_at_once(
     n_epochs, value = 0, 0.0
     for own in [tags, tags.collapsed] if tags.is_split else [tags]:
         total = TotalLoss(model, objective, own, examples, c2=c2)
-        start, most = numpy.zeros(total.shape).reshape(-1), MOST_ITERATIONS
-        found = minimise(total, start, max_iter=most, tolerance=TOLERANCE, desc="train")
+        start = numpy.zeros(total.shape).reshape(-1)
+        found = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_epochs += found.n_evaluations
         if found.reason != INTERRUPTED or not rows:
             own_rows = total.to_rows(found.vector)
@@ -181,7 +181,6 @@ def minimise(
     *,
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
-    desc: str = "fit",
 ) -> Minimum:
     """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
     a KeyboardInterrupt the best vector so far is returned.
@@ -195,7 +194,7 @@ def minimise(
     """
     vector, values, n_evaluations, reason = start, [float("nan")], 0, "converged"
     steps: List[Tuple[Floats1d, Floats1d]] = []
-    bar = progress(desc=desc, unit="it", total=max_iter)
+    bar = progress(desc="train", unit="it", total=max_iter)
     try:
         values[0], gradient = function(vector)
         n_evaluations = 1

@@ -41,14 +41,8 @@ class Objective:
 
     Targets depend on the examples only, so they can be reused when the scores change.
 
-    name (str), strings (StringStore): Of the component, and of its labels' hashes.
-    weights (Weights): The weights of tokens and examples.
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that are
-        not entities.
-    spans_key (Optional[str]): The key in `doc.spans` of the entities. None: `doc.ents`.
-    own_labels (Labels): The labels of these entities. Others compete elsewhere. None: all.
-    filter_spans (bool): Whether the longest of the entities is kept where they overlap.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at.
+    The settings are those of the component `name`, whose labels are in `strings`.
+
     RAISES (ValueError): If tokens have weights and the loss doesn't use them.
     """
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
-from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Model
@@ -53,25 +52,14 @@ class Piece:
     def __len__(self) -> int:
         return self.n_tokens
 
-    @property
-    def example(self) -> Example:
-        """The example that it is a piece of. Raises a ValueError if docs are not kept."""
+    def __getattr__(self, name: str) -> Any:
+        """For batchers with a `get_length`, attributes are those of the example that it is of."""
         if self.kept is None:
             raise ValueError(
                 "fit: --cache: expected a training.batcher that needs the lengths of docs only, as "
                 "docs are not kept, got one that looks at docs"
             )
-        return self.kept
-
-    @property
-    def predicted(self) -> Doc:
-        """The whole predicted doc, for batchers with a `get_length`."""
-        return self.example.predicted
-
-    @property
-    def reference(self) -> Doc:
-        """The whole reference doc."""
-        return self.example.reference
+        return getattr(self.kept, name)
 
 
 def batch_pieces(
@@ -302,7 +290,7 @@ class Column:
         """Begin without rows, of the type and the width of others. Their file in the folder has no
         name and ends with the process. None: in memory."""
         self.folder, self.dtype, self.shape = folder, like.dtype, like.shape[1:]
-        self.file: IO[bytes] = io.BytesIO()
+        self.file: Any = io.BytesIO()
         if folder is not None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
