@@ -12,7 +12,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Callable, Iterable, Iterator, Optional, Union
+from typing import Callable, Iterable, Iterator, List, Optional, Union
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """Suffixes of files that no command reads."""
@@ -173,15 +173,11 @@ def _publish(new: Path, path: Path) -> None:
 
 def _keep_others(old: Path, new: Path) -> None:
     """Link to the files of an older folder that the new one lacks."""
-    shutil.copymode(old, new)
-    for entry in old.iterdir():
-        there = new / entry.name
-        if os.path.lexists(there):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, there, symlinks=True, copy_function=_link)
-        else:
-            _link(entry, there)
+
+    def known(folder: str, names: List[str]) -> List[str]:
+        return os.listdir(new) if Path(folder) == old else []
+
+    shutil.copytree(old, new, symlinks=True, ignore=known, copy_function=_link, dirs_exist_ok=True)
 
 
 def _link(source: Union[str, Path], target: Union[str, Path]) -> None:

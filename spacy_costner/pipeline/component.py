@@ -23,6 +23,7 @@ from typing import (
     Union,
 )
 
+import numpy
 import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
@@ -45,6 +46,7 @@ from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import Tags
 from ..training.folds import train_first_pass, train_linear_part
+from ..training.incorrect_spans import expand
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
@@ -429,11 +431,11 @@ class CostSensitiveNER(TrainablePipe):
     def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
         """Score predictions, with the settings of the scorer. With a `spans_key`, spaCy's scorer of
         spans replaces that of entities: "sc" gives `spans_sc_f` and others."""
-        if self.objective.spans_key is None:
-            return super().score(examples, **settings)
-        if self.scorer is ner_score:
-            return spancat_score(examples, spans_key=self.objective.spans_key)
-        return super().score(examples, **{**settings, "spans_key": self.objective.spans_key})
+        key = self.objective.spans_key
+        if key is not None and self.scorer is ner_score:
+            return spancat_score(examples, spans_key=key)
+        own = {} if key is None else {"spans_key": key}
+        return super().score(examples, **{**settings, **own})
 
     @property
     def progress(self) -> Progress:
@@ -802,20 +804,14 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     """The distribution of an earlier model's paths as a target over K tags. The teacher may have
     fewer tags, K', if labels were added since. Then only paths of its tags are compared, so that
     the probabilities of the other paths are free."""
-    n_known, xp = len(teacher.start), get_array_module(teacher.start)
-    possible = xp.zeros((len(teacher.emissions), n_tags), dtype=bool)
-    masked = constraints.emissions
-    possible[:, :n_known] = True if masked is None else xp.asarray(masked)[:, :n_known]
+    (n_tokens, n_known), xp = teacher.emissions.shape, get_array_module(teacher.start)
+    possible = constraints.emissions
+    possible = numpy.ones((n_tokens, n_tags), dtype=bool) if possible is None else possible
+    possible = xp.asarray(possible) & (xp.arange(n_tags) < n_known)
     constraints = constraints._replace(emissions=possible)
-    added = (0, n_tags - n_known)
-    padded = Potentials(
-        emissions=xp.pad(teacher.emissions, ((0, 0), added)),
-        transitions=xp.pad(teacher.transitions, added),
-        start=xp.pad(teacher.start, added),
-        end=xp.pad(teacher.end, added),
-        lengths=teacher.lengths,
-    )
-    known = chain.constrain(padded, constraints)
+    # No path has the other tags, whatever their scores are: those of the teacher's last tag.
+    expanded = expand(teacher, numpy.minimum(numpy.arange(n_tags), n_known - 1))
+    known = chain.constrain(expanded, constraints)
     weights = xp.ones(len(teacher.lengths))
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())

@@ -69,7 +69,6 @@ class Objective:
                 "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
         self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
-        self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
         self._warned: Set[str] = set()
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
@@ -196,11 +195,14 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
-        """Restore the cost tables that `prepare` returned. They are used if a cost can't be
-        computed any more, for example because its file is missing."""
+        """Restore the cost tables that `prepare` returned, where a cost can't be computed any more,
+        for example because its file is missing."""
         for stage, table in zip(self.loss.stages, tables):
             if table is not None:
-                self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
+                try:
+                    self.cost_table(stage, tags)
+                except ValueError:
+                    self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
         """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
@@ -208,12 +210,7 @@ class Objective:
             return None
         key = (id(loss), tags.names)
         if key not in self._tables:
-            try:
-                self._tables[key] = loss.cost(tags)
-            except ValueError:
-                if key not in self._saved:
-                    raise
-                self._tables[key] = self._saved[key]
+            self._tables[key] = loss.cost(tags)
         return self._tables[key]
 
     def forget(self) -> None:
