@@ -52,14 +52,13 @@ class FirstPass(Shim):
         self._folds, self._fold_of = [], fold_of
         for features, rows in folds:
             weights = SparseWeights(self.settings, self.average_power)
-            weights.allocate(self.weights.n_features, self.weights.n_tags)
-            weights.rows[:] = rows
+            weights.restart(rows)
             self._folds.append((features, weights))
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """The probability of O and of each label at each token, from the features of docs. If there
-        are hashes of texts, each training doc is predicted by a model that was not trained on it.
-        Shape: (N, L + 1)"""
+        """The probability of O and of each label at each token, (N, L + 1), from the features of
+        docs. If there are hashes of texts, each training doc is predicted by a model that was not
+        trained on it."""
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
