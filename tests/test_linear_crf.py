@@ -288,8 +288,8 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learn_rate": 0.0}, "learn_rate: expected more than 0"),
-        ({"eps": 0.0}, "eps: expected more than 0"),
+        ({"learn_rate": 0.0}, "learn_rate: expected a number above 0"),
+        ({"eps": 0.0}, "eps: expected a number above 0"),
         ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
         ({"L1": -1.0}, "L1: expected a finite number"),
         ({"average_power": -1.0}, "average_power: expected a finite number"),

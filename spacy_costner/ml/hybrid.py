@@ -10,7 +10,7 @@ from thinc.types import Floats2d, Ragged
 
 from ..features import Template
 from ..types import Potentials
-from ..validation import number
+from ..validation import at_least, within
 from .dense import resize_emissions
 from .sparse import build_sparse_crf, build_vocab
 from .weights import AVERAGE_POWER
@@ -48,11 +48,8 @@ def build_hybrid_crf(
         "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
     """
-    where = "spacy_costner.HybridCRF"
-    if not 0 <= number(part_dropout) <= 1:
-        raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
-    if not number(linear_epochs) >= 0:
-        raise ValueError(f"{where}: linear_epochs: expected at least 0, got {linear_epochs}")
+    within(0, 1, "HybridCRF", "part_dropout", part_dropout)
+    at_least(0, "HybridCRF", "linear_epochs", linear_epochs)
     settings = (learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs)
     sparse = build_sparse_crf(features, *settings, nO=nO)
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
