@@ -87,6 +87,14 @@ def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     assert margin == pytest.approx(len(doc), rel=1e-5)
 
 
+def test_without_features_the_transitions_are_learned() -> None:
+    features = {"@misc": "spacy_costner.Features.v1", "windows": {}}
+    nlp = pipeline(model={**SPARSE, "features": features})
+    train(nlp)
+    features_, weights = linear_part(nlp.get_pipe("ner").model)
+    assert not len(features_) and weights.transitions.any() and weights.start.any()
+
+
 @both
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 def test_overfitting(model: Dict[str, Any], scheme: str) -> None:

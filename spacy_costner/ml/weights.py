@@ -189,11 +189,12 @@ class SparseWeights(Shim):
         scores = self.potentials(seen._replace(rows=rows))
 
         def add_gradient(gradient: Potentials) -> None:
-            slots = numpy.full((self.n_tags + 2, rows.shape[1]), -1, dtype="int32")
-            slots[:, 0] = self._last_rows
+            n_slots = max(rows.shape[1], 1)  # one for the rows below, if there are no features
+            used = numpy.full((len(rows) + self.n_tags + 2, n_slots), -1, dtype="int32")
+            used[: len(rows), : rows.shape[1]], used[len(rows) :, 0] = rows, self._last_rows
             parts = gradient.transitions, gradient.start[None], gradient.end[None]
             d_scores = numpy.concatenate([gradient.emissions * scale, *parts])
-            self._pending.append((numpy.concatenate([rows, slots]), d_scores.astype("float32")))
+            self._pending.append((used, d_scores.astype("float32")))
 
         return scores._replace(emissions=scores.emissions * scale), add_gradient
 
