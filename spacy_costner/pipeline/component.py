@@ -27,12 +27,12 @@ import numpy
 import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
-from spacy.pipeline.ner import ner_score
+from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
-from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Floats1d
 from thinc.util import get_array_module
 
@@ -74,44 +74,26 @@ from .serialization import (
     upgrade_cfg,
 )
 
-DEFAULT_CONFIG = Config().from_str(
-    """
-[cost_sensitive_ner]
-scheme = "BILUO"
-outside = "single"
-weights = null
-incorrect_spans_key = null
-spans_key = null
-own_labels = null
-filter_spans = false
-sentence_boundaries = false
-confidence = null
-learn_rate_factor = 1.0
-
-[cost_sensitive_ner.model]
-@architectures = "spacy_costner.LinearChainCRF.v1"
-nO = null
-
-[cost_sensitive_ner.model.tok2vec]
-@architectures = "spacy.HashEmbedCNN.v2"
-pretrained_vectors = null
-width = 96
-depth = 4
-embed_size = 2000
-window_size = 1
-maxout_pieces = 3
-subword_features = true
-
-[cost_sensitive_ner.loss]
-@losses = "spacy_costner.Sequential.v1"
-
-[cost_sensitive_ner.decoding]
-@misc = "spacy_costner.ViterbiDecoding.v1"
-
-[cost_sensitive_ner.scorer]
-@scorers = "spacy.ner_scorer.v1"
-"""
-)["cost_sensitive_ner"]
+DEFAULT_CONFIG: Dict[str, Any] = {
+    "scheme": "BILUO",
+    "outside": "single",
+    "weights": None,
+    "incorrect_spans_key": None,
+    "spans_key": None,
+    "own_labels": None,
+    "filter_spans": False,
+    "sentence_boundaries": False,
+    "confidence": None,
+    "learn_rate_factor": 1.0,
+    "model": {
+        "@architectures": "spacy_costner.LinearChainCRF.v1",
+        "nO": None,
+        "tok2vec": DEFAULT_NER_MODEL["tok2vec"],
+    },
+    "loss": {"@losses": "spacy_costner.Sequential.v1"},
+    "decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
+    "scorer": {"@scorers": "spacy.ner_scorer.v1"},
+}
 
 HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
 """The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
