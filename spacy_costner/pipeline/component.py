@@ -44,7 +44,7 @@ from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
-from ..tags import Tags
+from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.incorrect_spans import expand
 from ..training.lbfgs import check_memory
@@ -75,16 +75,6 @@ from .serialization import (
 )
 
 DEFAULT_CONFIG: Dict[str, Any] = {
-    "scheme": "BILUO",
-    "outside": "single",
-    "weights": None,
-    "incorrect_spans_key": None,
-    "spans_key": None,
-    "own_labels": None,
-    "filter_spans": False,
-    "sentence_boundaries": False,
-    "confidence": None,
-    "learn_rate_factor": 1.0,
     "model": {
         "@architectures": "spacy_costner.LinearChainCRF.v1",
         "nO": None,
@@ -145,18 +135,18 @@ class CostSensitiveNER(TrainablePipe):
         name: str,
         model: Model[List[Doc], Potentials],
         loss: Union[Loss, LossSchedule],
-        weights: Optional[Weights],
-        scheme: str,
-        outside: str,
-        incorrect_spans_key: Optional[str],
-        spans_key: Optional[str],
-        own_labels: Optional[List[str]],
-        filter_spans: bool,
-        sentence_boundaries: Boundaries,
         decoding: Decoding,
-        confidence: Optional[Confidence],
         scorer: Optional[Callable],
-        learn_rate_factor: float,
+        weights: Optional[Weights] = None,
+        scheme: str = "BILUO",
+        outside: str = SINGLE,
+        incorrect_spans_key: Optional[str] = None,
+        spans_key: Optional[str] = None,
+        own_labels: Optional[List[str]] = None,
+        filter_spans: bool = False,
+        sentence_boundaries: Boundaries = False,
+        confidence: Optional[Confidence] = None,
+        learn_rate_factor: float = 1.0,
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")

@@ -27,7 +27,7 @@ from ..features import FeatureBatch, Features
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..tags import Tags
-from ..types import Gold, ranges
+from ..types import ranges
 from .objective import Objective
 from .online import Batch, Turns, read_batches
 from .soft_targets import is_taught, read_soft_targets, taught_lengths
@@ -103,6 +103,7 @@ def read_pieces(
     most_words = most_words or MOST_WORDS
     store, has_borders = Store(linear_part(model)[0], tags, cache), False
     pieces: List[List[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
+    marks = cast(Tuple[Array1d, Array1d], tags.constraints[2:])
     docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
         if cache is not None and any(map(is_taught, batch)):
@@ -115,7 +116,9 @@ def read_pieces(
         has_borders = has_borders or len(turns) > 1
         turns = [turns[min(turn, len(turns) - 1)] for turn in range(len(pieces))]
         for turn, targets in enumerate(turns):
-            separable, weights = _separable(targets.gold, tags), targets.gold.weights
+            path, weights = targets.gold.tags, targets.gold.weights
+            may_begin, may_end = (mark[path] & (path >= 0) for mark in marks)
+            separable = may_begin & numpy.roll(may_end, 1)  # one sequence may end, another begin
             ends, end = numpy.cumsum(targets.lengths), 0
             for i, eg in enumerate(batch):
                 begin, end = end, end + len(eg.predicted)
@@ -147,14 +150,6 @@ def sentence_starts(example: Example) -> Array1d:
     (words, known), (others, own) = (doc.to_array([ORTH, SENT_START]).T for doc in docs)
     starts = known if numpy.array_equal(words, others) else own
     return cast(Array1d, (starts == 1) & (numpy.arange(len(starts)) > 0))
-
-
-def _separable(gold: Gold, tags: Tags) -> Array1d:
-    """True for tokens before which the gold path may be cut, (N,): one sequence may end there, and
-    another begin."""
-    marks = cast(Tuple[Array1d, Array1d], tags.constraints[2:])
-    begins, ends = (mark[gold.tags] & (gold.tags >= 0) for mark in marks)
-    return cast(Array1d, begins & numpy.roll(ends, 1))
 
 
 def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int, int]]:
@@ -258,12 +253,13 @@ class Store:
             allowed[is_known] = chain.to_mask(tags[is_known], len(self.tags))
         if possible is not None:
             possible[~possible.any(axis=1)] = True
+        token_weights = self._rows.get("token_weights")
         weights = numpy.frombuffer(self._weights)[pieces]
         of_pieces = None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0)
         gold = self._common.gold._replace(
             tags=tags,
             allowed=allowed,
-            token_weights=self._of("token_weights", tokens),
+            token_weights=None if token_weights is None else token_weights[tokens],
             weights=None if of_pieces is None else of_pieces[piece_of],
             features=rows,
         )
@@ -274,12 +270,9 @@ class Store:
             targets = targets._replace(soft=read_soft_targets(examples, *known))
         return FeatureBatch(rows, lengths), targets
 
-    def _of(self, name: str, tokens: Ints1d) -> Optional[ArrayXd]:
-        return self._rows[name][tokens] if name in self._rows else None
-
     def _mask(self, name: str, tokens: Ints1d) -> Optional[Array2d]:
         """The mask of tokens, False throughout where there is none. None: nowhere is one."""
-        mask = self._of(name, tokens)
+        mask = self._rows[name][tokens] if name in self._rows else None
         return mask if mask is not None and mask.any() else None
 
 
