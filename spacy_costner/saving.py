@@ -12,7 +12,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Callable, Iterable, Iterator, Optional, Union
+from typing import Callable, Iterable, Iterator, List, Optional, Union
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """Suffixes of files that no command reads."""
@@ -116,26 +116,22 @@ def clear(path: Union[str, Path]) -> None:
 def locked(path: Path) -> Iterator[Optional[bool]]:
     """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
     the system has no locks. Some network file systems have none on folders."""
-    handle = None
+    handle, is_ours = None, None
     try:
-        with suppress(OSError):
+        try:
+            import fcntl
+
             handle = os.open(path, os.O_RDONLY)
-        yield None if handle is None else _lock(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
+        except BlockingIOError:
+            is_ours = False
+        except (ImportError, OSError):
+            pass
+        yield is_ours
     finally:
         if handle is not None:
             os.close(handle)
-
-
-def _lock(handle: int) -> Optional[bool]:
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
 
 
 @contextmanager
@@ -161,17 +157,15 @@ def _publish(new: Path, path: Path) -> None:
             if not file.is_symlink():
                 _sync(file)
         _sync(Path(folder))
-    if not path.exists():
-        new.rename(path)
-        _sync(path.parent)
-        return
     old = path.with_name(f".{path.name}.{token_hex(4)}.old")
     with locked(path):  # the lock moves with the folder, so no other process clears it
-        path.rename(old)
+        if path.exists():
+            path.rename(old)
         try:
             new.rename(path)
         except BaseException:
-            old.rename(path)
+            if old.exists():
+                old.rename(path)
             raise
         _sync(path.parent)
         _remove(old)
@@ -179,15 +173,11 @@ def _publish(new: Path, path: Path) -> None:
 
 def _keep_others(old: Path, new: Path) -> None:
     """Link to the files of an older folder that the new one lacks."""
-    shutil.copymode(old, new)
-    for entry in old.iterdir():
-        there = new / entry.name
-        if os.path.lexists(there):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, there, symlinks=True, copy_function=_link)
-        else:
-            _link(entry, there)
+
+    def known(folder: str, names: List[str]) -> List[str]:
+        return os.listdir(new) if Path(folder) == old else []
+
+    shutil.copytree(old, new, symlinks=True, ignore=known, copy_function=_link, dirs_exist_ok=True)
 
 
 def _link(source: Union[str, Path], target: Union[str, Path]) -> None:

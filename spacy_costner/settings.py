@@ -42,10 +42,8 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
         _check_blocks(value, inner, source)
         functions = [(key[1:], value[key]) for key in value if key.startswith("@")]
         own = not functions and "factory" in value
-        if own:
-            functions = [("factories", value["factory"])]
         try:
-            ((registry_name, function),) = functions
+            ((registry_name, function),) = [("factories", value["factory"])] if own else functions
             parameters = inspect.signature(registry.get(registry_name, function)).parameters
         except (TypeError, ValueError):
             continue
@@ -63,10 +61,9 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
     for path in overrides:
         section: Any = whole
         names = path.split(".")
-        for i, name in enumerate(names):
-            is_last = i == len(names) - 1
-            is_read = is_last and (names[0] in CHECKED or f"${{{path}}}" in text)
-            if not isinstance(section, Mapping) or is_read:
+        is_read = names[0] in CHECKED or f"${{{path}}}" in text
+        for i, name in enumerate(names[:-1] if is_read else names):
+            if not isinstance(section, Mapping):
                 break
             _check([name], section, ".".join(names[:i]), None)
             section = section[name]
@@ -76,13 +73,8 @@ def _check(names: Iterable[str], known: Collection[str], section: str, source: o
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"known: {', '.join(sorted(known)) or 'none'}"
-            )
-            path = f"{section}.{name}" if section else name
-            raise ValueError(
-                f"{'' if source is None else f'{source}: '}{path}: expected a setting of "
-                f"{f'[{section}]' if section else 'the config'}, got {name!r}: {hint}"
-            )
+            all_known = ", ".join(sorted(known)) or "none"
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {all_known}"
+            path, block = (f"{section}.{name}", f"[{section}]") if section else (name, "the config")
+            where = path if source is None else f"{source}: {path}"
+            raise ValueError(f"{where}: expected a setting of {block}, got {name!r}: {hint}")

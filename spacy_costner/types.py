@@ -206,11 +206,10 @@ def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials)
     return Potentials._make([*arrays, potentials.lengths])
 
 
-def add_to(total: Potentials, *gradients: Potentials) -> Potentials:
-    """Add gradients of one batch to the first of them, in place, and return it."""
-    for gradient in gradients:
-        for sums, array in zip(total[:4], gradient[:4]):
-            sums += array
+def add_to(total: Potentials, gradient: Potentials) -> Potentials:
+    """Add a gradient to another one of the same batch, in place, and return it."""
+    for sums, array in zip(total[:4], gradient[:4]):
+        sums += array
     return total
 
 

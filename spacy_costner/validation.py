@@ -1,6 +1,7 @@
 """Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
 import math
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -83,18 +84,15 @@ def _message(loss: str, name: str, expected: str, value: object) -> str:
 
 
 def check_config_names(block: Mapping[str, Any], where: str) -> None:
-    """Check that a config with this block can be written and read again.
-
-    The config is saved as text with the pipeline. Some labels can't be read again: a dot in the
-    name of a section, for example, is read as two sections. Such a pipeline could be trained and
-    saved, but not loaded.
-    """
+    """Check that a config with this block can be written as text and read again. A dot in the name
+    of a section, for example, is read as two sections: such a pipeline could be trained and saved,
+    but not loaded."""
     for name, value in block.items():
         is_section = isinstance(value, Mapping)
         if not _survives(name, is_section):
             raise ValueError(
-                f"{where}: expected names that a spaCy config can write and read again, "
-                f"got {name!r}"
+                f"{where}: expected names that a spaCy config can write and read again, got "
+                f"{name!r}"
             )
         if is_section:
             check_config_names(value, where)
@@ -103,10 +101,9 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
 @cache
 def _survives(name: str, is_section: bool) -> bool:
     config = Config({"block": {name: {} if is_section else 0}})
-    try:
+    with suppress(ConfigValidationError):
         return Config().from_str(config.to_str()) == config
-    except ConfigValidationError:
-        return False
+    return False
 
 
 def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
@@ -128,10 +125,8 @@ def describe(value: Any) -> Any:
         return {str(name): describe(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [describe(part) for part in value]
-    if isinstance(value, Path):
-        return str(value)
-    if value is None or isinstance(value, (str, int, float)):
-        return value
+    if value is None or isinstance(value, (str, int, float, Path)):
+        return str(value) if isinstance(value, Path) else value
     if hasattr(value, "source"):
         return describe(value.source)
     return getattr(value, "__qualname__", type(value).__qualname__)

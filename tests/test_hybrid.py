@@ -150,5 +150,7 @@ def test_learning_that_adds_nothing_is_told(last: float) -> None:
 
 
 def test_a_bad_number_of_epochs_is_named() -> None:
-    with pytest.raises(ValueError, match="HybridCRF: linear_epochs: expected at least 0, got -1"):
+    with pytest.raises(
+        ValueError, match="HybridCRF: linear_epochs: expected a number of at least 0, got -1"
+    ):
         pipeline(model={**HYBRID, "linear_epochs": -1})

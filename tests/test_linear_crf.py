@@ -87,6 +87,14 @@ def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     assert margin == pytest.approx(len(doc), rel=1e-5)
 
 
+def test_without_features_the_transitions_are_learned() -> None:
+    features = {"@misc": "spacy_costner.Features.v1", "windows": {}}
+    nlp = pipeline(model={**SPARSE, "features": features})
+    train(nlp)
+    features_, weights = linear_part(nlp.get_pipe("ner").model)
+    assert not len(features_) and weights.transitions.any() and weights.start.any()
+
+
 @both
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
@@ -288,8 +296,8 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learn_rate": 0.0}, "learn_rate: expected more than 0"),
-        ({"eps": 0.0}, "eps: expected more than 0"),
+        ({"learn_rate": 0.0}, "learn_rate: expected a number above 0"),
+        ({"eps": 0.0}, "eps: expected a number above 0"),
         ({"dropout": 1.0}, "dropout: expected at least 0 and less than 1"),
         ({"L1": -1.0}, "L1: expected a finite number"),
         ({"average_power": -1.0}, "average_power: expected a finite number"),

@@ -3,17 +3,9 @@
 from typing import Callable, List, Optional, Tuple, cast
 
 from spacy.tokens import Doc
-from thinc.api import (
-    Linear,
-    Model,
-    chain,
-    list2ragged,
-    to_numpy,
-    with_array,
-    zero_init,
-)
+from thinc.api import Linear, Model, chain, list2ragged, to_numpy, with_array, zero_init
 from thinc.layers.resizable import resize_linear_weighted
-from thinc.types import Floats1d, Floats2d, Ragged
+from thinc.types import Floats2d, Ragged
 
 from ..types import Potentials
 
@@ -57,20 +49,15 @@ def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> Tuple[Potentials, Callable[[Potentials], Ragged]]:
-    potentials = Potentials(
-        emissions=cast(Floats2d, emissions.data),
-        transitions=cast(Floats2d, model.get_param("transitions")),
-        start=cast(Floats1d, model.get_param("start")),
-        end=cast(Floats1d, model.get_param("end")),
-        lengths=to_numpy(emissions.lengths),
-    )
+    params = [cast(Floats2d, model.get_param(name)) for name in TRANSITION_PARAMS]
+    data, lengths = cast(Floats2d, emissions.data), to_numpy(emissions.lengths)
 
     def backprop(gradient: Potentials) -> Ragged:
         for name in TRANSITION_PARAMS:
             model.inc_grad(name, getattr(gradient, name))
         return Ragged(gradient.emissions, emissions.lengths)
 
-    return potentials, backprop
+    return Potentials._make([data, *params, lengths]), backprop
 
 
 def init(

@@ -25,9 +25,9 @@ class FirstPass(Shim):
 
     The labels of the docs that the second pass is trained on come from models that were not trained
     on them: docs in the training data are divided into blocks, and there is a model for each block
-    that was trained on the others, with label memory of
-    the others. These models are there in training only. They are not saved.
-    A label that is added to the component is not added here, where nothing would learn it.
+    that was trained on the others, with label memory of the others. These models are there in
+    training only. They are not saved. A label that is added to the component is not added here,
+    where nothing would learn it.
 
     read_labels (Optional[ReadLabels]): If set, it reads the labels that the second pass sees from
         the docs, and no model is trained or asked. It is not saved.
@@ -52,14 +52,13 @@ class FirstPass(Shim):
         self._folds, self._fold_of = [], fold_of
         for features, rows in folds:
             weights = SparseWeights(self.settings, self.average_power)
-            weights.allocate(self.weights.n_features, self.weights.n_tags)
-            weights.rows[:] = rows
+            weights.restart(rows)
             self._folds.append((features, weights))
 
     def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """The probability of O and of each label at each token, from the features of docs. If there
-        are hashes of texts, each training doc is predicted by a model that was not trained on it.
-        Shape: (N, L + 1)"""
+        """The probability of O and of each label at each token, (N, L + 1), from the features of
+        docs. If there are hashes of texts, each training doc is predicted by a model that was not
+        trained on it."""
         if self.read_labels is not None:
             return self.read_labels(docs)
         if seen.text_ids is None or not self._folds:
@@ -69,13 +68,11 @@ class FirstPass(Shim):
         for i in numpy.unique(fold).tolist():
             own = [doc for doc, number in zip(docs, fold.tolist()) if number == i]
             tokens = numpy.repeat(fold == i, seen.lengths)
-            if i < 0:
-                labels[tokens] = self._predict(
-                    self.weights, seen._replace(rows=seen.rows[tokens]), own
-                )
-            else:
+            weights, found = self.weights, seen._replace(rows=seen.rows[tokens])
+            if i >= 0:
                 features, weights = self._folds[i]
-                labels[tokens] = self._predict(weights, features.find(own), own)
+                found = features.find(own)
+            labels[tokens] = self._predict(weights, found, own)
         return labels
 
     def _predict(self, weights: SparseWeights, seen: FeatureBatch, docs: Sequence[Doc]) -> Floats2d:
@@ -94,20 +91,14 @@ class FirstPass(Shim):
 
     def to_bytes(self) -> bytes:
         """Save the weights and their tags."""
-        tags = self.tags
-        return srsly.msgpack_dumps(
-            {
-                "tags": [[*tags.labels], tags.scheme.name, tags.outside],
-                "weights": self.weights.to_bytes(),
-            }
-        )
+        tags = [[*self.tags.labels], self.tags.scheme.name, self.tags.outside]
+        return srsly.msgpack_dumps({"tags": tags, "weights": self.weights.to_bytes()})
 
     def from_bytes(self, data: bytes) -> "FirstPass":
         """Load the weights. Raises a ValueError if they are damaged."""
         try:
             saved: Any = srsly.msgpack_loads(data)
-            self.tags = Tags(*saved["tags"])
-            weights = saved["weights"]
+            self.tags, weights = Tags(*saved["tags"]), saved["weights"]
         except Exception as error:
             raise ValueError(
                 f"first pass of a linear CRF: expected saved weights, got damaged data: {error}"

@@ -6,11 +6,11 @@ from typing import Callable, List, Optional, Tuple, cast
 import numpy
 from spacy.tokens import Doc
 from thinc.api import Linear, Model, chain, list2ragged, with_array, zero_init
-from thinc.types import Floats2d, Ints1d, Ragged
+from thinc.types import Floats2d, Ragged
 
 from ..features import Template
 from ..types import Potentials
-from ..validation import number
+from ..validation import at_least, within
 from .dense import resize_emissions
 from .sparse import build_sparse_crf, build_vocab
 from .weights import AVERAGE_POWER
@@ -48,22 +48,10 @@ def build_hybrid_crf(
         "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
     """
-    where = "spacy_costner.HybridCRF"
-    if not 0 <= number(part_dropout) <= 1:
-        raise ValueError(f"{where}: part_dropout: expected 0 to 1, got {part_dropout}")
-    if not number(linear_epochs) >= 0:
-        raise ValueError(f"{where}: linear_epochs: expected at least 0, got {linear_epochs}")
-    sparse = build_sparse_crf(
-        features,
-        learn_rate=learn_rate,
-        L1=L1,
-        L2=L2,
-        dropout=dropout,
-        eps=eps,
-        average_power=average_power,
-        first_pass_epochs=first_pass_epochs,
-        nO=nO,
-    )
+    within(0, 1, "HybridCRF", "part_dropout", part_dropout)
+    at_least(0, "HybridCRF", "linear_epochs", linear_epochs)
+    settings = (learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs)
+    sparse = build_sparse_crf(features, *settings, nO=nO)
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[List[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)
@@ -89,9 +77,14 @@ def forward(
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     ragged, backprop_dense = dense(docs, is_train)
-    rate = part_dropout if is_train else 0.0
-    shares = model.ops.asarray2f(_shares(potentials.lengths, rate))
-    from_sparse, from_dense = shares[:, :1], shares[:, 1:]
+    # At each token 1 and 1 or, in the share `part_dropout` of the docs, 2 and 0 or 0 and 2.
+    shares = numpy.ones((len(docs), 2), dtype="float32")
+    if is_train and part_dropout:
+        chance = numpy.random.uniform(size=len(docs))
+        shares[chance < part_dropout] = (2, 0)
+        shares[chance < part_dropout / 2] = (0, 2)
+    of_tokens = model.ops.asarray2f(numpy.repeat(shares, potentials.lengths, axis=0))
+    from_sparse, from_dense = of_tokens[:, :1], of_tokens[:, 1:]
     total = from_sparse * potentials.emissions + from_dense * ragged.data
 
     def backprop(gradient: Potentials) -> List[Doc]:
@@ -100,17 +93,6 @@ def forward(
         return backprop_dense(Ragged(from_dense * d_total, ragged.lengths))
 
     return potentials._replace(emissions=total), backprop
-
-
-def _shares(lengths: Ints1d, rate: float) -> Floats2d:
-    """The factors of the emissions of the two parts at each token: 1 and 1 or, in the share
-    `part_dropout` of the docs, 2 and 0 or 0 and 2. Shape: (N, 2)"""
-    shares = numpy.ones((len(lengths), 2), dtype="float32")
-    if rate:
-        chance = numpy.random.uniform(size=len(lengths))
-        shares[chance < rate] = (2, 0)
-        shares[chance < rate / 2] = (0, 2)
-    return numpy.repeat(shares, lengths, axis=0)
 
 
 def init(

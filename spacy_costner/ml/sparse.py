@@ -9,7 +9,7 @@ from thinc.shims import Shim
 from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials, map_scores
-from ..validation import check_cost, number
+from ..validation import above, at_least, check_cost, number
 from .first_pass import FirstPass
 from .weights import AVERAGE_POWER, SparseWeights
 
@@ -52,32 +52,20 @@ def build_sparse_crf(
     if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")
     for name, value in (("learn_rate", learn_rate), ("eps", eps)):
-        if not number(value) > 0:
-            raise ValueError(f"{where}: {name}: expected more than 0, got {value}")
-    check_cost(average_power, f"{where}: average_power")
-    if not number(first_pass_epochs) >= 1:
-        raise ValueError(
-            f"{where}: first_pass_epochs: expected at least 1, got {first_pass_epochs}"
-        )
-    settings = AdaGrad(
-        learn_rate, check_cost(L1, f"{where}: L1"), check_cost(L2, f"{where}: L2"), eps
-    )
+        above(0, "SparseCRF", name, value)
+    at_least(1, "SparseCRF", "first_pass_epochs", first_pass_epochs)
+    for name, value in (("L1", L1), ("L2", L2), ("average_power", average_power)):
+        check_cost(value, f"{where}: {name}")
+    settings = AdaGrad(learn_rate, L1, L2, eps)
     shims = [Features(features, dropout), SparseWeights(settings, average_power)]
     if features.document:
         shims.append(FirstPass(settings, average_power, first_pass_epochs))
-    model: Model[List[Doc], Potentials] = Model(
-        "sparse_crf",
-        forward,
-        init=init,
-        dims={"nO": nO},
-        shims=shims,
-        attrs={
-            "build_vocab": build_vocab,
-            "find_features": find_features,
-            "resize_output": resize_sparse_crf,
-        },
-    )
-    return model
+    attrs = {
+        "build_vocab": build_vocab,
+        "find_features": find_features,
+        "resize_output": resize_sparse_crf,
+    }
+    return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
 
 
 def is_linear(model: Model) -> bool:

@@ -52,30 +52,29 @@ class SparseWeights(Shim):
     Shamir & Zhang (2013), section 4: polynomial-decay averaging.
     """
 
+    table: Table
+    step: int
+    _pending: List[Tuple[Ints2d, Floats2d]]
+
     def __init__(
         self,
         settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
         average_power: float = AVERAGE_POWER,
     ) -> None:
         super().__init__(None)
-        self.settings = settings
-        self.average_power = average_power
-        self.step = 0
-        self.table: Table
-        self._n_features: Optional[int] = None
+        self.settings, self.average_power = settings, average_power
         self._averaged = False
-        self._pending: List[Tuple[Ints2d, Floats2d]] = []
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
 
     @property
     def is_allocated(self) -> bool:
         """Whether there are weights."""
-        return self._n_features is not None
+        return len(self.table.weights) > 0
 
     @property
     def n_features(self) -> int:
         """V."""
-        return self._n_features or 0
+        return max(len(self.table.weights) - self.n_tags - 2, 0)
 
     @property
     def n_tags(self) -> int:
@@ -121,13 +120,11 @@ class SparseWeights(Shim):
 
     def allocate(self, n_features: int, n_tags: int) -> None:
         """Create weights of 0 for V features and K tags."""
-        self._n_features = n_features
         self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
 
     def restart(self, rows: Floats2d) -> None:
         """Begin training again, with these weights. Shape: (V + K + 2, K)"""
-        self.allocate(self.n_features, self.n_tags)
-        self.table.weights[:] = rows
+        self._set_table(numpy.array(rows, dtype="float32"))
 
     def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
         """Set the weights that score docs while another part of the model is trained: for each
@@ -192,10 +189,12 @@ class SparseWeights(Shim):
         scores = self.potentials(seen._replace(rows=rows))
 
         def add_gradient(gradient: Potentials) -> None:
-            below = [gradient.transitions, gradient.start[None], gradient.end[None]]
-            below_rows, d_below = self._last_rows[:, None], numpy.concatenate(below)
-            for some_rows, d in ((rows, gradient.emissions * scale), (below_rows, d_below)):
-                self._pending.append((some_rows, numpy.ascontiguousarray(d, dtype="float32")))
+            n_slots = max(rows.shape[1], 1)  # one for the rows below, if there are no features
+            used = numpy.full((len(rows) + self.n_tags + 2, n_slots), -1, dtype="int32")
+            used[: len(rows), : rows.shape[1]], used[len(rows) :, 0] = rows, self._last_rows
+            parts = gradient.transitions, gradient.start[None], gradient.end[None]
+            d_scores = numpy.concatenate([gradient.emissions * scale, *parts])
+            self._pending.append((used, d_scores.astype("float32")))
 
         return scores._replace(emissions=scores.emissions * scale), add_gradient
 
@@ -211,16 +210,8 @@ class SparseWeights(Shim):
 
     def gradient(self) -> Tuple[Ints1d, Floats2d]:
         """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
-        n_slots = max((rows.shape[1] for rows, _ in self._pending), default=0)
-        padded = [
-            numpy.pad(rows, ((0, 0), (0, n_slots - rows.shape[1])), constant_values=-1)
-            for rows, _ in self._pending
-        ]
-        every = [numpy.zeros((0, n_slots), dtype="int32"), *padded]
-        d_scores = [numpy.zeros((0, self.n_tags), dtype="float32"), *(d for _, d in self._pending)]
-        return sparse.collect_rows(
-            numpy.concatenate(every), numpy.concatenate(d_scores), self._place_of
-        )
+        rows, d_scores = map(numpy.concatenate, zip(*self._pending))
+        return sparse.collect_rows(rows, d_scores, self._place_of)
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the weights with the kept gradient. The optimizer only says whether averages are
@@ -283,25 +274,19 @@ class SparseWeights(Shim):
         if self._averaged or not self.step or not (settings.L1 or settings.L2):
             return
         if rows is None:
-            if (self.table.last == self.step).all():
-                return
-            rows = numpy.arange(len(self.table.weights), dtype="int32")
-        with _CATCHING_UP:
-            sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, settings)
+            rows = numpy.flatnonzero(self.table.last < self.step).astype("int32")
+        if rows.size:
+            with _CATCHING_UP:
+                sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, settings)
 
     def _set_table(self, weights: Floats2d) -> None:
-        self.table = Table(
-            weights,
-            squares=numpy.zeros_like(weights),
-            totals=numpy.zeros_like(weights),
-            last=numpy.zeros(len(weights), dtype="int32"),
-        )
-        self._average = numpy.zeros_like(weights)
-        self._period_begin = 0
+        """Begin training, with these weights."""
+        squares, totals, self._average = (numpy.zeros_like(weights) for _ in range(3))
+        self.table = Table(weights, squares, totals, numpy.zeros(len(weights), dtype="int32"))
+        self.step = self._period_begin = 0
         self._place_of = numpy.full(len(weights), -1, dtype="int32")
         self._sums = NO_SUMS
         self._pending = []
-        self.step = 0
         self.set_folds([], {})
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -324,15 +309,9 @@ class SparseWeights(Shim):
         weights = self.rows
         used = numpy.flatnonzero(weights.any(axis=1)).astype("int32")
         scale = float(numpy.abs(weights).max(initial=0)) or 1.0
-        return srsly.msgpack_dumps(
-            {
-                "n_features": self.n_features,
-                "n_tags": self.n_tags,
-                "scale": scale,
-                "used": used.tobytes(),
-                "weights": (weights[used] / scale).astype("<f2").tobytes(),
-            }
-        )
+        kept = (weights[used] / scale).astype("<f2").tobytes()
+        saved = {"n_features": self.n_features, "n_tags": self.n_tags, "scale": scale}
+        return srsly.msgpack_dumps({**saved, "used": used.tobytes(), "weights": kept})
 
     def from_bytes(self, data: bytes) -> "SparseWeights":
         """Load the weights. Raises a ValueError if they are damaged."""

@@ -17,7 +17,7 @@ from ..metrics.shift import Counts
 from ..spans import replace_spans
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, first_words
-from ..types import first_tokens
+from ..types import first_tokens, sequences
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -40,8 +40,7 @@ class Confidence:
 
     def __post_init__(self) -> None:
         where = "spacy_costner.Confidence"
-        for name in ("spans_key", "extension"):
-            value = getattr(self, name)
+        for name, value in (("spans_key", self.spans_key), ("extension", self.extension)):
             if not value or not isinstance(value, str):
                 raise ValueError(f"{where}: {name}: expected a name, got {value!r}")
         if self.alternatives is not None and not LEAST <= number(self.alternatives) <= 1:
@@ -120,12 +119,11 @@ class Prediction(NamedTuple):
     tokens (TokenAttrs): The tokens of the docs with preset annotation.
     labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
     others (Sequence[int]): The labels whose entities are left out, as indices.
-    entities (Entities): The predicted entities without white space at their ends, ordered, and
+    entities (Entities): The predicted entities, ordered, without white space at their ends and
         without those in preset tokens.
     probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
-    alternatives (Optional[Scored]), guaranteed (Optional[Scored]): Other probable entities; the
-        guaranteed set.
-    is_promised (Sequence[bool]): Whether each doc has a guaranteed set. Shape: (B,)
+    sets (Dict[str, Tuple[Scored, Iterable[bool]]]): Other spans, by their key in `doc.spans`: other
+        probable entities and the guaranteed set. Whether each doc has them. Shape: (B,)
     measures (Optional[Tuple[Floats1d, Floats2d]]): What the test for a shift takes: see `measure`.
     """
 
@@ -134,9 +132,7 @@ class Prediction(NamedTuple):
     others: Sequence[int]
     entities: Entities
     probs: Optional[Floats1d] = None
-    alternatives: Optional[Scored] = None
-    guaranteed: Optional[Scored] = None
-    is_promised: Sequence[bool] = ()
+    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}  # noqa: RUF012 (never changed)
     measures: Optional[Tuple[Floats1d, Floats2d]] = None
 
 
@@ -154,7 +150,7 @@ def make_prediction(
     """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
     guaranteed set of a promise by the group of each doc; and, if asked for, what the test for a
     shift takes. Entities of the other labels are left out."""
-    n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
+    n_preset = numpy.append(0, numpy.cumsum(tokens.is_annotated))
 
     def is_free(entities: Entities) -> Array1d:
         """True for entities without preset tokens. Shape: (E,)"""
@@ -167,26 +163,17 @@ def make_prediction(
     if confidence is None and not is_scored:
         return Prediction(tokens, decoded.labels, others, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
-    alternatives = guaranteed = None
+    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}
     if confidence is not None and confidence.alternatives is not None:
-        likely, likely_probs = posterior.likely_entities(confidence.alternatives)
+        likely, of_likely = posterior.likely_entities(confidence.alternatives)
         keep = is_new(likely, entities) & is_free(likely)
-        alternatives = likely.select(keep), likely_probs[keep]
-    if guarantee is not None:
-        spans, span_probs = guaranteed_set((entities, probs), posterior, guarantee, groups)
-        keep = is_free(spans)
-        guaranteed = spans.select(keep), span_probs[keep]
-    return Prediction(
-        tokens,
-        decoded.labels,
-        others,
-        entities,
-        probs,
-        alternatives,
-        guaranteed,
-        [group in guarantee["groups"] for group in groups] if guarantee else (),
-        measure(posterior, tokens, others) if is_measured else None,
-    )
+        sets[confidence.alternatives_key] = (likely.select(keep), of_likely[keep]), repeat(True)
+    if confidence is not None and guarantee is not None:
+        spans, of_spans = guaranteed_set((entities, probs), posterior, guarantee, groups)
+        keep, is_promised = is_free(spans), [group in guarantee["groups"] for group in groups]
+        sets[confidence.guaranteed_key] = (spans.select(keep), of_spans[keep]), is_promised
+    measures = measure(posterior, tokens, others) if is_measured else None
+    return Prediction(tokens, decoded.labels, others, entities, probs, sets, measures)
 
 
 def measure(
@@ -241,10 +228,7 @@ def group_of(doc: Doc, key: Optional[str]) -> Optional[str]:
 
 
 def guaranteed_set(
-    predicted: Scored,
-    posterior: Posterior,
-    guarantee: Dict[str, Any],
-    groups: Sequence[Optional[str]],
+    predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any], groups: Sequence[Any]
 ) -> Scored:
     """The set of a promise: the spans whose score is at least the threshold of the group of their
     doc and, if a miss rate is promised, the predicted entities. Its spans may overlap."""
@@ -254,8 +238,7 @@ def guaranteed_set(
     own = {group: of_labels("threshold", tags, terms[group]) for group in terms}
     none = numpy.full(len(tags.labels), numpy.inf)
     at = numpy.asarray([none, *(own.get(group, none) for group in groups)])  # (1 + B, labels)
-    ends = numpy.cumsum(posterior.doc_lengths)
-    doc = numpy.searchsorted(ends, spans.begin, side="right")
+    doc = sequences(posterior.doc_lengths)[spans.begin]
     chosen = scores >= at[1 + doc, spans.label]
     if guarantee["miss"] is None:
         spans = spans.select(chosen)
@@ -275,13 +258,9 @@ def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entit
 
     with S = `SMOOTHING`, as models confuse labels more than they think; and n, for a miss rate by
     doc, the expected number of entities in the doc, as missing one of many misses less of the doc.
-    Any score is valid: these need fewer spans than p at the same miss rate.
-
-    posterior (Posterior): The probabilities.
-    terms (Dict[str, Any]): "miss", "found", "by" and "per_label" of the promise.
-    RETURNS (Tuple[Entities, Floats1d]): The spans, ordered by begin and end: those with a
-        probability of at least `FINEST` and, if labels count, their other labels. Their scores.
-        Shape: (S,)
+    Any score is valid: these need fewer spans than p at the same miss rate. `terms` are "miss",
+    "found", "by" and "per_label" of the promise. The spans, ordered by begin and end, are those
+    with a probability of at least `FINEST` and, if labels count, their other labels. Shape: (S,)
     """
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
     if terms["miss"] is None or not len(probs):
@@ -292,15 +271,15 @@ def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entit
     table = numpy.zeros((int(extent[-1]) + 1, len(posterior.tags.labels)))
     table[extent, label] = probs
     total = table.sum(axis=1, keepdims=True)
-    ends = numpy.cumsum(posterior.doc_lengths)
-    doc = numpy.searchsorted(ends, begin[is_first], side="right")
     if terms["per_label"] or terms["found"] == "exact":
         scores = (1 - SMOOTHING) * table + SMOOTHING * total / table.shape[1]
     else:
         scores = total * (numpy.arange(table.shape[1]) == table.argmax(axis=1)[:, None])
     if terms["by"] == "doc":
-        n = numpy.zeros((len(ends), table.shape[1] if terms["per_label"] else 1))
-        numpy.add.at(n, doc, table if terms["per_label"] else total)
+        doc = sequences(posterior.doc_lengths)[begin[is_first]]
+        counted = table if terms["per_label"] else total
+        n = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
+        numpy.add.at(n, doc, counted)
         scores = scores / numpy.sqrt(numpy.maximum(n, 1))[doc]
     extent, label = numpy.nonzero(scores >= FINEST / 10)
     first = numpy.flatnonzero(is_first)[extent]
@@ -345,21 +324,20 @@ def annotate(
         doc.set_ents(spans, outside=outside, default="unmodified")
     if confidence is None:
         return
-    groups: Dict[str, Iterable[Tuple[Doc, Any]]] = {confidence.spans_key: predicted}
-    if prediction.guaranteed is not None:
-        sets = by_doc(*prediction.guaranteed)
-        groups[confidence.guaranteed_key] = compress(sets, prediction.is_promised)
-    if prediction.alternatives is not None:
-        groups[confidence.alternatives_key] = by_doc(*prediction.alternatives)
-    measured: Iterator[Dict[str, Any]] = repeat({})
-    if prediction.measures is not None:
-        rows = zip(prediction.measures[0].tolist(), prediction.measures[1])
-        measured = ({"entropy": entropy, "expected": expected} for entropy, expected in rows)
-    for key, group in groups.items():
-        of_docs = measured if key == confidence.spans_key else repeat({})
-        for (doc, (spans, probs)), more in zip(group, of_docs):
-            attrs = {"scores": probs, "source": SOURCE, **more}
+
+    def write(key: str, of_docs: Iterable[Tuple[Doc, Any]], more: Iterable[Dict[str, Any]]) -> None:
+        for (doc, (spans, probs)), own in zip(of_docs, more):
+            attrs = {"scores": probs, "source": SOURCE, **own}
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+
+    measured: Iterable[Dict[str, Any]] = repeat({})
+    if prediction.measures is not None:
+        entropies, expected = prediction.measures
+        rows = zip(entropies.tolist(), expected)
+        measured = ({"entropy": entropy, "expected": n} for entropy, n in rows)
+    write(confidence.spans_key, predicted, measured)
+    for key, (scored, has_set) in prediction.sets.items():
+        write(key, compress(by_doc(*scored), has_set), repeat({}))
 
 
 def spans_by_doc(

@@ -1,9 +1,11 @@
 """The pipeline component `cost_sensitive_ner`."""
 
 import warnings
+from collections import deque
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import islice
 from math import exp, inf, isnan
 from pathlib import Path
@@ -21,29 +23,30 @@ from typing import (
     Union,
 )
 
+import numpy
 import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
-from spacy.pipeline.ner import ner_score
+from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
-from spacy.vocab import Vocab
-from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
 from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
-from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature, make_viterbi
+from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
+from ..training.incorrect_spans import expand
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
@@ -71,96 +74,91 @@ from .serialization import (
     upgrade_cfg,
 )
 
-DEFAULT_CONFIG = Config().from_str(
-    """
-[cost_sensitive_ner]
-scheme = "BILUO"
-outside = "single"
-weights = null
-incorrect_spans_key = null
-spans_key = null
-own_labels = null
-filter_spans = false
-sentence_boundaries = false
-confidence = null
-learn_rate_factor = 1.0
-
-[cost_sensitive_ner.model]
-@architectures = "spacy_costner.LinearChainCRF.v1"
-nO = null
-
-[cost_sensitive_ner.model.tok2vec]
-@architectures = "spacy.HashEmbedCNN.v2"
-pretrained_vectors = null
-width = 96
-depth = 4
-embed_size = 2000
-window_size = 1
-maxout_pieces = 3
-subword_features = true
-
-[cost_sensitive_ner.loss]
-@losses = "spacy_costner.Sequential.v1"
-
-[cost_sensitive_ner.decoding]
-@misc = "spacy_costner.ViterbiDecoding.v1"
-
-[cost_sensitive_ner.scorer]
-@scorers = "spacy.ner_scorer.v1"
-"""
-)["cost_sensitive_ner"]
+DEFAULT_CONFIG: Dict[str, Any] = {
+    "model": {
+        "@architectures": "spacy_costner.LinearChainCRF.v1",
+        "nO": None,
+        "tok2vec": DEFAULT_NER_MODEL["tok2vec"],
+    },
+    "loss": {"@losses": "spacy_costner.Sequential.v1"},
+    "decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
+    "scorer": {"@scorers": "spacy.ner_scorer.v1"},
+}
 
 HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
 """The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
 test for a shift, but not on the decoding."""
 
 
+_make_tags = lru_cache(maxsize=16)(Tags)
+
+
 class CostSensitiveNER(TrainablePipe):
-    """A named entity recognizer with a linear-chain CRF. It has the methods of spaCy's `ner`.
+    """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
+    the methods of spaCy's `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
     (decoding, confidence, temperature), which can be changed without training. The config fills
     these in; `set_decoding`, `set_confidence` or you change them.
+
+    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
+    loss (Union[Loss, LossSchedule]): The training loss.
+    weights (Optional[Weights]): The weights of tokens and examples in training.
+    scheme (str): The tag scheme, "BILUO" or "IOB2".
+    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
+        label of the entity.
+    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+        are known not to be entities.
+    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
+        spaCy's `spancat`, in place of `doc.ents`.
+    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
+        which may overlap with those of other labels. The component learns those, too, where they
+        don't overlap with its own, so that labels compete. None: all its labels are its own.
+    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
+        where they overlap in training docs. Otherwise they are an error.
+    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
+        sentence starts and line breaks. "sentences": sentence starts.
+    decoding (Decoding): How entities are predicted.
+    confidence (Optional[Confidence]): Where to write the probabilities of entities.
+    scorer (Optional[Callable]): The scoring method.
+    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
+        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
+    RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
+        another extension of spans has the name of the confidence, or the factor is not for it.
     """
 
     cfg: Cfg
 
     def __init__(
         self,
-        vocab: Vocab,
+        nlp: Language,
+        name: str,
         model: Model[List[Doc], Potentials],
-        name: str = "cost_sensitive_ner",
-        *,
         loss: Union[Loss, LossSchedule],
+        decoding: Decoding,
+        scorer: Optional[Callable],
         weights: Optional[Weights] = None,
         scheme: str = "BILUO",
         outside: str = SINGLE,
         incorrect_spans_key: Optional[str] = None,
         spans_key: Optional[str] = None,
-        own_labels: Optional[Sequence[str]] = None,
+        own_labels: Optional[List[str]] = None,
         filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
-        decoding: Optional[Decoding] = None,
         confidence: Optional[Confidence] = None,
-        scorer: Optional[Callable] = None,
         learn_rate_factor: float = 1.0,
     ) -> None:
-        """Initialize the component. The arguments are those of `make_cost_sensitive_ner`.
-
-        RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-            another extension of spans has the name of the confidence, or the factor is not for it.
-        """
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
-        self.vocab = vocab
-        self.model = model
-        self.name = name
-        self.scorer = scorer
+        _make_tags((), scheme, outside)  # which checks them
+        self.vocab, self.meta = nlp.vocab, nlp.meta
+        self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
         if (first_pass := first_pass_of(model)) is not None:
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
+        self._configured: Cfg = {}
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -173,21 +171,18 @@ class CostSensitiveNER(TrainablePipe):
             "shift": None,
             "untrained": [],
         }
-        self.meta: Dict[str, Any] = {}
-        self._configured: Cfg = {}
-        self._tags = Tags((), scheme, outside)
         self.objective = Objective(
             name,
-            vocab.strings,
+            self.vocab.strings,
             loss,
-            weights=weights,
+            weights=Weights() if weights is None else weights,
             incorrect_spans_key=incorrect_spans_key,
             spans_key=spans_key,
             own_labels=own_labels,
             filter_spans=filter_spans,
             sentence_boundaries=sentence_boundaries,
         )
-        self.set_decoding(decoding or make_viterbi())
+        self.set_decoding(decoding)
         self.set_confidence(confidence)
 
     # Labels and tags
@@ -217,10 +212,7 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def chain_tags(self) -> Tags:
         """The tags of the chain."""
-        tags, scheme, outside = self._tags, self.cfg["scheme"], self.cfg["outside"]
-        if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
-            self._tags = Tags(self.labels, scheme, outside)
-        return self._tags
+        return _make_tags(self.labels, self.cfg["scheme"], self.cfg["outside"])
 
     @property
     def tags(self) -> Tags:
@@ -228,12 +220,9 @@ class CostSensitiveNER(TrainablePipe):
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model predicts it after an update with an entity that has it.
-
-        label (str): The label.
-        RETURNS (int): 1, or 0 if the component already has the label.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with "!".
-        """
+        """Add a label: returns 1, or 0 if the component already has it. A trained model predicts it
+        after an update with an entity that has it. Raises a ValueError if it is not a string, is
+        empty, or begins with "!"."""
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
                 f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
@@ -260,12 +249,9 @@ class CostSensitiveNER(TrainablePipe):
         nlp: Optional[Language] = None,
         labels: Optional[Sequence[str]] = None,
     ) -> None:
-        """Initialize the component for training.
+        """Initialize the component for training. The labels are as `spacy init labels` writes them
+        and by default those of the examples, in alphabetical order.
 
-        get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
-        nlp (Optional[Language]): The current `nlp` object.
-        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
-            to those of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels, or the weights don't fit in memory.
         """
@@ -300,16 +286,14 @@ class CostSensitiveNER(TrainablePipe):
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
-    def _read_corpus(
-        self, examples: Iterable[Example], given: Optional[Sequence[str]] = None
-    ) -> Set[str]:
+    def _read_corpus(self, examples: Iterable[Example], given: Optional[Sequence[str]]) -> Set[str]:
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those given are left out."""
         labels: Set[str] = set()
         self.cfg["n_examples"] = 0
         own = None if given is None else {*given, *self.labels}
 
-        def references() -> Iterable[Doc]:
+        def references() -> Iterator[Doc]:
             for eg in examples:
                 doc = self.objective.as_entities(eg, own).reference
                 labels.update(labels_of(doc))
@@ -317,10 +301,8 @@ class CostSensitiveNER(TrainablePipe):
                 yield doc
 
         docs = references()
-        if build_vocab := self.model.attrs.get("build_vocab"):
-            build_vocab(self.model, docs)
-        for _ in docs:
-            pass
+        self.model.attrs.get("build_vocab", lambda model, docs: None)(self.model, docs)
+        deque(docs, maxlen=0)  # reads those that the model has not read
         return labels
 
     def update(
@@ -331,15 +313,8 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Update the model with a batch of examples.
-
-        examples (Iterable[Example]): The batch.
-        drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
-            the exact value of the objective, divided by the number of annotated tokens.
-        RETURNS (Dict[str, float]): The losses.
-        """
+        """Update the model with a batch of examples and the dropout rate `drop`. The exact value of
+        the objective per annotated token is added to `losses`, which are returned."""
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
@@ -364,14 +339,9 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
-        """Compute the loss of a batch and its gradient.
-
-        examples (Iterable[Example]): The batch.
-        scores (Potentials): The model's potentials of the predicted docs.
-        RETURNS (Tuple[float, Potentials]): The loss per annotated token or, if the loss is one
-            ratio, of the batch; and the gradient of the loss of the batch.
-        RAISES (ValueError): If a score is not a number or infinite.
-        """
+        """Compute the loss of a batch, per annotated token or, if it is one ratio, of all; and the
+        gradient of the loss of the batch. `scores` are the model's potentials of the predicted
+        docs. Raises a ValueError if one of them is not a number or infinite."""
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
@@ -392,14 +362,8 @@ class CostSensitiveNER(TrainablePipe):
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
         """Update the model to keep its predictions from before `nlp.resume_training`, by their
-        divergence from the new ones. Labels that were added since then are ignored.
-
-        examples (Iterable[Example]): A batch. Its annotation is not used.
-        drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
-            the divergence in nats per token.
-        RETURNS (Dict[str, float]): The losses.
+        divergence from the new ones, in nats per token. Labels that were added since then, and the
+        annotation of the examples, are ignored. The arguments are those of `update`.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
@@ -414,11 +378,8 @@ class CostSensitiveNER(TrainablePipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
-        constraints = possible_paths(
-            read_presets(docs).without_annotation(),
-            self.chain_tags,
-            self.vocab.strings,
-        )
+        tokens = read_presets(docs).without_annotation()
+        constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         lengths = cut(scores.lengths, find_borders(docs, self.sentence_boundaries))[0]
         # In float64: the divergence is a small difference of large numbers.
         teacher, exact = (
@@ -440,17 +401,13 @@ class CostSensitiveNER(TrainablePipe):
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
-        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
-
-        examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer.
-        RETURNS (Dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
-        """
-        if self.objective.spans_key is None:
-            return super().score(examples, **settings)
-        if self.scorer is ner_score:
-            return spancat_score(examples, spans_key=self.objective.spans_key)
-        return super().score(examples, **{**settings, "spans_key": self.objective.spans_key})
+        """Score predictions, with the settings of the scorer. With a `spans_key`, spaCy's scorer of
+        spans replaces that of entities: "sc" gives `spans_sc_f` and others."""
+        key = self.objective.spans_key
+        if key is not None and self.scorer is ner_score:
+            return spancat_score(examples, spans_key=key)
+        own = {} if key is None else {"spans_key": key}
+        return super().score(examples, **{**settings, **own})
 
     @property
     def progress(self) -> Progress:
@@ -460,11 +417,7 @@ class CostSensitiveNER(TrainablePipe):
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Predict the entities of docs, without modifying them.
-
-        docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): Their entities.
-        """
+        """Predict the entities of docs, without modifying them."""
         self.check_guarantee()
         docs, guarantee = list(docs), self.cfg["guarantee"]
         groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
@@ -489,44 +442,32 @@ class CostSensitiveNER(TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans of other labels stay.
-
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): What `predict` returned for them.
-        """
+        `spans_key` to `doc.spans`, where spans of other labels stay."""
         key = self.objective.spans_key
         annotate(list(docs), prediction, self.vocab.strings, self.confidence, key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
-        """Compute the probabilities of tags and entities.
-
-        docs (Iterable[Doc]): The docs.
-        preset (bool): Whether the entities of the docs are taken as given, or ignored.
-        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        """
+        """Compute the probabilities of tags and entities, with the tokens of all docs in one array.
+        `preset`: whether the entities of the docs are taken as given, or ignored."""
         return self._posterior(list(docs), preset=preset)[1]
 
     def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
         tokens = self.objective.read_presets(docs)
         given = tokens if preset else tokens.without_annotation()
-        allowed = possible_paths(
-            given,
-            self.chain_tags,
-            self.vocab.strings,
-            untrained=self.cfg["untrained"],
-        )
+        tags, untrained = self.chain_tags, self.cfg["untrained"]
+        allowed = possible_paths(given, tags, self.vocab.strings, untrained=untrained)
         if len(tokens.iob):
             self._require_labels()
             scores = self.model.predict(docs)
         else:
-            scores = no_scores(tokens.lengths, len(self.chain_tags), "float32")
+            scores = no_scores(tokens.lengths, len(tags), "float32")
         # A preset entity across a border joins two sequences.
         borders = find_borders(docs, self.sentence_boundaries) & (given.iob != INSIDE)
         lengths, doc_of = cut(tokens.lengths, borders)
         posterior = Posterior(
             chain.constrain(scores._replace(lengths=lengths), allowed),
-            self.chain_tags,
+            tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
             doc_of=doc_of,
@@ -536,8 +477,6 @@ class CostSensitiveNER(TrainablePipe):
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
-        docs (Iterable[Doc]): The docs.
-        k (int): The number of analyses, at least 1.
         RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
@@ -567,12 +506,8 @@ class CostSensitiveNER(TrainablePipe):
         return decode.cost if isinstance(decode, MinCost) else None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token by decoding by cost. With
-        another decoding, a wrong tag costs 1.
-
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
-        """
+        """The expected cost of the tag that is predicted for each token, (N,), by decoding by cost.
+        With another decoding, a wrong tag costs 1."""
         decode = self._decoding.decode
         min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
         return min_cost.expected_costs(posterior)
@@ -580,11 +515,8 @@ class CostSensitiveNER(TrainablePipe):
     # Settings of prediction
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
-
-        decoding (Decoding): The decoding.
-        RAISES (ValueError): If its settings don't fit the labels of a trained model.
-        """
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`. It is
+        a ValueError if they don't fit the labels of a trained model."""
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         self.drop_guarantee("another decoding", keep_shift=True)
@@ -605,23 +537,22 @@ class CostSensitiveNER(TrainablePipe):
         return Confidence(**settings) if settings else None
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
-        """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
-        "confidence", as several components may share their `spans_key`, but not this one.
+        """Change where the probabilities of entities are written; None: nowhere. The settings are
+        in `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default
+        key "confidence", as several components may share their `spans_key`, but not this one.
 
-        confidence (Optional[Confidence]): The settings. None: they are not written.
         RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
             entities have that key.
         """
         if confidence is not None:
-            if (spans_key := self.objective.spans_key) is not None:
-                if confidence.spans_key == Confidence.spans_key:
-                    confidence = replace(confidence, spans_key=f"{self.name}_confidence")
-                if confidence.spans_key == spans_key:
-                    raise ValueError(
-                        f"{self.name}: confidence.spans_key: expected another key than the "
-                        f"spans_key of the component, got {spans_key!r}"
-                    )
+            key = self.objective.spans_key
+            if key is not None and confidence.spans_key == Confidence.spans_key:
+                confidence = replace(confidence, spans_key=f"{self.name}_confidence")
+            if confidence.spans_key == key:
+                raise ValueError(
+                    f"{self.name}: confidence.spans_key: expected another key than the spans_key "
+                    f"of the component, got {key!r}"
+                )
             register(confidence)
         self.cfg["confidence"] = confidence and asdict(confidence)
         self._configured["confidence"] = confidence and asdict(confidence)
@@ -630,17 +561,14 @@ class CostSensitiveNER(TrainablePipe):
     def guarantee(self) -> Optional[Cfg]:
         """The promise of `doc.spans[spans_key + "_guaranteed"]`: the settings of
         `cli.guarantee.guarantee`, the thresholds and the calibration docs. None: there is none, or
-        it doesn't hold for the current settings.
-        """
+        it doesn't hold for the current settings."""
         return None if self._changed_since_promise() else self.cfg["guarantee"]
 
     def set_guarantee(self, promise: Cfg) -> None:
-        """Promise something of the component's sets, with its current settings. The promise is in
-        `nlp.meta["guarantee"]`, too, by the name of the component.
-
-        promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
-            least score of spans in the set, in all and by label.
-        """
+        """Promise something of the component's sets, with its current settings. The promise, as
+        JSON, is in `nlp.meta["guarantee"]`, too, by the name of the component. In "groups", by
+        group, "threshold" and "labels" are the least score of spans in the set, in all and by
+        label."""
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
@@ -694,7 +622,8 @@ class CostSensitiveNER(TrainablePipe):
     def _settings(self, *but: str) -> Cfg:
         """The settings that promises depend on, as they are saved."""
         own = {} if self.objective.own_labels is None else {"own_labels": self.own_labels}
-        return _as_json({**{name: self.cfg[name] for name in HOLDS_FOR if name not in but}, **own})
+        settings = {name: self.cfg[name] for name in HOLDS_FOR if name not in but}
+        return srsly.json_loads(srsly.json_dumps({**settings, **own}))
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
@@ -730,13 +659,10 @@ class CostSensitiveNER(TrainablePipe):
     # Saving
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Save the component.
-
-        path (Union[str, Path]): A directory.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        """
+        """Save the component to a directory, except for those of "cfg", "vocab" and "model" that
+        are in `exclude`."""
         cfg, model = self._save(exclude)
-        writers: Dict[str, Callable[[Path], Any]] = {
+        writers = {
             "cfg": lambda file: srsly.write_json(file, cfg),
             "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
             "model": lambda file: file.write_bytes(model),
@@ -744,11 +670,7 @@ class CostSensitiveNER(TrainablePipe):
         to_disk(path, writers, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component.
-
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): What `from_bytes` takes.
-        """
+        """Save the component as `to_disk` does, to what `from_bytes` takes."""
         cfg, model = self._save(exclude)
         writers: Dict[str, Callable[[], bytes]] = {
             "cfg": lambda: srsly.json_dumps(cfg),
@@ -767,11 +689,8 @@ class CostSensitiveNER(TrainablePipe):
     def from_disk(
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "CostSensitiveNER":
-        """Load the component.
+        """Load what `to_disk` wrote to a directory.
 
-        path (Union[str, Path]): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
             same save as the other, or saved before 0.2.
         """
@@ -787,13 +706,7 @@ class CostSensitiveNER(TrainablePipe):
         return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
-
-        bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): As `from_disk` does.
-        """
+        """Load what `to_bytes` returned. Raises a ValueError as `from_disk` does."""
         with self._naming("cfg and model", ""):
             parts = srsly.msgpack_loads(bytes_data)
             saved = {name: parts[name] for name in parts if name not in exclude}
@@ -850,100 +763,28 @@ class CostSensitiveNER(TrainablePipe):
         self.check_guarantee()
 
 
-@Language.factory(
+make_cost_sensitive_ner = Language.factory(
     "cost_sensitive_ner",
     assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
     default_config=DEFAULT_CONFIG,
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+    func=CostSensitiveNER,
 )
-def make_cost_sensitive_ner(
-    nlp: Language,
-    name: str,
-    model: Model[List[Doc], Potentials],
-    loss: Union[Loss, LossSchedule],
-    weights: Optional[Weights],
-    scheme: str,
-    outside: str,
-    incorrect_spans_key: Optional[str],
-    spans_key: Optional[str],
-    own_labels: Optional[List[str]],
-    filter_spans: bool,
-    sentence_boundaries: Boundaries,
-    decoding: Decoding,
-    confidence: Optional[Confidence],
-    scorer: Optional[Callable],
-    learn_rate_factor: float,
-) -> CostSensitiveNER:
-    """Build a named entity recognizer that is trained for the costs of mistakes.
-
-    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
-    loss (Union[Loss, LossSchedule]): The training loss.
-    weights (Optional[Weights]): The weights of tokens and examples in training.
-    scheme (str): The tag scheme, "BILUO" or "IOB2".
-    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
-        label of the entity.
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
-        are known not to be entities.
-    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, in place of `doc.ents`.
-    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
-        which may overlap with those of other labels. The component learns those, too, where they
-        don't overlap with its own, so that labels compete. None: all its labels are its own.
-    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
-        where they overlap in training docs. Otherwise they are an error.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
-        sentence starts and line breaks. "sentences": sentence starts.
-    decoding (Decoding): How entities are predicted.
-    confidence (Optional[Confidence]): Where to write the probabilities of entities.
-    scorer (Optional[Callable]): The scoring method.
-    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
-        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
-    """
-    ner = CostSensitiveNER(
-        nlp.vocab,
-        model,
-        name,
-        loss=loss,
-        weights=weights,
-        scheme=scheme,
-        outside=outside,
-        incorrect_spans_key=incorrect_spans_key,
-        spans_key=spans_key,
-        own_labels=own_labels,
-        filter_spans=filter_spans,
-        sentence_boundaries=sentence_boundaries,
-        decoding=decoding,
-        confidence=confidence,
-        scorer=scorer,
-        learn_rate_factor=learn_rate_factor,
-    )
-    ner.meta = nlp.meta
-    return ner
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
     """The distribution of an earlier model's paths as a target over K tags. The teacher may have
     fewer tags, K', if labels were added since. Then only paths of its tags are compared, so that
     the probabilities of the other paths are free."""
-    n_known, xp = len(teacher.start), get_array_module(teacher.start)
-    possible = xp.zeros((len(teacher.emissions), n_tags), dtype=bool)
-    masked = constraints.emissions
-    possible[:, :n_known] = True if masked is None else xp.asarray(masked)[:, :n_known]
+    (n_tokens, n_known), xp = teacher.emissions.shape, get_array_module(teacher.start)
+    possible = constraints.emissions
+    possible = numpy.ones((n_tokens, n_tags), dtype=bool) if possible is None else possible
+    possible = xp.asarray(possible) & (xp.arange(n_tags) < n_known)
     constraints = constraints._replace(emissions=possible)
-    added = (0, n_tags - n_known)
-    padded = Potentials(
-        emissions=xp.pad(teacher.emissions, ((0, 0), added)),
-        transitions=xp.pad(teacher.transitions, added),
-        start=xp.pad(teacher.start, added),
-        end=xp.pad(teacher.end, added),
-        lengths=teacher.lengths,
-    )
-    known = chain.constrain(padded, constraints)
+    # No path has the other tags, whatever their scores are: those of the teacher's last tag.
+    expanded = expand(teacher, numpy.minimum(numpy.arange(n_tags), n_known - 1))
+    known = chain.constrain(expanded, constraints)
     weights = xp.ones(len(teacher.lengths))
     expected = chain.log_partition(known)[1](weights)
     entropy = float(chain.entropy(known)[0].sum())
     return SoftTargets(expected, entropy, weights, constraints)
-
-
-def _as_json(settings: Any) -> Any:
-    return srsly.json_loads(srsly.json_dumps(settings))

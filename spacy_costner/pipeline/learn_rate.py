@@ -24,15 +24,15 @@ N_STEPS = 1000
 def check_factor(factor: float, model: Model, name: str) -> float:
     """Check the factor of the learning rate, and return it. The linear model takes none: the
     optimizer of the config doesn't train it."""
-    where = f"{name}: learn_rate_factor"
-    if not 0 < number(factor) < math.inf:
+    where, value = f"{name}: learn_rate_factor", number(factor)
+    if not 0 < value < math.inf:
         raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
-    if number(factor) != 1 and not model.has_ref("tok2vec"):
+    if value != 1 and not model.has_ref("tok2vec"):
         raise ValueError(
             f"{where}: expected 1 for {model.name}, which has a learn_rate of its own in "
             f"[components.{name}.model], got {factor!r}"
         )
-    return number(factor)
+    return value
 
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
@@ -54,11 +54,10 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
         for shim in node.shims:
             shim.finish_update(optimizer)
         scale = 1.0 if node.id in encoder else factor
-        for param in node.param_names:
-            if node.has_grad(param):
-                weights, gradient = node.get_param(param), node.get_grad(param)
-                key = (node.id, param)
-                node.set_param(param, optimizer(key, weights, gradient, lr_scale=scale)[0])
+        for param in filter(node.has_grad, node.param_names):
+            weights, gradient = node.get_param(param), node.get_grad(param)
+            new, _ = optimizer((node.id, param), weights, gradient, lr_scale=scale)
+            node.set_param(param, new)
 
 
 def warn_of_low_rate(nlp: Optional[Language], model: Model, factor: float, name: str) -> None:
@@ -67,15 +66,14 @@ def warn_of_low_rate(nlp: Optional[Language], model: Model, factor: float, name:
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
     block = nlp.config.interpolate()["training"]["optimizer"]
-    optimizer = registry.resolve({"optimizer": block})["optimizer"]
-    rates = [optimizer.learn_rate]
-    for _ in range(N_STEPS - 1):
+    optimizer, highest = registry.resolve({"optimizer": block})["optimizer"], 0.0
+    for _ in range(N_STEPS):
+        highest = max(highest, optimizer.learn_rate)
         optimizer.step_schedules()
-        rates.append(optimizer.learn_rate)
-    if max(rates) < LOW_RATE:
+    if highest < LOW_RATE:
         warnings.warn(
             f"{name}: learn_rate_factor: expected more than 1, such as 20, with a learning rate of "
-            f"at most {max(rates):.2g} in the first {N_STEPS:,} steps, got 1: the chain would "
+            f"at most {highest:.2g} in the first {N_STEPS:,} steps, got 1: the chain would "
             "learn hardly anything for hundreds of steps",
             stacklevel=3,
         )

@@ -2,19 +2,7 @@
 
 from collections import defaultdict
 from functools import partial
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 from spacy.scorer import PRFScore, get_ner_prf
@@ -72,30 +60,22 @@ def cost_scores(
     *,
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
-    confidence: Optional[Mapping[str, Any]] = None,
+    confidence: Optional[Dict[str, Any]] = None,
     spans_key: Optional[str] = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities and the cost of mistakes.
+    """Score entities and the cost of mistakes, with the settings of the component.
 
     Ignored are empty docs, docs without annotation, tokens without annotation and entities that
     include such tokens. Entities of labels that the component doesn't have are mistakes, and need
     a cost, too. Scores that can't be computed are None.
 
-    cost (Cost): The cost.
-    tree (Optional[Tree]): The label tree, for `ents_f_level_…`.
-    examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component.
-    scheme (str): The tag scheme of the component.
-    confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
-    spans_key (Optional[str]): None: these scores are of `doc.ents`.
-    **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
         - `ents_tag_acc`: share of tokens with the correct tag.
         - `ents_sent_acc`: share of docs with all entities correct and no others.
         - `ents_f_level_1`, `ents_f_level_2`, …: F with each label replaced by its ancestor at
-          that level of the label tree, 1 at the top.
+          that level of the label tree, if there is one, 1 at the top.
         - `ents_ece` and `ents_reliability`, if confidence is enabled: see `confidence_scores`.
         - `ents_confusion`: the confusion matrix in tokens, by gold label and then by predicted
           label, "O" included, without zeros.
@@ -148,18 +128,13 @@ def confidence_scores(
     examples: Iterable[Example],
     *,
     labels: Sequence[str] = (),
-    confidence: Optional[Mapping[str, Any]] = None,
+    confidence: Optional[Dict[str, Any]] = None,
     spans_key: Optional[str] = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities and the calibration of their confidences.
+    """Score entities and the calibration of their confidences, with the settings of the component.
+    Entities of inner nodes of a label tree are ignored: their confidence is not of a label.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component. Entities of inner nodes of a label tree
-        are ignored: their confidence is not of a label.
-    confidence (Optional[Mapping[str, Any]]): The component's confidence settings, if enabled.
-    spans_key (Optional[str]): None: these scores are of `doc.ents`.
-    **settings (Any): Other settings of the component. Not used.
     RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: expected calibration error, in ten bins; lower is better. None without
           entities, or if confidence is not enabled.
@@ -183,22 +158,17 @@ class DocCounts(NamedTuple):
 
 
 def count_docs(
-    examples: Iterable[Example],
-    cost: Cost,
-    *,
-    labels: Sequence[str] = (),
-    scheme: str = "BILUO",
+    examples: Iterable[Example], cost: Cost, *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> DocCounts:
     """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
-    known, table = pairs.gold >= 0, cost(pairs.tags)
-    doc = sequences(pairs.lengths)[known]
     counts = [_compare(*pair) for pair in entity_pairs(annotated)]
     of_doc = [(each.tp, each.fp, each.fn) for each in counts]
     tp, fp, fn = numpy.asarray(of_doc, dtype="int64").reshape(-1, 3).T
-    cost_of_doc = numpy.bincount(doc, pairs.look_up(table)[known], minlength=len(annotated))
-    return DocCounts(tp, fp, fn, cost_of_doc, numpy.bincount(doc, minlength=len(annotated)))
+    doc, n_docs = sequences(pairs.lengths), len(annotated)
+    costs = numpy.bincount(doc, pairs.look_up(cost(pairs.tags)), minlength=n_docs)
+    return DocCounts(tp, fp, fn, costs, numpy.bincount(doc[pairs.gold >= 0], minlength=n_docs))
 
 
 class TagPairs(NamedTuple):
@@ -223,9 +193,8 @@ class TagPairs(NamedTuple):
     def over_labels(self, table: Floats2d) -> Floats2d:
         """Look up tags, and sum over the tokens of each pair of labels, [gold, predicted], with O
         last. Shape: (labels + 1, labels + 1)"""
-        n_labels = len(self.tags.labels) + 1
+        label_of, n_labels = self.tags.label_of, len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
-        label_of = self.tags.label_of
         numpy.add.at(sums, (label_of[self.gold], label_of[self.predicted]), self.look_up(table))
         return sums
 
@@ -289,14 +258,13 @@ def _annotated(examples: Iterable[Example]) -> List[Example]:
 
 
 def _calibration_scores(
-    examples: List[Example], confidence: Optional[Mapping[str, Any]], labels: Sequence[str]
+    examples: List[Example], confidence: Optional[Dict[str, Any]], labels: Sequence[str]
 ) -> Scores:
-    probs, correct = [], []
+    probs, correct, key = [], [], confidence and confidence["spans_key"]
     for eg in examples:
-        if confidence is None or confidence["spans_key"] not in eg.x.spans:
+        if key is None or key not in eg.x.spans:
             continue
-        gold = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}
-        group = eg.x.spans[confidence["spans_key"]]
+        gold, group = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}, eg.x.spans[key]
         for span, prob in zip(group, group.attrs["scores"]):
             entity = _in_reference(eg, span)
             if entity is not None and span.label_ in labels:

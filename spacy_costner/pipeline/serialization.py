@@ -10,9 +10,9 @@ except for `EDITABLE`, the settings that may be edited without training.
 import hashlib
 import json
 from copy import deepcopy
+from math import inf
 from typing import Any, Dict, Iterable, List
 
-import numpy
 import srsly
 from spacy.tokens import Doc
 from thinc.api import Model
@@ -46,8 +46,7 @@ def check_digest(cfg: Any, model: bytes, where: str) -> None:
             f"{where}: expected a model saved by 0.2 or later, got no digest in its cfg: train "
             "again, and let other programs edit only " + ", ".join(EDITABLE)
         )
-    digest = _digest(cfg, model)
-    if cfg[DIGEST] != digest:
+    if cfg[DIGEST] != (digest := _digest(cfg, model)):
         raise ValueError(
             f"{where}: expected the model that was saved with this cfg, digest {cfg[DIGEST]!r}, "
             f"got {digest!r}: one of the two was changed, or is of another save. Of cfg, "
@@ -80,10 +79,10 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
             )
     check_keys(cfg["temperature"], Temperature._fields, "temperature")
     check_keys(cfg["temperature"]["labels"], (), "temperature.labels", optional=cfg["labels"])
-    temperatures = {"overall": cfg["temperature"]["overall"], **cfg["temperature"]["labels"]}
-    for name, value in temperatures.items():
-        _check_number(value, f"temperature: {name}", positive=True)
     check_keys(cfg["progress"], Progress._fields, "progress")
+    overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
+    for name, value in {"overall": overall, **of_labels}.items():
+        _check_number(value, f"temperature: {name}", positive=True)
     for name, value in {**cfg["progress"], "n_examples": cfg["n_examples"]}.items():
         _check_number(value, name)
     return cfg
@@ -100,7 +99,7 @@ def check_keys(
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < numpy.inf or (positive and not value):
+    if not (is_number and 0 <= value < inf) or (positive and not value):
         bound = "above" if positive else "of at least"
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
 
@@ -111,12 +110,11 @@ def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
     before = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(data)
     for node, columns in zip(model.walk(), before):
-        if columns != node.attrs.get("columns"):
-            saved = node.attrs["columns"]
+        if columns != (saved := node.attrs.get("columns")):
             raise ValueError(
                 f"{node.name}: expected the attrs of the config, {columns}, got {saved}"
             )
-        for name in node.param_names:
-            array = node.get_param(name) if node.has_param(name) else numpy.zeros(0)
+        for name in filter(node.has_param, node.param_names):
+            array = node.get_param(name)
             if not get_array_module(array).isfinite(array).all():
                 raise ValueError(f"{node.name}: {name}: expected finite weights")

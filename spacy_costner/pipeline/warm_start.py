@@ -27,14 +27,11 @@ def make_start_from(
     RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
         labels, other tags or another model.
     """
-    return partial(start_from, path=path, components=components)
+    return partial(_start, path, components)
 
 
-def start_from(
-    nlp: Language, *, path: Union[str, Path], components: Optional[Sequence[str]] = None
-) -> Language:
-    """Give components of a pipeline the weights that they have in a trained one: see
-    `make_start_from`."""
+def _start(path: Union[str, Path], components: Optional[Sequence[str]], nlp: Language) -> Language:
+    """Give components of a pipeline the weights that they have in a trained one."""
     trained = load_model(path)
     models, weights = _models(nlp), _models(trained)
     for name in sorted(models.keys() & weights.keys()) if components is None else components:

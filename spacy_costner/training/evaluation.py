@@ -5,7 +5,7 @@ first step. If no other follows, or few do, the best model is hardly trained.
 """
 
 import random
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from spacy.language import Language
@@ -51,8 +51,7 @@ class Evaluations(NamedTuple):
             ends += ": only the model of the first step is evaluated"
         return (
             f"training.eval_frequency: expected at most {self.steps_per_epoch}, the steps of an "
-            f"epoch, got {self.frequency}{ends}; or set initialize.before_init to "
-            f"{CALLBACK}"
+            f"epoch, got {self.frequency}{ends}; or set initialize.before_init to {CALLBACK}"
         )
 
     def in_each_epoch(self) -> "Evaluations":
@@ -90,13 +89,13 @@ def count_evaluations(
     return counted.in_each_epoch() if before_init is evaluate_each_epoch else counted
 
 
-def read_evaluations(config: Config) -> Optional[Evaluations]:
-    """The same for a config for `spacy train`, complete or not. The corpus is read, but no
-    component is made."""
+def read_evaluations(config: Config, nlp: Optional[Language] = None) -> Optional[Evaluations]:
+    """The same for a config for `spacy train`, complete or not. The corpus is read by a pipeline,
+    by default the one of the config without components."""
     whole = Config(Language.default_config).merge(config).interpolate()
-    nlp = load_model_from_config(
-        Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}}), auto_fill=True
-    )
+    if nlp is None:
+        bare = Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}})
+        nlp = load_model_from_config(bare, auto_fill=True)
     training = registry.resolve(whole["training"], schema=ConfigSchemaTraining)
     init = registry.resolve({"block": {"before_init": whole["initialize"]["before_init"]}})
     (corpus,) = resolve_dot_names(whole, [training["train_corpus"]])
@@ -117,15 +116,9 @@ def evaluate_each_epoch(nlp: Language) -> Language:
     """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
     The training corpus is read once more for it. A corpus that can't be read is left to `spacy
     train`, which reports it; `nlp.initialize` may do without."""
-    config = nlp.config.interpolate()
-    try:
-        training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-        (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
-        counted = count_evaluations(training, corpus(nlp), evaluate_each_epoch)
-    except (ValueError, OSError):
-        return nlp
-    if counted is not None:
-        nlp.config["training"]["eval_frequency"] = counted.frequency
+    with suppress(ValueError, OSError):
+        if (counted := read_evaluations(nlp.config, nlp)) is not None:
+            nlp.config["training"]["eval_frequency"] = counted.in_each_epoch().frequency
     return nlp
 
 
@@ -133,10 +126,9 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 def without_evaluation(nlp: Language) -> Iterator[None]:
     """Leave `evaluate_each_epoch` out of the initialization of a pipeline that is not trained by
     `spacy train`."""
-    block = nlp.config["initialize"]
-    callback = block["before_init"]
-    ours = isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK
-    block["before_init"] = None if ours else callback
+    block, callback = nlp.config["initialize"], nlp.config["initialize"]["before_init"]
+    if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:
+        block["before_init"] = None
     try:
         yield
     finally:

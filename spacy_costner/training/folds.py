@@ -70,29 +70,22 @@ def train_first_pass(
     first_pass.weights.allocate(len(features), len(tags))
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
-    def train_without(fold: Optional[int]) -> Tuple[Features, Floats2d]:
+    def train_without(fold: int) -> Tuple[Features, Floats2d]:
         """Features, whose memory is that of the docs of other folds, and weights."""
         rest = [each for i, block in enumerate(blocks) if i != fold for each in block]
         own = features
-        if fold is not None:
+        if fold >= 0:
             docs = (objective.as_entities(eg, tags.labels) for some, _ in rest for eg in some)
             own = features.recount([eg.reference for eg in docs])
         turns = in_memory(
             (own.find([eg.predicted for eg in some], is_train=True), targets)
             for some, targets in rest
         )
-        rows = _train_anew(
-            turns,
-            first_pass.weights,
-            likelihood,
-            max_epochs=first_pass.n_epochs,
-            shuffle=random.Random(0).shuffle,
-            desc=f"first pass {1 if fold is None else fold + 2}/{FIRST_FOLDS + 1}",
-        )
-        return own, rows
+        desc = f"first pass {fold + 2}/{FIRST_FOLDS + 1}"
+        settings: Any = {"max_epochs": first_pass.n_epochs, "shuffle": random.Random(0).shuffle}
+        return own, _train_anew(turns, first_pass.weights, likelihood, desc=desc, **settings)
 
-    _, rows = train_without(None)
-    of_folds = [train_without(fold) for fold in range(FIRST_FOLDS)]
+    (_, rows), *of_folds = [train_without(fold) for fold in range(-1, FIRST_FOLDS)]
     first_pass.weights.restart(rows)
     first_pass.set_folds(of_folds, fold_of)
 
@@ -111,8 +104,8 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[E
 def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit`
-    does. A first pass is trained before."""
+    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit` does. A
+    first pass is trained before."""
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return
     features, weights = linear_part(model)
@@ -124,27 +117,20 @@ def train_linear_part(
         end += len(eg.predicted)
         fold = fold_of.setdefault(text_id(eg.predicted), (end - 1) * LINEAR_FOLDS // n_words)
         docs[fold].append(eg)
-    size = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
-    batcher = partial(minibatch_by_words, size=size)
+    batcher = partial(minibatch_by_words, size=max(min(N_WORDS, n_words // LINEAR_STEPS), 1))
     blocks = [
         batch_pieces(model, objective, tags, block, batcher, random.shuffle) for block in docs
     ]
     rows = []
     for fold in range(-1, LINEAR_FOLDS):
         rest = [turns for i, turns in enumerate(blocks) if i != fold]
-        rows.append(
-            _train_anew(
-                [
-                    [batch for turns in rest for batch in turns[min(turn, len(turns) - 1)]]
-                    for turn in range(max(map(len, rest)))
-                ],
-                weights,
-                objective,
-                max_epochs=max_epochs,
-                dropout=features.dropout,
-                desc=f"linear part {fold + 2}/{LINEAR_FOLDS + 1}",
-            )
-        )
+        turns = [
+            [batch for turns in rest for batch in turns[min(turn, len(turns) - 1)]]
+            for turn in range(max(map(len, rest)))
+        ]
+        settings: Any = {"max_epochs": max_epochs, "dropout": features.dropout}
+        desc = f"linear part {fold + 2}/{LINEAR_FOLDS + 1}"
+        rows.append(_train_anew(turns, weights, objective, desc=desc, **settings))
     weights.restart(rows[0])
     weights.set_folds([of_fold[: weights.n_features] for of_fold in rows[1:]], fold_of)
 

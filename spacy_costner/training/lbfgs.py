@@ -1,8 +1,9 @@
 """Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS."""
 
+import re
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.training import Example
@@ -60,8 +61,8 @@ class TotalLoss:
         *,
         c2: float,
     ) -> None:
-        """Read the examples. The model is linear and knows its features. The tags are those of the
-        chain, or the same with a single O."""
+        """Read the examples for a linear model that knows its features, with the tags of the chain,
+        or the same with a single O."""
         self.objective, self.tags, self.c2 = objective, tags, c2
         self.features, self.weights = linear_part(model)
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
@@ -96,14 +97,9 @@ class TotalLoss:
         n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
         weights[:n_groups] *= self.merged.roots[:, None]
+        others = weights[n_groups:-2], weights[-2], weights[-1]
         for rows, targets, _ in self.batches:
-            yield Potentials(
-                emissions=sparse.sum_rows(rows, weights),
-                transitions=weights[n_groups:-2],
-                start=weights[-2],
-                end=weights[-1],
-                lengths=targets.lengths,
-            )
+            yield Potentials(sparse.sum_rows(rows, weights), *others, targets.lengths)
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
@@ -138,28 +134,24 @@ def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> Trained:
     """Train the weights of a linear model on all examples at once, from weights of 0. If O is
-    split, they are trained a second time with a single O, and become the mean of both.
-
-    RETURNS (Trained): Each evaluation of the loss is an epoch of one step. The value is the
-        objective of the last training, per token.
-    """
-    _, weights = linear_part(model)
+    split, they are trained a second time with a single O, and become the mean of both. Each
+    evaluation of the loss is an epoch of one step. The value is the objective of the last training,
+    per token."""
     c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
-    limits: Any = {"max_iter": MOST_ITERATIONS, "tolerance": TOLERANCE, "desc": "train"}
     rows: List[Floats2d] = []
     n_epochs, value = 0, 0.0
     for own in [tags, tags.collapsed] if tags.is_split else [tags]:
         total = TotalLoss(model, objective, own, examples, c2=c2)
-        found = minimise(total, numpy.zeros(total.shape).reshape(-1), **limits)
+        start = numpy.zeros(total.shape).reshape(-1)
+        found = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_epochs += found.n_evaluations
-        if found.reason == INTERRUPTED and rows:
-            break
-        own_rows = total.to_rows(found.vector)
-        rows.append(own_rows if own is tags else of_split(own_rows, tags))
-        value = found.value / max(sum(len(eg.predicted) for eg in examples), 1)
+        if found.reason != INTERRUPTED or not rows:
+            own_rows = total.to_rows(found.vector)
+            rows.append(own_rows if own is tags else of_split(own_rows, tags))
+            value = found.value / max(sum(len(eg.predicted) for eg in examples), 1)
         if found.reason == INTERRUPTED:
             break
-    weights.restart(numpy.mean(rows, axis=0))
+    linear_part(model)[1].restart(numpy.mean(rows, axis=0))
     reason = INTERRUPTED if found.reason == INTERRUPTED else AT_ONCE
     return Trained(value, n_epochs, n_epochs, reason, Progress(n_epochs, float(n_epochs)))
 
@@ -189,24 +181,20 @@ def minimise(
     *,
     max_iter: Optional[int] = None,
     tolerance: float = 1e-5,
-    desc: str = "fit",
 ) -> Minimum:
     """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
     a KeyboardInterrupt the best vector so far is returned.
 
     A direction is the gradient times an estimate of the inverse Hessian, from the last steps s and
     the changes y of the gradient (two loops). Steps are halved until they make the value smaller.
-
-    function (Callable): Takes a vector to value and gradient.
-    tolerance (float): It ends when the last ten iterations made the value smaller by less than this
-        share of it; CRFsuite's `delta`.
-    desc (str): The name of the progress bar.
+    It ends when the last ten iterations made the value smaller by less than the share `tolerance`
+    of it; CRFsuite's `delta`.
 
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
     vector, values, n_evaluations, reason = start, [float("nan")], 0, "converged"
     steps: List[Tuple[Floats1d, Floats1d]] = []
-    bar = progress(desc=desc, unit="it", total=max_iter)
+    bar = progress(desc="train", unit="it", total=max_iter)
     try:
         values[0], gradient = function(vector)
         n_evaluations = 1
@@ -259,12 +247,11 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
     n_tags = len(tags)
     n_bytes = 16 * (n_features + n_tags + 2) * n_tags
-    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
-    sizes = dict(line.split(":", 1) for line in lines)
+    text = MEMINFO.read_text() if MEMINFO.exists() else ""
+    sizes = dict(re.findall(r"^(MemAvailable|SwapFree): *(\d+) kB", text, re.MULTILINE))
     if "MemAvailable" not in sizes:
         return
-    kinds = ("MemAvailable", "SwapFree")
-    available = 1024 * sum(int(sizes.get(kind, "0 kB").split()[0]) for kind in kinds)
+    available = 1024 * sum(map(int, sizes.values()))
     if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "

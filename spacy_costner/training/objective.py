@@ -1,7 +1,8 @@
 """The training objective: from examples to targets, and from targets and scores to the loss."""
 
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
@@ -14,17 +15,10 @@ from ..borders import Boundaries, cut, find_borders
 from ..losses import LossSchedule
 from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to, sequences
 from .incorrect_spans import collapse
 from .soft_targets import divergence, read_soft_targets, taught_lengths
-from .targets import (
-    Targets,
-    Weights,
-    allowed_tags,
-    example_weights,
-    read_incorrect_spans,
-    token_weights,
-)
+from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
 from .token_attrs import (
     INSIDE,
     TokenAttrs,
@@ -38,71 +32,53 @@ NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
 
 
+@dataclass(eq=False)
 class Objective:
-    """The training objective: a loss over examples.
+    """The training objective of a component: a loss over examples.
 
         targets = objective.targets(examples, tags)
         loss, n_annotated = objective.evaluate(targets, scores, progress)
 
     Targets depend on the examples only, so they can be reused when the scores change.
+
+    The settings are those of the component `name`, whose labels are in `strings`.
+
+    RAISES (ValueError): If tokens have weights and the loss doesn't use them.
     """
 
-    def __init__(
-        self,
-        name: str,
-        strings: StringStore,
-        loss: Union[Loss, LossSchedule],
-        *,
-        weights: Optional[Weights] = None,
-        incorrect_spans_key: Optional[str] = None,
-        spans_key: Optional[str] = None,
-        own_labels: Labels = None,
-        filter_spans: bool = False,
-        sentence_boundaries: Boundaries = False,
-    ) -> None:
-        """Initialize the objective of the component `name`. `strings` are those of the labels'
-        hashes.
+    name: str
+    strings: StringStore
+    loss: Union[Loss, LossSchedule]
+    weights: Weights = field(default_factory=Weights)
+    incorrect_spans_key: Optional[str] = None
+    spans_key: Optional[str] = None
+    own_labels: Labels = None
+    filter_spans: bool = False
+    sentence_boundaries: Boundaries = False
 
-        weights (Optional[Weights]): The weights of tokens and examples.
-        incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
-            are not entities.
-        spans_key (Optional[str]): The key in `doc.spans` of the entities. None: `doc.ents`.
-        own_labels (Labels): The labels of these entities. Others compete elsewhere. None: all.
-        filter_spans (bool): Whether the longest of the entities is kept where they overlap.
-        sentence_boundaries (Boundaries): What the chain of a doc is cut at.
-        RAISES (ValueError): If tokens have weights and the loss doesn't use them.
-        """
-        if weights is not None and not isinstance(weights, Weights):
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, Weights):
             raise ValueError(
-                f"{name}: weights: expected a block of spacy_costner.Weights.v1, got {weights!r}"
+                f"{self.name}: weights: expected a block of spacy_costner.Weights.v1, got "
+                f"{self.weights!r}"
             )
-        self.name = name
-        self.strings = strings
-        self.loss = loss
-        self.weights = weights or Weights()
-        self.incorrect_spans_key = incorrect_spans_key
-        self.spans_key, self.own_labels, self.filter_spans = spans_key, own_labels, filter_spans
-        self.sentence_boundaries = sentence_boundaries
-        self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
-        self._saved: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
-        self._warned: Set[str] = set()
-        useful = any(stage.weighs_tokens or stage.cost is not None for stage in loss.stages)
+        useful = any(stage.weighs_tokens or stage.cost is not None for stage in self.loss.stages)
         if self.weights.weighs_tokens and not useful:
             raise ValueError(
-                f"{name}: weights: expected none of labels, boundaries or tokens, as the loss has "
-                "no use for them; losses that have are those with a cost, Pointwise and Mixed"
+                f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
+                "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
+        self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
+        self._warned: Set[str] = set()
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the spans of some labels as entities, if there is a `spans_key`.
-
-        RAISES (ValueError): If they overlap, and `filter_spans` is not set.
-        """
+        """The example with the spans of some labels as entities, if there is a `spans_key`. Raises
+        a ValueError if they overlap, and `filter_spans` is not set."""
         if self.spans_key is None:
             return eg
         try:
-            settings: Any = {"own": self.own_labels, "longest": self.filter_spans}
-            doc = spans_as_entities(eg.reference, self.spans_key, labels, **settings)
+            own, longest = self.own_labels, self.filter_spans
+            doc = spans_as_entities(eg.reference, self.spans_key, labels, own=own, longest=longest)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         return Example(eg.predicted, doc)
@@ -133,20 +109,22 @@ class Objective:
         tokens = self.read_presets(docs)
         constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
+        entities = self._gold_entities(examples, reference, tags)
+        path = tags.gold_path(entities, reference.is_annotated)
+        taught = [taught_lengths(eg) for eg in examples]
         borders = find_borders(docs, False if whole else self.sentence_boundaries)
         borders &= (tokens.iob != INSIDE) & (reference.iob != INSIDE)
-        for i, eg in enumerate(examples):
-            if (of_teacher := taught_lengths(eg)) is not None:
+        for i, of_teacher in enumerate(taught):
+            if of_teacher is not None:
                 borders[tokens.of_doc(i)] = False
                 borders[tokens.of_doc(i).start + numpy.cumsum(of_teacher)[:-1]] = True
         lengths, doc_of = cut(tokens.lengths, borders)
-        entities = self._gold_entities(examples, reference, tags)
-        path = tags.gold_path(entities, reference.is_annotated)
-        weights = example_weights(self.weights, examples)
+        split = tags.split_outside(path, lengths)
+        weights = self.weights.of_examples(examples)
         gold = Gold(
-            tags=tags.split_outside(path, lengths),
+            tags=split,
             allowed=allowed_tags(path, tags, lengths),
-            token_weights=token_weights(self.weights, entities, tags, examples),
+            token_weights=self.weights.of_tokens(entities, tags, examples),
             weights=None if weights is None else weights[doc_of],
             opening=tags.opening,
             continuing=tags.continuing,
@@ -166,9 +144,8 @@ class Objective:
         targets, left_out = targets.leave_out_impossible()
         for i in doc_of[left_out].tolist():
             warnings.warn(
-                f"{self.name}: left out of training, as its entities contradict preset ones or "
-                "are among the incorrect spans: "
-                f"{first_words(examples[i].reference)}",
+                f"{self.name}: left out of training, as its entities contradict preset ones or are "
+                f"among the incorrect spans: {first_words(examples[i].reference)}",
                 stacklevel=2,
             )
         return targets
@@ -207,14 +184,9 @@ class Objective:
         return LossResult(value, gradient), 1 if loss.is_ratio else max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
-        """Check that costs and weights fit the labels, before training begins. Returns the cost
-        table of each stage of the loss, to be saved with the model.
-
-        RAISES (ValueError): If a cost can't be computed for these tags, or there is a weight for an
-            unknown label.
-        """
-        unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
-        if unknown:
+        """Check that costs and weights fit the labels, before training begins: otherwise there is a
+        ValueError. Returns the cost table of each stage of the loss, to be saved with the model."""
+        if unknown := sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE}):
             raise ValueError(
                 f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
                 f"got {unknown}"
@@ -223,11 +195,14 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
-        """Restore the cost tables that `prepare` returned. They are used if a cost can't be
-        computed any more, for example because its file is missing."""
+        """Restore the cost tables that `prepare` returned, where a cost can't be computed any more,
+        for example because its file is missing."""
         for stage, table in zip(self.loss.stages, tables):
             if table is not None:
-                self._saved[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
+                try:
+                    self.cost_table(stage, tags)
+                except ValueError:
+                    self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
         """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
@@ -235,12 +210,7 @@ class Objective:
             return None
         key = (id(loss), tags.names)
         if key not in self._tables:
-            try:
-                self._tables[key] = loss.cost(tags)
-            except ValueError:
-                if key not in self._saved:
-                    raise
-                self._tables[key] = self._saved[key]
+            self._tables[key] = loss.cost(tags)
         return self._tables[key]
 
     def forget(self) -> None:
@@ -263,18 +233,15 @@ class Objective:
                         f"{first_words(eg.reference)}"
                     )
         trimmed = entities.trim(reference.is_space)
-        in_space = ~numpy.isin(entities.begin, trimmed.begin)
-        in_space |= ~numpy.isin(entities.end, trimmed.end)
-        cases = {
-            "white space at an end of an entity is taken off it": in_space,
+        begins, ends = (numpy.isin(all_, kept) for all_, kept in zip(entities[:2], trimmed[:2]))
+        for message, which in {
+            "white space at an end of an entity is taken off it": ~(begins & ends),
             f"entities of other labels than {tags.labels} count as O": is_unknown,
-        }
-        for message, which in cases.items():
+        }.items():
             if which.any() and message not in self._warned:
                 self._warned.add(message)
-                ends = numpy.cumsum(reference.lengths)
-                doc = numpy.searchsorted(ends, entities.begin[which][0], side="right")
-                words = first_words(examples[int(doc)].reference)
+                doc = sequences(reference.lengths)[entities.begin[which][0]]
+                words = first_words(examples[doc].reference)
                 warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
         return trimmed
 
@@ -282,10 +249,9 @@ class Objective:
 def check_finite(scores: Potentials, name: str) -> None:
     """Raise a ValueError if a score of the component `name` is not finite, before its model is
     updated."""
-    for field in ("emissions", "transitions", "start", "end"):
-        total = float(getattr(scores, field).sum())
-        if not numpy.isfinite(total):
+    for part, array in zip(scores._fields, scores[:4]):
+        if not numpy.isfinite(total := float(array.sum())):
             raise ValueError(
-                f"{name}: {field}: expected finite scores, got {total}. The model was "
+                f"{name}: {part}: expected finite scores, got {total}. The model was "
                 "not updated; try a lower learning rate or gradient clipping"
             )

@@ -64,14 +64,10 @@ def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
 ) -> Turns:
     """Extract the features and make the targets of the batches that have tokens."""
-    seen = [
-        (batch, find_features(model, [eg.predicted for eg in batch], is_train=True))
-        for batch in batches
-    ]
     return in_memory(
-        (features, objective.turns(batch, tags, features.rows))
-        for batch, features in seen
-        if len(features.rows)
+        (seen, objective.turns(batch, tags, seen.rows))
+        for batch in batches
+        if len((seen := find_features(model, [eg.predicted for eg in batch], is_train=True)).rows)
     )
 
 
@@ -92,14 +88,11 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    turns (Sequence[List[Batch]]): See `Turns`: from `read_batches` or `batch_pieces`. They are
-        shuffled.
+    turns (Sequence[List[Batch]]): See `Turns`. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
     progress (Progress): The progress of training before.
-    on_epoch (Callable): Called after each epoch.
-    desc (str): The name of the progress bar.
     RAISES (ValueError): If a score is not finite.
     """
     n_batches = sum(len(turns[epoch % len(turns)]) for epoch in range(max_epochs))

@@ -9,14 +9,14 @@ import io
 import tempfile
 from array import array
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
-from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Model
@@ -27,7 +27,7 @@ from ..features import FeatureBatch, Features
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..tags import Tags
-from ..types import Gold, ranges
+from ..types import ranges
 from .objective import Objective
 from .online import Batch, Turns, read_batches
 from .soft_targets import is_taught, read_soft_targets, taught_lengths
@@ -40,42 +40,26 @@ N_DOCS = 256
 """Number of docs that are read together."""
 
 
+@dataclass(slots=True)
 class Piece:
     """A doc or a part of it, as batchers take it: it has a length."""
 
-    __slots__ = ("_example", "_n_tokens", "number", "store")
-
-    def __init__(
-        self, store: "Store", number: int, n_tokens: int, example: Optional[Example]
-    ) -> None:
-        self.store, self.number = store, number
-        self._n_tokens, self._example = n_tokens, example
+    store: "Store"
+    number: int
+    n_tokens: int
+    kept: Optional[Example]
 
     def __len__(self) -> int:
-        return self._n_tokens
+        return self.n_tokens
 
-    @property
-    def example(self) -> Example:
-        """The example that it is a piece of.
-
-        RAISES (ValueError): If docs are not kept.
-        """
-        if self._example is None:
+    def __getattr__(self, name: str) -> Any:
+        """For batchers with a `get_length`, attributes are those of the example that it is of."""
+        if self.kept is None:
             raise ValueError(
                 "fit: --cache: expected a training.batcher that needs the lengths of docs only, as "
                 "docs are not kept, got one that looks at docs"
             )
-        return self._example
-
-    @property
-    def predicted(self) -> Doc:
-        """The whole predicted doc, for batchers with a `get_length`."""
-        return self.example.predicted
-
-    @property
-    def reference(self) -> Doc:
-        """The whole reference doc."""
-        return self.example.reference
+        return getattr(self.kept, name)
 
 
 def batch_pieces(
@@ -108,11 +92,10 @@ def read_pieces(
     most_words: Optional[int] = None,
     cache: Optional[Path] = None,
 ) -> List[List[Piece]]:
-    """Read docs, and cut those with more words than `most_words`: at the beginnings of sentences
-    or, if the doc has none, of any tokens, and never within an entity. If docs have borders,
-    another list has their sequences. Docs with soft targets stay whole.
+    """Read docs, and cut those with more words than `most_words`, by default `MOST_WORDS`: at the
+    beginnings of sentences or, if the doc has none, of any tokens, and never within an entity. If
+    docs have borders, another list has their sequences. Docs with soft targets stay whole.
 
-    most_words (Optional[int]): Defaults to `MOST_WORDS`. More if there is no place to cut.
     cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
     RETURNS (List[List[Piece]]): The pieces of docs with tokens, in order, for each turn of epochs.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
@@ -120,6 +103,7 @@ def read_pieces(
     most_words = most_words or MOST_WORDS
     store, has_borders = Store(linear_part(model)[0], tags, cache), False
     pieces: List[List[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
+    marks = cast(Tuple[Array1d, Array1d], tags.constraints[2:])
     docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
         if cache is not None and any(map(is_taught, batch)):
@@ -132,7 +116,9 @@ def read_pieces(
         has_borders = has_borders or len(turns) > 1
         turns = [turns[min(turn, len(turns) - 1)] for turn in range(len(pieces))]
         for turn, targets in enumerate(turns):
-            separable, weights = _separable(targets.gold, tags), targets.gold.weights
+            path, weights = targets.gold.tags, targets.gold.weights
+            may_begin, may_end = (mark[path] & (path >= 0) for mark in marks)
+            separable = may_begin & numpy.roll(may_end, 1)  # one sequence may end, another begin
             ends, end = numpy.cumsum(targets.lengths), 0
             for i, eg in enumerate(batch):
                 begin, end = end, end + len(eg.predicted)
@@ -146,13 +132,12 @@ def read_pieces(
                         places = places & starts if starts.any() else places
                     cuts = _cut(numpy.flatnonzero(places), end - begin, most_words)
                 doc = slice(store.n_tokens + begin, store.n_tokens + end)
-                weight = None
+                weight = numpy.nan
                 if weights is not None:
                     weight = weights[numpy.searchsorted(targets.doc_of, i)]
                 for first, last in cuts:
                     number = store.add_piece(doc.start + first, doc.start + last, doc, weight, turn)
-                    piece = Piece(store, number, last - first, None if cache else eg)
-                    pieces[turn].append(piece)
+                    pieces[turn].append(Piece(store, number, last - first, None if cache else eg))
         store.add(cast(Ints2d, seen.values), turns)
     store.finish()
     return pieces if has_borders else pieces[:1]
@@ -165,15 +150,6 @@ def sentence_starts(example: Example) -> Array1d:
     (words, known), (others, own) = (doc.to_array([ORTH, SENT_START]).T for doc in docs)
     starts = known if numpy.array_equal(words, others) else own
     return cast(Array1d, (starts == 1) & (numpy.arange(len(starts)) > 0))
-
-
-def _separable(gold: Gold, tags: Tags) -> Array1d:
-    """True for tokens before which the gold path may be cut, (N,): one sequence may end there, and
-    another begin."""
-    paths, known = tags.constraints, gold.tags >= 0
-    begins = known & cast(Array1d, paths.start)[gold.tags]
-    ends = known & cast(Array1d, paths.end)[gold.tags]
-    return cast(Array1d, begins & numpy.roll(ends, 1))
 
 
 def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int, int]]:
@@ -194,7 +170,7 @@ def join(pieces: Sequence[Piece]) -> Batch:
     """Join pieces of one turn, at least one, into a batch. It is read when it is used; once, if
     there are soft targets."""
     store, numbers = pieces[0].store, numpy.asarray([piece.number for piece in pieces])
-    examples = [piece._example for piece in pieces if piece._example is not None]
+    examples = [piece.kept for piece in pieces if piece.kept is not None]
     if any(map(is_taught, examples)):
         batch = store.read(numbers, examples)
         return len(numbers), lambda: batch
@@ -205,11 +181,11 @@ class Store:
     """The features and targets of the tokens of docs, as columns of numbers.
 
     Features are the values of a token's own columns, from which its slots are gathered when a batch
-    is made. Masks of tags have rows only where a batch of docs needs them.
+    is made. Masks of tags have rows only where a batch of docs needs them. The folder is for files;
+    None: in memory.
     """
 
     def __init__(self, features: Features, tags: Tags, folder: Optional[Path] = None) -> None:
-        """Begin without tokens. The folder is for files; None: in memory."""
         self.features, self.tags, self.folder = features, tags, folder
         self.n_tokens = 0
         self._columns: Dict[str, Column] = {}
@@ -235,15 +211,13 @@ class Store:
         self.n_tokens += len(values)
         self._common = turns[0]
 
-    def add_piece(
-        self, first: int, end: int, doc: slice, weight: Optional[float], turn: int
-    ) -> int:
-        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, for a
-        turn of epochs. Returns its number."""
+    def add_piece(self, first: int, end: int, doc: slice, weight: float, turn: int) -> int:
+        """Add the piece from token `first` to `end` of a doc, with the weight of the doc, NaN for
+        none, for a turn of epochs. Returns its number."""
         reach = self.features.reach
         window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
         self._places.extend([first, end, *window, turn])
-        self._weights.append(numpy.nan if weight is None else weight)
+        self._weights.append(weight)
         return len(self._weights) - 1
 
     def finish(self) -> None:
@@ -279,12 +253,13 @@ class Store:
             allowed[is_known] = chain.to_mask(tags[is_known], len(self.tags))
         if possible is not None:
             possible[~possible.any(axis=1)] = True
+        token_weights = self._rows.get("token_weights")
         weights = numpy.frombuffer(self._weights)[pieces]
         of_pieces = None if numpy.isnan(weights).all() else numpy.nan_to_num(weights, nan=1.0)
         gold = self._common.gold._replace(
             tags=tags,
             allowed=allowed,
-            token_weights=self._of("token_weights", tokens),
+            token_weights=None if token_weights is None else token_weights[tokens],
             weights=None if of_pieces is None else of_pieces[piece_of],
             features=rows,
         )
@@ -295,12 +270,9 @@ class Store:
             targets = targets._replace(soft=read_soft_targets(examples, *known))
         return FeatureBatch(rows, lengths), targets
 
-    def _of(self, name: str, tokens: Ints1d) -> Optional[ArrayXd]:
-        return self._rows[name][tokens] if name in self._rows else None
-
     def _mask(self, name: str, tokens: Ints1d) -> Optional[Array2d]:
         """The mask of tokens, False throughout where there is none. None: nowhere is one."""
-        mask = self._of(name, tokens)
+        mask = self._rows[name][tokens] if name in self._rows else None
         return mask if mask is not None and mask.any() else None
 
 
@@ -311,7 +283,7 @@ class Column:
         """Begin without rows, of the type and the width of others. Their file in the folder has no
         name and ends with the process. None: in memory."""
         self.folder, self.dtype, self.shape = folder, like.dtype, like.shape[1:]
-        self.file: IO[bytes] = io.BytesIO()
+        self.file: Any = io.BytesIO()
         if folder is not None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
@@ -333,6 +305,5 @@ class Column:
         return rows.reshape(-1, *self.shape)
 
     def __del__(self) -> None:
-        if not isinstance(self.file, io.BytesIO):
-            with suppress(OSError):  # of a full disk
-                self.file.close()
+        with suppress(OSError, BufferError):  # of a full disk; of memory that is still in use
+            self.file.close()

@@ -125,12 +125,9 @@ def read_soft_targets(
     doc_of: Ints1d,
     weights: Optional[Floats1d],
 ) -> Optional[SoftTargets]:
-    """Read the soft targets of a batch, if there are some, from examples, with their weights, (D,).
-    An example with soft targets is a whole doc. Shapes of the lengths of sequences, and of the
-    example of each: (B,)
-
-    RAISES (ValueError): If the teacher has a label that the tags don't have.
-    """
+    """Read the soft targets of a batch, if there are some, from examples, with their weights, (D,),
+    and the lengths of sequences and the example of each, (B,). An example with soft targets is a
+    whole doc. Raises a ValueError if the teacher has a label that the tags don't have."""
     taught = numpy.asarray([is_taught(eg) for eg in examples])
     if not taught.any():
         return None
@@ -141,8 +138,7 @@ def read_soft_targets(
     possible = numpy.ones(expected.emissions.shape, dtype=bool)
     for i in numpy.flatnonzero(own).tolist():
         saved = examples[i].reference.user_data[KEY]
-        unknown = sorted({*saved["labels"]} - {*tags.labels})
-        if unknown:
+        if unknown := sorted({*saved["labels"]} - {*tags.labels}):
             raise ValueError(
                 f"soft targets: expected a student with the labels of its teacher, got "
                 f"{list(tags.labels)}, without {unknown}"

@@ -26,8 +26,7 @@ class Targets(NamedTuple):
     gold (Gold): The gold paths, without a cost, as NumPy arrays.
     constraints (Constraints): The possible paths. With incorrect spans these and gold are over the
         tags of `augment_tags`: see `Gold.tied_to`.
-    lengths (Ints1d): Number of tokens of each sequence. Shape: (B,)
-    doc_of (Ints1d): The doc of each sequence. Shape: (B,)
+    lengths (Ints1d), doc_of (Ints1d): Number of tokens, and doc, of each sequence. Shapes: (B,)
     soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
     """
 
@@ -114,18 +113,15 @@ def read_incorrect_spans(
 ) -> List[IncorrectSpan]:
     """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
     docs: one for each label. A span without a label is not an entity of any label."""
-    incorrect: List[IncorrectSpan] = []
-    for i, eg in enumerate(examples):
-        spans = list(eg.reference.spans.get(key, ()))
-        start = tokens.of_doc(i).start
-        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True) if spans else ():
-            labels = [span.label_] if span.label_ else tags.labels
-            incorrect += [
-                (i, start + span.start, start + span.end, tags.labels.index(label))
-                for label in labels
-                if label in tags.labels
-            ]
-    return incorrect
+    starts = (numpy.cumsum(tokens.lengths) - tokens.lengths).tolist()
+    return [
+        (i, start + span.start, start + span.end, number)
+        for i, (eg, start) in enumerate(zip(examples, starts))
+        if (spans := list(eg.reference.spans.get(key, ())))
+        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True)
+        for number, label in enumerate(tags.labels)
+        if span.label_ in ("", label)
+    ]
 
 
 class Weights:
@@ -148,7 +144,7 @@ class Weights:
         example: Optional[str] = None,
     ) -> None:
         where, given = "spacy_costner.Weights", labels or {}
-        self.labels = {x: check_cost(given[x], f"{where}: labels.{x}") for x in given}
+        self.labels = {x: check_cost(y, f"{where}: labels.{x}") for x, y in given.items()}
         self.boundary = check_cost(boundary, f"{where}: boundary")
         self.token, self.example = token, example
 
@@ -156,38 +152,32 @@ class Weights:
     def weighs_tokens(self) -> bool:
         return bool(self.labels) or self.boundary != 1 or self.token is not None
 
+    def of_tokens(
+        self, entities: Entities, tags: Tags, examples: Sequence[Example]
+    ) -> Optional[Floats1d]:
+        """The weight of each token, (N,); None if all are 1."""
+        if not self.weighs_tokens:
+            return None
+        begin, end, label = entities
+        by_label = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
+        label_of = numpy.full(sum(len(eg.predicted) for eg in examples), -1)
+        which, token = ranges(begin, end)
+        label_of[token] = label[which]
+        values = numpy.asarray(by_label, dtype="float32")[label_of]
+        values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= self.boundary
+        if self.token is None:
+            return values
+        own: List[float] = []  # the weights that tokens have themselves; 1 where not aligned
+        for eg in examples:
+            given, aligned = [token._.get(self.token) for token in eg.reference], eg.alignment.x2y
+            own += [given[aligned[i][0]] if n == 1 else 1.0 for i, n in enumerate(aligned.lengths)]
+        return values * numpy.asarray(own, dtype="float32")
 
-def token_weights(
-    weights: Weights, entities: Entities, tags: Tags, examples: Sequence[Example]
-) -> Optional[Floats1d]:
-    """The weight of each token, (N,); None if all are 1."""
-    if not weights.weighs_tokens:
-        return None
-    begin, end, label = entities
-    by_label = [weights.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
-    label_of = numpy.full(sum(len(eg.predicted) for eg in examples), -1)
-    which, token = ranges(begin, end)
-    label_of[token] = label[which]
-    values = numpy.asarray(by_label, dtype="float32")[label_of]
-    values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= weights.boundary
-    if weights.token is None:
-        return values
-    own: List[float] = []  # the weights that tokens have themselves; 1 where not aligned
-    for eg in examples:
-        given, aligned = [token._.get(weights.token) for token in eg.reference], eg.alignment.x2y
-        own += [
-            given[aligned[i][0]] if aligned.lengths[i] == 1 else 1.0
-            for i in range(len(eg.predicted))
-        ]
-    return values * numpy.asarray(own, dtype="float32")
-
-
-def example_weights(weights: Weights, examples: Sequence[Example]) -> Optional[Floats1d]:
-    """The weight of each example: its extension attribute times what `doc.user_data` has under
-    `WEIGHT`; None if all are 1. Shape: (B,)"""
-    docs = [eg.reference for eg in examples]
-    if weights.example is None and not any(WEIGHT in doc.user_data for doc in docs):
-        return None
-    own = [1.0 if weights.example is None else doc._.get(weights.example) for doc in docs]
-    given = [doc.user_data.get(WEIGHT, 1.0) for doc in docs]
-    return numpy.asarray(own, dtype="float64") * given
+    def of_examples(self, examples: Sequence[Example]) -> Optional[Floats1d]:
+        """The weight of each example: its extension attribute times what `doc.user_data` has under
+        `WEIGHT`; None if all are 1. Shape: (B,)"""
+        docs = [eg.reference for eg in examples]
+        if self.example is None and not any(WEIGHT in doc.user_data for doc in docs):
+            return None
+        own = [1.0 if self.example is None else doc._.get(self.example) for doc in docs]
+        return numpy.asarray(own, dtype="float64") * [d.user_data.get(WEIGHT, 1.0) for d in docs]

@@ -4,7 +4,7 @@ Docs are read once per batch. Nothing here loops over tokens in Python, except w
 the reference and of the predicted doc differ.
 """
 
-from typing import NamedTuple, Sequence, Tuple
+from typing import NamedTuple, Sequence
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH
@@ -62,16 +62,10 @@ class TokenAttrs(NamedTuple):
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs."""
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
-    arrays = [doc.to_array(attrs) for doc in docs]
-    columns = numpy.concatenate([numpy.zeros((0, len(attrs)), dtype="uint64"), *arrays]).T
+    arrays = [numpy.zeros((0, len(attrs)), "uint64"), *(doc.to_array(attrs) for doc in docs)]
+    orth, iob, label, is_space = numpy.concatenate(arrays).T
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    return TokenAttrs(
-        orth=columns[0],
-        iob=columns[1].astype("int32"),
-        label=columns[2],
-        is_space=columns[3] == 1,
-        lengths=lengths,
-    )
+    return TokenAttrs(orth, iob.astype("int32"), label, is_space == 1, lengths)
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
@@ -100,28 +94,18 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
         here, there = predicted.of_doc(i), reference.of_doc(i)
         if numpy.array_equal(predicted.orth[here], reference.orth[there]):
             iob[here], label[here] = reference.iob[there], reference.label[there]
-        else:
-            iob[here], label[here] = _align(eg)
+            continue
+        outside = [value == OUTSIDE for value in eg.get_aligned("ENT_IOB")]
+        iob[here][outside] = OUTSIDE
+        for span in eg.get_aligned_spans_y2x(eg.reference.ents):
+            inside = slice(span.start, span.end)
+            iob[here][inside], label[here][inside] = INSIDE, span.label
+            iob[here][span.start] = BEGIN
     return predicted._replace(iob=iob, label=label)
 
 
-def _align(eg: Example) -> Tuple[Ints1d, Ints1d]:
-    outside = [iob == OUTSIDE for iob in eg.get_aligned("ENT_IOB")]
-    iob = numpy.where(outside, OUTSIDE, MISSING)
-    label = numpy.zeros(len(iob), dtype="uint64")
-    for span in eg.get_aligned_spans_y2x(eg.reference.ents):
-        iob[span.start : span.end] = INSIDE
-        iob[span.start] = BEGIN
-        label[span.start : span.end] = span.label
-    return iob, label
-
-
 def possible_paths(
-    tokens: TokenAttrs,
-    tags: Tags,
-    strings: StringStore,
-    *,
-    untrained: Sequence[str] = (),
+    tokens: TokenAttrs, tags: Tags, strings: StringStore, *, untrained: Sequence[str] = ()
 ) -> Constraints:
     """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
     annotation rules out all other tags. White space can't begin or end an entity. Only preset
@@ -130,13 +114,11 @@ def possible_paths(
     preset = tokens.is_annotated
     if not (tokens.is_space.any() or preset.any() or untrained):
         return tags.constraints
-    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
-    scheme = tags.scheme
+    possible, scheme = numpy.ones((len(tokens.iob), len(tags)), dtype=bool), tags.scheme
     at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
     possible[tokens.is_space] &= ~at_border
     if untrained:
-        hidden = [tags.labels.index(label) for label in untrained]
-        possible &= ~numpy.isin(tags.label_of, hidden)
+        possible &= ~numpy.isin(tags.label_of, [tags.labels.index(label) for label in untrained])
     entities = tokens.entities(tags, strings)
     path = tags.gold_path(entities, preset)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of
