@@ -135,7 +135,7 @@ def test_weights_of_an_unknown_label() -> None:
 # Forbidden spans
 
 WRONG = [(0, 0, 1, "PER"), (0, 1, 3, "LOC"), (0, 2, 3, "")]
-WRONG += [(3, 0, 2, "PER"), (3, 1, 3, "LOC"), (3, 1, 2, "LOC")]
+WRONG += [(3, 0, 2, "PER"), (3, 1, 3, "LOC"), (3, 1, 2, "")]
 """Sentence, first token, the one after the last, label: "" for any."""
 
 
