@@ -434,17 +434,16 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
-    for n, n_svgs in ((6, 4), (7, 3)):
+    for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
         transitions = TransitionWeights(names, names, weights)
-        html = page(by_hand._replace(confusion=many(38), transitions=transitions))
+        html = render(by_hand._replace(confusion=many(38), transitions=transitions))
         assert check(html).count("svg") == n_svgs
-        cells = re.findall(r"<title>(\S+) \N{RIGHTWARDS ARROW} (\S+): ([\d,]+)<", html)
-        assert (("t5", "t1", "5,001") in cells) is (n == 6)
         assert ("explain --plot" in html) is (n == 7) and "are summed" in html
-        (row,) = re.findall(r">O \N{RIGHTWARDS ARROW} 23 others: (\d+)<", html)
-        assert row == f"{sum_others(many(38))[1][-1, -2]:.0f}"
+    cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
+    assert ("t5", "t1", "5,001") in cells
+    assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells
 
 
 def test_markup_is_text() -> None:
@@ -510,7 +509,8 @@ def test_numbers() -> None:
     assert shown == ["0 %", "< 1 %", "0 %", "50 %", "99 %", "> 99 %", "100 %"]
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>")
     nlp, model, corpus = pipeline(), tmp_path / "pipeline", tmp_path / "test.spacy"
     nlp.to_disk(model)
     DocBin(docs=[eg.reference for eg in examples_of(nlp, CORPUS)]).to_disk(corpus)
