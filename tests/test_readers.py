@@ -71,11 +71,9 @@ def lines(path: Path, values: List[Any]) -> Path:
 
 
 def columns(tags: List[str], between: str = "\n", separator: str = " ") -> str:
-    sentences = [
-        "".join(f"{word}{separator}x{separator}{tag}\n" for word, tag in zip(words, line.split()))
-        for words, line in zip(WORDS, tags)
-    ]
-    return between.join(sentences)
+    pairs = [zip(words, line.split()) for words, line in zip(WORDS, tags)]
+    rows = [[f"{separator.join((word, 'x', tag))}\n" for word, tag in some] for some in pairs]
+    return between.join(map("".join, rows))
 
 
 def entities(docs: List[Doc]) -> List[Tuple[str, str]]:
@@ -96,8 +94,8 @@ def iob(doc: Doc) -> str:
 )
 def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> None:
     tags = {**TAGS, **PLAIN}[scheme]
-    found = CorpusInfo()
-    docs = read(written(tmp_path / "esp.train", columns(tags, between, separator)), found)
+    text = columns(tags, between, separator)
+    docs = read(written(tmp_path / "esp.train", text), found := CorpusInfo())
     assert words(docs) == WORDS
     assert entities(docs) == (ENTITIES if scheme in TAGS else ONE_RUN)
     assert found.schemes == {scheme: 1} and found.problems == []
@@ -145,9 +143,8 @@ def test_tokens_and_missing_tags(
 def test_tags_that_do_not_fit_are_read_and_reported(
     tags: str, irregular: int, tmp_path: Path
 ) -> None:
-    found = CorpusInfo()
-    lines = [f"w{i} {tag}" for i, tag in enumerate(tags.split())]
-    (doc,) = read(written(tmp_path / "a", "\n".join(lines)), found)
+    text = "\n".join(f"w {tag}" for tag in tags.split())
+    (doc,) = read(written(tmp_path / "a", text), found := CorpusInfo())
     (problem,) = found.problems
     assert problem.n == irregular and ", line " in problem.places[0]
     assert len(doc.ents) >= 2
@@ -209,13 +206,10 @@ def test_documents(
 
 def test_columns_and_comments(tmp_path: Path) -> None:
     text = "# id 1 of a corpus\nKim B-PER O\nis O O\n\n# O O\n# B-X O\n\n# id 2\n# more\nA B-X O\n"
-    found = CorpusInfo()
-    docs = read(written(tmp_path / "a", text), found, column=2)
+    docs = read(written(tmp_path / "a", text), found := CorpusInfo(), column=2)
     assert words(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
     assert entities(docs) == [("Kim", "PER"), ("#", "X"), ("A", "X")]
-    assert [(problem.message, problem.n) for problem in found.problems] == [
-        ("comments are left out", 3)
-    ]
+    assert [(one.message, one.n) for one in found.problems] == [("comments are left out", 3)]
     assert entities(read(tmp_path / "a", column=-2)) == entities(docs)
 
 
@@ -395,20 +389,16 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     n = draw(st.integers(1, 9))
     words = draw(st.lists(WORD, min_size=n, max_size=n))
     spaces = draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
-    starts = draw(
-        st.none() | st.lists(st.sampled_from([True, False, None]), min_size=n, max_size=n)
-    )
+    some = st.sampled_from([True, False, None])
+    starts = draw(st.none() | st.lists(some, min_size=n, max_size=n))
     doc = Doc(WRITER.vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
     for start, end in pairwise(borders):
-        kind = draw(st.sampled_from(["entity", "missing", "outside"]))
-        if kind == "entity":
-            entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
-        elif kind == "missing":
-            missing.append(doc[start:end])
-    doc.set_ents(entities, missing=missing)
+        span = Span(doc, start, end, label=draw(LABELS), **ids)
+        draw(st.sampled_from([entities, missing, []])).append(span)
+    doc.set_ents(entities, missing=[doc[span.start : span.end] for span in missing])
     return doc
 
 
@@ -424,10 +414,7 @@ def test_docs_come_back(docs: List[Doc], tmp_path_factory: Any) -> None:
     for doc, other in zip(docs, read(path / "a.jsonl"), strict=True):
         assert doc.text == other.text and doc.has_unknown_spaces == other.has_unknown_spaces
         mine, theirs = doc.to_array(ATTRS), other.to_array(ATTRS)
-        assert [doc.vocab.strings[h] for h in mine[:, 4]] == [
-            other.vocab.strings[h] for h in theirs[:, 4]
-        ]
-        assert (mine == theirs).all()
+        assert (mine == theirs).all() and entities([doc]) == entities([other])
     if not any(token.is_sent_start for doc in docs for ent in doc.ents for token in ent[1:]):
         assert write_columns(path / "a.conll", docs) == 0
         again = read(path / "a.conll")
@@ -485,25 +472,21 @@ def test_folders(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     (corpus / "b").mkdir(parents=True)
     written(corpus / "b" / "esp.train", columns(TAGS["IOB1"]))
-    written(corpus / "a.jsonl", json.dumps(FORMS["doccano"]))
+    lines(corpus / "a.jsonl", [FORMS["doccano"]])
     written(corpus / "README.md", "About it")
     written(corpus / ".hidden", "x")
-    found = CorpusInfo()
-    docs = read(corpus, found)
+    docs = read(corpus, found := CorpusInfo())
     assert entities(docs) == [*FOUND, *ENTITIES] and len(found.formats) == 2
     DocBin(docs=docs[:1]).to_disk(corpus / "c.spacy")
     assert entities(read(corpus)) == FOUND, "as spaCy does"
 
 
 def same(one: Any, other: Any) -> bool:
-    attrs = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE"]
+    def values(doc: Doc) -> Any:
+        return doc.text, doc.has_unknown_spaces, doc.to_array(ATTRS[:5]).tolist()
+
     docs = [(one.reference, other.reference), (one.predicted, other.predicted)]
-    return all(
-        a.text == b.text
-        and a.has_unknown_spaces == b.has_unknown_spaces
-        and (a.to_array(attrs) == b.to_array(attrs)).all()
-        for a, b in docs
-    )
+    return all(values(a) == values(b) for a, b in docs)
 
 
 TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
@@ -514,13 +497,12 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
-    nlp = spacy.blank("en")
+    nlp = READER
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
     more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
     offsets = lines(tmp_path / "b.jsonl", [FORMS["doccano"], more])
     for path, n_sents in ((tagged, 1), (tagged, 2), (offsets, None)):
-        docs = list(read_docs(nlp, path, ReadOptions(n_sents=n_sents)))
-        DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
+        DocBin(docs=read(path, n_sents=n_sents)).to_disk(tmp_path / "a.spacy")
         given = {"gold_preproc": False, **settings}
         expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
         for read_path, n, kept in ((tmp_path / "a.spacy", None, None), (path, n_sents, False)):
@@ -531,18 +513,13 @@ def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -
         assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "spacy"])
-def test_predicted_docs_have_the_values_that_docs_are_grouped_by(form: str, tmp_path: Path) -> None:
-    nlp, row = spacy.blank("en"), {"text": "Kim left.", "label": [], "source": "news"}
-    path = lines(tmp_path / "a.jsonl", [row])
-    if form == "spacy":
-        docs = list(read_docs(nlp, path))
-        path = tmp_path / "a.spacy"
-        DocBin(docs=docs, store_user_data=True).to_disk(path)
-    (eg,) = make_reader(path)(nlp)
-    (text,) = read_texts(nlp, path)
-    for doc in (eg.predicted, eg.reference, text):
-        assert doc.user_data["source"] == "news"
+def test_predicted_docs_have_the_values_that_docs_are_grouped_by(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [{"text": "Kim left.", "label": [], "source": "news"}])
+    DocBin(docs=read(path), store_user_data=True).to_disk(tmp_path / "a.spacy")
+    for each in (path, tmp_path / "a.spacy"):
+        (eg,), (text,) = make_reader(each)(READER), read_texts(READER, each)
+        for doc in (eg.predicted, eg.reference, text):
+            assert doc.user_data["source"] == "news"
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -552,14 +529,12 @@ def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
     block: Any = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
     block = {"@augmenters": "spacy_costner.copies.v1", "augmenter": block} if copies else block
     augmenter = registry.resolve({"augmenter": block})["augmenter"]
-    lower = [eg for eg in make_reader(path, n_sents=2, augmenter=augmenter)(spacy.blank("en"))]
-    if copies:
-        (whole,) = make_reader(path, n_sents=2)(spacy.blank("en"))
-        assert same(lower.pop(0), whole)
-    for doc in (lower[0].predicted, lower[0].reference):
+    *whole, lower = make_reader(path, n_sents=2, augmenter=augmenter)(READER)
+    assert [same(eg, *make_reader(path, n_sents=2)(READER)) for eg in whole] == [True] * copies
+    for doc in (lower.predicted, lower.reference):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
         assert [token.is_sent_start for token in doc] == [True, False, True, False]
-    assert entities([lower[0].reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")] and len(lower) == 1
+    assert entities([lower.reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")]
 
 
 def test_problems_are_warnings(tmp_path: Path) -> None:
