@@ -5,7 +5,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 import pytest
@@ -17,7 +17,7 @@ from spacy.cli.evaluate import evaluate
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.util import registry
+from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
@@ -35,6 +35,7 @@ from spacy_costner.readers import ReadOptions, read_docs
 from spacy_costner.spans import is_missing, replace_spans, spans_as_entities
 
 from .support.commands import run
+from .support.config import HAMMING
 from .support.pipelines import LISTENING, SMALL
 from .support.posteriors import probs_of_entities
 
@@ -46,18 +47,11 @@ TEXTS: List[Tuple[str, List[Place]]] = [
     ("Ann saw Oslo and Rome", [(0, 1, "PER"), (2, 3, "GPE"), (4, 5, "GPE")]),
     ("nobody lost", []),
 ]
+WORDS: Dict[str, Any] = {name: {"LOWER": 1} for name in ("windows", "memory", "document")}
+FEATURES = {"@misc": "spacy_costner.Features.v1", **WORDS, "affixes": [], "flags": []}
 SPARSE = {
     "@architectures": "spacy_costner.SparseCRF.v1",
-    "features": {
-        "@misc": "spacy_costner.Features.v1",
-        "windows": {"LOWER": 1},
-        "affixes": [],
-        "flags": [],
-        "memory": {"LOWER": 1},
-        "memory_unit": 1,
-        "document": {"LOWER": 1},
-        "elsewhere": None,
-    },
+    "features": {**FEATURES, "memory_unit": 1, "elsewhere": None},
 }
 
 
@@ -284,78 +278,49 @@ def test_confidences_have_keys_of_their_own() -> None:
         own = [place for place in places(doc) if place[2] in labels]
         assert places(doc, f"{name}_confidence") == own and own
         assert doc.spans[f"{name}_confidence_alternatives"]
-        span = doc.spans[f"{name}_confidence"][0]
-        assert span._.confidence == pytest.approx(
-            doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
-        )
+        p = doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
+        assert doc.spans[f"{name}_confidence"][0]._.confidence == pytest.approx(p)
     with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected another key"):
         nlp.get_pipe("places").set_confidence(Confidence("sc"))
-    chosen = Confidence("mine")
-    nlp.get_pipe("places").set_confidence(chosen)
-    assert nlp.get_pipe("places").confidence == chosen
+    nlp.get_pipe("places").set_confidence(Confidence("mine"))
+    assert nlp.get_pipe("places").confidence == Confidence("mine")
 
 
-def test_scorers_of_entities_refuse_spans() -> None:
-    for scorer in ("cost_scorer", "confidence_scorer"):
-        block: Dict[str, Any] = {"@scorers": f"spacy_costner.{scorer}.v1"}
-        if scorer == "cost_scorer":
-            block["cost"] = {"@misc": "spacy_costner.HammingCost.v1"}
-        nlp = train(make(scorer=block), steps=0)
-        with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
-            nlp.evaluate(examples(gold(nlp)))
+@pytest.mark.parametrize(
+    "scorer, settings", [("cost_scorer", {"cost": HAMMING}), ("confidence_scorer", {})]
+)
+def test_scorers_of_entities_refuse_spans(scorer: str, settings: Dict[str, Any]) -> None:
+    nlp = train(make(scorer={"@scorers": f"spacy_costner.{scorer}.v1", **settings}), steps=0)
+    with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
+        nlp.evaluate(examples(gold(nlp)))
 
 
 # Round trips
 
 
-def by_disk(nlp: Language, path: Path) -> Language:
-    nlp.to_disk(path / "pipeline")
-    return spacy.load(path / "pipeline")
-
-
-def by_bytes(nlp: Language, path: Path) -> Language:
-    return spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
-
-
-def by_pickle(nlp: Language, path: Path) -> Language:
-    return pickle.loads(pickle.dumps(nlp))
-
-
-def by_source(nlp: Language, path: Path) -> Language:
-    other = spacy.blank("en", vocab=nlp.vocab)
+def test_round_trips(trained: Language, tmp_path: Path) -> None:
+    path, expected = tmp_path / "pipeline", answers(trained)
+    trained.to_disk(path)
+    again = {"disk": spacy.load(path), "pickle": pickle.loads(pickle.dumps(trained))}
+    again["bytes"] = load_model_from_config(trained.config).from_bytes(trained.to_bytes())
+    again["source"] = spacy.blank("en", vocab=trained.vocab)
     for name in GROUPS:
-        other.add_pipe(name, source=nlp)
-    return other
-
-
-def by_assemble(nlp: Language, path: Path) -> Language:
-    nlp.to_disk(path / "pipeline")
+        again["source"].add_pipe(name, source=trained)
     config: Dict[str, Any] = {"nlp": {"lang": "en", "pipeline": [*GROUPS]}}
-    config["components"] = {name: {"source": str(path / "pipeline")} for name in GROUPS}
-    Config(config).to_disk(path / "config.cfg")
-    arguments = ["assemble", str(path / "config.cfg"), str(path / "assembled")]
+    config["components"] = {name: {"source": str(path)} for name in GROUPS}
+    Config(config).to_disk(tmp_path / "config.cfg")
+    arguments = ["assemble", str(tmp_path / "config.cfg"), str(tmp_path / "assembled")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    return spacy.load(path / "assembled")
-
-
-@pytest.mark.parametrize("way", [by_disk, by_bytes, by_pickle, by_source, by_assemble])
-def test_round_trips(trained: Language, tmp_path: Path, way: Callable) -> None:
-    loaded = way(trained, tmp_path)
-    assert loaded.pipe_names == [*GROUPS]
-    assert answers(loaded) == answers(trained)
-
-
-def test_one_of_two_components_is_sourced(trained: Language) -> None:
-    other = spacy.blank("en", vocab=trained.vocab)
-    other.add_pipe("others", source=trained)
-    assert answers(other)[0] == [(0, 4, "ORG")]
-
-
-def test_the_key_of_a_saved_pipeline_may_change(trained: Language, tmp_path: Path) -> None:
-    trained.to_disk(tmp_path)
-    nlp = spacy.load(tmp_path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
+    again["assemble"] = spacy.load(tmp_path / "assembled")
+    for way, nlp in again.items():
+        assert (nlp.pipe_names, answers(nlp)) == ([*GROUPS], expected), way
+    one = spacy.blank("en", vocab=trained.vocab)
+    one.add_pipe("others", source=trained)
+    assert answers(one)[0] == [(0, 4, "ORG")]
+    # The key may change.
+    nlp = spacy.load(path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
     doc = nlp(TEXTS[0][0])
-    assert places(doc, "new") == answers(trained)[0] and "sc" not in doc.spans
+    assert places(doc, "new") == expected[0] and "sc" not in doc.spans
 
 
 def test_processes_and_threads(trained: Language) -> None:
@@ -528,15 +493,15 @@ def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
 
 
 def test_check_counts_what_is_lost(corpus: Path, tmp_path: Path) -> None:
-    for filtered, code, severity in ((True, 0, "warning"), (False, 1, "error")):
-        path, groups = tmp_path / f"{filtered}.cfg", tmp_path / "groups.json"
-        groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
-        text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
-        path.write_text(
-            text.replace("filter_spans = true", f"filter_spans = {str(filtered).lower()}")
-        )
+    path, groups = tmp_path / "config.cfg", tmp_path / "groups.json"
+    groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
+    text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
+    for severity in ("warning", "error"):
+        is_error = severity == "error"
+        text = text.replace("filter_spans = true", f"filter_spans = {str(not is_error).lower()}")
+        path.write_text(text)
         result = run("check", path)
-        assert result.exit_code == code, result.output
+        assert result.exit_code == is_error, result.output
         line = f"{severity}: train: spans overlap with longer ones of the same component"
         assert line in result.output and "(12)" in result.output and "'Rome' GPE" in result.output
 
