@@ -80,9 +80,7 @@ def pipeline(answers: Dict[str, str] = ANSWERS, **settings: Any) -> Language:
         ner.add_label(label)
     nlp.initialize(lambda: examples_of(nlp, CORPUS))
     features, weights = linear_part(ner.model)
-    weights.emissions[:] = 0
-    for i, name in enumerate(features.names()):
-        kind, word = name.split("=", 1)
+    for i, (kind, _, word) in enumerate(name.partition("=") for name in features.names()):
         if kind == "ORTH":
             tag = ner.tags.names.index(answers.get(word, "O"))
             weights.emissions[i, tag] = WEIGHT.get(word, 6.0)
@@ -120,13 +118,9 @@ def test_by_hand(by_hand: Report) -> None:
     """Distances in the tree; a miss or a false alarm costs one more than the longest, 3."""
     assert (by_hand.pipeline, by_hand.docs, by_hand.tokens) == ("en_pipeline", 5, 15)
     assert [*by_hand.facts.values()][2:] == [
-        "ner",
-        "spacy_costner.SparseCRF.v1",
-        "spacy_costner.Sequential.v1",
-        "spacy_costner.ViterbiDecoding.v1, bias 0",
-        "1.000",
-        "spacy_costner.HierarchicalCost.v1",
-    ]
+        "ner", "spacy_costner.SparseCRF.v1", "spacy_costner.Sequential.v1",
+        "spacy_costner.ViterbiDecoding.v1, bias 0", "1.000", "spacy_costner.HierarchicalCost.v1",
+    ]  # fmt: skip
     assert counts(by_hand.total) == (1, 3, 3)
     of_labels = {label: counts(score) for label, score in by_hand.labels.items()}
     assert of_labels == {"city": (1, 2, 2), "country": (0, 0, 1), "person": (0, 1, 0)}
