@@ -146,9 +146,8 @@ def edit_model(data: bytes, rng: random.Random) -> bytes:
     return srsly.msgpack_dumps(changed)
 
 
-def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
-    """Something in the model or the scheme of the config changed; what is free stays. Returns the
-    setting and the text."""
+def edit_config(text: str, rng: random.Random) -> Tuple[str, bytes]:
+    """Something in the model or the scheme of the config changed; what is free stays."""
     lines = text.splitlines(keepends=True)
     ours, section = {}, ""
     for i, line in enumerate(lines):
@@ -163,21 +162,15 @@ def edit_config(text: str, rng: random.Random) -> Tuple[str, str]:
     if kind == 2:
         value = flip(value.encode(), rng).decode("latin1").replace("\n", " ") + "\n"
     lines[place] = [f"{name}={rng.choice(others)}\n", "", f"{name}={value}"][kind]
-    return f"{ours[place]}.{name.strip()}", "".join(lines)
+    return f"config {ours[place]}.{name.strip()}", "".join(lines).encode("utf8")
 
 
 WINDOWS: Any = FEATURES["windows"]
 OVERRIDES: Dict[str, List[Any]] = {
-    "scheme": ["IOB2", "x"],
-    "outside": ["before"],
+    "scheme": ["IOB2", "x"], "outside": ["before"], "incorrect_spans_key": ["wrong"],
     "loss": [{"@losses": "spacy_costner.Perceptron.v1"}],
-    "incorrect_spans_key": ["wrong"],
-    "model": [*MODELS.values()],
-    "model.nO": [3, 13],
-    "model.learn_rate": [1.0],
-    "model.dropout": [0.5],
-    "model.part_dropout": [0.5],
-    "model.L1": [0.1],
+    "model": [*MODELS.values()], "model.nO": [3, 13], "model.learn_rate": [1.0],
+    "model.dropout": [0.5], "model.part_dropout": [0.5], "model.L1": [0.1],
     "model.features.windows": [
         {**WINDOWS, "ORTH": 2},
         {"SHAPE": 1, "ORTH": 1, "prefix": 0, "flags": 1},
@@ -186,15 +179,11 @@ OVERRIDES: Dict[str, List[Any]] = {
     ],
     "model.features.affixes": [[2, 1], [1, 3]],
     "model.features.flags": [["IS_UPPER", "is_first_upper"]],
-    "model.features.bigrams": [{}, {"SHAPE": 2}],
-    "model.features.min_count": [2],
-    "model.tok2vec.width": [8],
-    "model.tok2vec.depth": [2],
-    "model.tok2vec.embed_size": [100],
-    "model.tok2vec.window_size": [2],
-    "model.tok2vec.maxout_pieces": [3],
+    "model.features.bigrams": [{}, {"SHAPE": 2}], "model.features.min_count": [2],
+    "model.tok2vec.width": [8], "model.tok2vec.depth": [2], "model.tok2vec.embed_size": [100],
+    "model.tok2vec.window_size": [2], "model.tok2vec.maxout_pieces": [3],
     "model.tok2vec.subword_features": [False],
-}
+}  # fmt: skip
 
 
 KINDS = "flip cut swap json json model model config override override".split()  # noqa: SIM905
@@ -213,36 +202,40 @@ def free_settings(cfg: bytes) -> List[Any]:
 def make_case(path: Path, other: Path, same: Answer, rng: random.Random) -> Case:
     """One case, by chance: of a model, another of the same config, and what the model answers."""
     part, kind = rng.choice(["cfg", "model"]), rng.choice(KINDS)
-    file, old = f"ner/{part}", (path / "ner" / part).read_bytes()
+    name, file, config, expected = f"{kind} {part}", f"ner/{part}", {}, same
+    old = (path / file).read_bytes()
     if kind == "flip":
-        changed = flip(old, rng)
-        sets = part == "cfg" and free_settings(changed) != free_settings(old)
-        return Case(f"{kind} {part}", {file: changed}, {}, None if sets else same)
-    if kind == "cut":
-        return Case(kind, {file: old[: rng.randrange(len(old))]}, {}, same)
-    if kind == "swap":
-        return Case(f"{kind} {part}", {file: (other / file).read_bytes()}, {}, same)
-    if kind == "json":
-        return Case(*edit_cfg(srsly.read_json(path / "ner" / "cfg"), rng), {}, same)
-    if kind == "model":
-        model = (path / "ner" / "model").read_bytes()
-        return Case(kind, {"ner/model": edit_model(model, rng)}, {}, same)
-    if kind == "config":
-        where, text = edit_config((path / "config.cfg").read_text(encoding="utf8"), rng)
-        return Case(f"{kind} {where}", {"config.cfg": text.encode("utf8")}, {}, same)
-    name = rng.choice([*OVERRIDES])
-    value = rng.choice(OVERRIDES[name])
-    return Case(f"{kind} {name} = {value}", {}, {f"components.ner.{name}": value}, same)
+        content = flip(old, rng)
+        if part == "cfg" and free_settings(content) != free_settings(old):
+            expected = None
+    elif kind == "cut":
+        content = old[: rng.randrange(len(old))]
+    elif kind == "swap":
+        content = (other / file).read_bytes()
+    elif kind == "json":
+        file = "ner/cfg"
+        name, content = edit_cfg(srsly.read_json(path / file), rng)
+    elif kind == "model":
+        file = "ner/model"
+        content = edit_model((path / file).read_bytes(), rng)
+    elif kind == "config":
+        file = "config.cfg"
+        name, content = edit_config((path / file).read_text("utf8"), rng)
+    else:
+        setting = rng.choice([*OVERRIDES])
+        config = {f"components.ner.{setting}": rng.choice(OVERRIDES[setting])}
+        return Case(kind, {}, config, expected)
+    return Case(name, {file: content}, config, expected)
 
 
-def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, Dict[str, bytes]]:
+def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, bytes]:
     """Something in cfg changed. A free setting gets only what it can't be."""
     path = rng.choice([path for path in places(cfg) if path])
     bad = [None, "x", float("nan"), float("inf"), [], [[1]], "nan", "inf", {"x": 1}]
     is_free = path[0] in FREE
     changed = edit(cfg, path, lambda value: rng.choice(bad) if is_free else change(value, rng))
     text = json.dumps(changed, default=lambda value: value.hex())
-    return f"json {'.'.join(map(str, path))}", {"ner/cfg": text.encode()}
+    return f"json {'.'.join(map(str, path))}", text.encode()
 
 
 def outcome(case: Case, path: Path) -> str:

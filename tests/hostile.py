@@ -41,13 +41,13 @@ def random_call(rng: Rng) -> Call:
     )  # fmt: skip
     for scores in potentials[:4]:
         scores[rng.uniform(size=scores.shape) < rng.choice([0.0, 0.3])] = -numpy.inf
-    n_sequences, n_tokens = len(lengths), len(potentials.emissions)
+    n_tokens = len(potentials.emissions)
     name = str(rng.choice(list(MORE_ARGUMENTS)))
     arguments = {f"potentials.{field}": a for field, a in potentials._asdict().items()}
     arguments.update(MORE_ARGUMENTS[name](potentials, rng))
     n = len(arguments.get("segments.begin", ()))
     shapes = {"segment_log_probs": (n,), "segment_max_scores": (2, n), "log_marginals": (n_tokens,)}
-    return Call(name, arguments, rng.normal(size=shapes.get(name, (n_sequences,))))
+    return Call(name, arguments, rng.normal(size=shapes.get(name, (len(lengths),))))
 
 
 def _tags(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
@@ -96,19 +96,16 @@ MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
 
 def spoil(call: Call, rng: Rng) -> Call:
     """Make one argument, or what the callback takes, into something else."""
-    names = [*call.arguments, "derivatives"]
-    name = names[rng.integers(len(names))]
-    how = WAYS[rng.integers(len(WAYS))]
-    if call.arguments.get(name, 0) is None:
-        how = _to_something_else
-    if name == "derivatives":
-        return call._replace(derivatives=how(call.derivatives, rng))
-    return call._replace(arguments={**call.arguments, name: how(call.arguments[name], rng)})
+    parts = {**call.arguments, "derivatives": call.derivatives}
+    name = [*parts][rng.integers(len(parts))]
+    how = WAYS[rng.integers(len(WAYS))] if parts[name] is not None else _to_something_else
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        parts[name] = how(parts[name], rng)
+    return Call(call.name, parts, parts.pop("derivatives"))
 
 
 def _to_type(array: Any, rng: Rng) -> Any:
-    with numpy.errstate(invalid="ignore", over="ignore"):
-        return numpy.asarray(array).astype(str(rng.choice(TYPES)))
+    return numpy.asarray(array).astype(str(rng.choice(TYPES)))
 
 
 def _to_size(array: Any, rng: Rng) -> Any:
@@ -124,13 +121,11 @@ def _to_shape(array: Any, rng: Rng) -> Any:
 
 
 def _with_number(array: Any, rng: Rng) -> Any:
-    array = numpy.array(array)
-    number = NUMBERS[rng.integers(len(NUMBERS))]
-    with numpy.errstate(invalid="ignore", over="ignore"):
-        if array.dtype.kind in "iu" and numpy.isfinite(number):
-            array = array.astype("int64")
-        if array.size:
-            array.flat[rng.integers(array.size)] = numpy.asarray(number).astype(array.dtype)
+    array, number = numpy.array(array), NUMBERS[rng.integers(len(NUMBERS))]
+    if array.dtype.kind in "iu" and numpy.isfinite(number):
+        array = array.astype("int64")
+    if array.size:
+        array.flat[rng.integers(array.size)] = numpy.asarray(number).astype(array.dtype)
     return array
 
 
@@ -146,13 +141,11 @@ WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to
 
 def answer(call: Call, seed: int) -> List[numpy.ndarray]:
     """Make a call: what it returns, and what its callback does. A ValueError if it is refused."""
-    arguments: Dict[str, Any] = {}
-    for name, value in call.arguments.items():
-        whole, _, field = name.partition(".")
-        arguments.setdefault(whole, {})
-        arguments[whole] = {**arguments[whole], field: value} if field else value
-    for whole in arguments.keys() & FORMS.keys():
-        arguments[whole] = FORMS[whole](**arguments[whole])
+    arguments = {name: value for name, value in call.arguments.items() if "." not in name}
+    for whole, form in FORMS.items():
+        names = [name for name in call.arguments if name.startswith(f"{whole}.")]
+        if names:
+            arguments[whole] = form(**{n.split(".")[1]: call.arguments[n] for n in names})
     if call.name == "sample_paths":
         arguments["rng"] = numpy.random.default_rng(seed)
     result = getattr(chain, call.name)(**arguments)
@@ -175,9 +168,8 @@ def in_usual_form(call: Call) -> Call:
         return numpy.ascontiguousarray(value, types.get(value.dtype.kind, value.dtype))
 
     arguments = {name: usual(value) for name, value in call.arguments.items()}
-    for name in arguments:
-        if name.endswith(".lengths"):
-            arguments[name] = arguments[name].astype("int32")
+    for name in (name for name in arguments if name.endswith(".lengths")):
+        arguments[name] = arguments[name].astype("int32")
     derivatives = call.derivatives
     if getattr(derivatives, "dtype", numpy.dtype(object)).kind in "fiu":
         derivatives = numpy.ascontiguousarray(derivatives, dtype="float64")

@@ -23,37 +23,22 @@ Segment = Tuple[int, int, Tags]
 
 
 class Chain(NamedTuple):
-    """One sequence of a batch. T tokens, K tags.
+    """One sequence of a batch. T tokens, K tags."""
 
-    paths (List[Path]): Its legal paths.
-    right (List[Path]): Those that agree with gold.
-    wrong (List[Path]): The others.
-    gold (Tags): Gold tags, -1 where several are possible.
-    allowed (numpy.ndarray): True for the tags that agree with gold. Shape: (T, K)
-    cost (numpy.ndarray): What each answer costs. Shape: (T, K)
-    token_weights (numpy.ndarray): Shape: (T,)
-    weight (float): Of the sequence.
-    opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
-    is_right (Callable): Whether a path agrees with gold at some token.
-    features (List[List[Any]]): What each token shows, each thing of the value 1.
-    goes_on (numpy.ndarray): Whether a tag that goes on with its entity may follow. Shape: (K,)
-    on_chain (Callable): The tags of the chain that a path of annotation has, for its features.
-    """
-
-    paths: List[Path]
-    right: List[Path]
+    paths: List[Path]  # the legal ones
+    right: List[Path]  # those that agree with gold
     wrong: List[Path]
-    gold: Tags
-    allowed: numpy.ndarray
-    cost: numpy.ndarray
-    token_weights: numpy.ndarray
-    weight: float
-    opening: numpy.ndarray
+    gold: Tags  # -1 where several tags are possible
+    allowed: numpy.ndarray  # the tags that agree with gold. (T, K)
+    cost: numpy.ndarray  # of each answer. (T, K)
+    token_weights: numpy.ndarray  # (T,)
+    weight: float  # of the sequence
+    opening: numpy.ndarray  # as in `Gold`, as the next. (K,)
     continuing: numpy.ndarray
-    is_right: Callable[[int, Tags], bool]
-    features: List[List[Any]]
-    goes_on: numpy.ndarray
-    on_chain: Callable[[Tags], Tags]
+    is_right: Callable[[int, Tags], bool]  # whether a path agrees with gold at some token
+    features: List[List[Any]]  # what each token shows, each thing of the value 1
+    goes_on: numpy.ndarray  # whether a tag that goes on with its entity may follow. (K,)
+    on_chain: Callable[[Tags], Tags]  # the tags of the chain that a path of annotation has
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
@@ -73,14 +58,10 @@ Batch = List[Chain]
 
 
 class Split(NamedTuple):
-    """A chain with more tags than the annotation, which say no more.
+    """A chain with more tags than the annotation, which say no more."""
 
-    chain_tag (Tags): A tag of the chain for each tag of annotation. Shape: (K,)
-    path (Callable): The path of the chain for a path of annotation.
-    """
-
-    chain_tag: Tags
-    path: Callable[[Tags], Tags]
+    chain_tag: Tags  # of the chain, for each tag of annotation. (K,)
+    path: Callable[[Tags], Tags]  # of the chain, for a path of annotation
 
 
 Ends = Callable[[int, int, Tags], bool]
@@ -114,27 +95,27 @@ def sequences(
             return bool(here[t, y[t]]) and not ends_incorrect(b, t, y)
 
         agrees = [all(is_right(t, y) for t in range(len(y))) for y, _ in paths]
-        batch.append(
-            Chain(
-                paths=paths,
-                right=[path for path, right in zip(paths, agrees) if right],
-                wrong=[path for path, right in zip(paths, agrees) if not right],
-                gold=tuple(numpy.asarray(gold.tags)[tokens].tolist()),
-                allowed=allowed[tokens],
-                cost=cost[tokens],
-                token_weights=token_weights[tokens],
-                weight=float(weights[b]),
-                opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
-                continuing=continuing,
-                is_right=is_right,
-                features=[
-                    [("token", t)] if gold.features is None else shown[shown >= 0].tolist()
-                    for t, shown in enumerate(_or(gold.features, gold.tags)[tokens])
-                ],
-                goes_on=goes_on(potentials, numpy.asarray(split.chain_tag), continuing),
-                on_chain=split.path,
-            )
+        shown = _or(gold.features, gold.tags)[tokens]
+        chain = Chain(
+            paths=paths,
+            right=[path for path, right in zip(paths, agrees) if right],
+            wrong=[path for path, right in zip(paths, agrees) if not right],
+            gold=tuple(numpy.asarray(gold.tags)[tokens].tolist()),
+            allowed=allowed[tokens],
+            cost=cost[tokens],
+            token_weights=token_weights[tokens],
+            weight=float(weights[b]),
+            opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
+            continuing=continuing,
+            is_right=is_right,
+            features=[
+                [("token", t)] if gold.features is None else some[some >= 0].tolist()
+                for t, some in enumerate(shown)
+            ],
+            goes_on=goes_on(potentials, numpy.asarray(split.chain_tag), continuing),
+            on_chain=split.path,
         )
+        batch.append(chain)
     return batch
 
 
@@ -354,17 +335,13 @@ def best_counts(batch: Batch, slope: float, offset: float) -> Counts:
     tp = fp = fn = 0.0
     for c in batch:
         for e in entities(c, c.gold):
-            has, has_not = map(best_score, with_and_without(c, e))
+            has, has_not = (max(some, default=-math.inf) for some in with_and_without(c, e))
             missed = sigmoid(slope * (has_not - has) + offset)
             tp, fn = tp + c.weight * (1 - missed), fn + c.weight * missed
         for e in made_up(c, best(c.wrong).tags) if c.wrong else ():
-            has, has_not = map(best_score, with_and_without_gold(c, e))
+            has, has_not = (max(some, default=-math.inf) for some in with_and_without_gold(c, e))
             fp += c.weight * sigmoid(slope * (has_not - has) + offset)
     return Counts(tp, fp, fn)
-
-
-def best_score(some: Sequence[float]) -> float:
-    return max(some, default=-math.inf)
 
 
 def scores_by(c: Chain, which: Callable[[Tags], bool]) -> Tuple[List[float], List[float]]:
@@ -451,18 +428,12 @@ def gap(some: Sequence[float]) -> float:
 
 
 class Row(NamedTuple):
-    """A loss with settings, and its definition.
+    """A loss with settings, and its definition."""
 
-    settings (Dict[str, Any]): The settings, without a cost.
-    define (Callable): Takes the sequences of a batch to the value.
-    choices (Callable): The scores of which the loss picks the best one.
-    has_cost (bool): Whether the settings have a cost.
-    """
-
-    settings: Dict[str, Any]
-    define: Callable[[Batch], float]
-    choices: Callable[[Chain], List[List[float]]] = lambda c: []
-    has_cost: bool = False
+    settings: Dict[str, Any]  # without a cost
+    define: Callable[[Batch], float]  # takes the sequences of a batch to the value
+    choices: Callable[[Chain], List[List[float]]] = lambda c: []  # of which it picks the best one
+    has_cost: bool = False  # whether the settings have a cost
 
 
 def cost_row(define: Any, choices: Any = lambda c, multiplier: [], **settings: Any) -> Row:

@@ -35,6 +35,9 @@ MISSING = None
 Labels = List[Optional[str]]
 """The label of each token: "O" outside of entities, None where annotation is missing."""
 
+Corpus = List[Tuple[List[str], Labels, int]]
+"""Docs with their words, labels and articles."""
+
 
 @pytest.fixture(autouse=True)
 def article() -> Iterator[None]:
@@ -56,8 +59,8 @@ def annotated(words: List[str], labels: Labels, article: int = 0) -> Doc:
 
 
 @st.composite
-def corpora(draw: st.DrawFn) -> List[Tuple[List[str], Labels, int]]:
-    """Docs with their words, labels and articles. Short ones are often the same."""
+def corpora(draw: st.DrawFn) -> Corpus:
+    """Short docs are often the same."""
     label = st.sampled_from([*LABELS, "O", "O", MISSING])
     docs = []
     for _ in range(draw(st.integers(0, 6))):
@@ -71,9 +74,7 @@ def letters(words: List[str]) -> str:
     return "".join(character for word in words for character in word.lower() if word != ",")
 
 
-def slow_units(
-    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], least: int
-) -> List[object]:
+def slow_units(corpus: Corpus, unit: Union[int, str], least: int) -> List[object]:
     if unit == "_.article":
         return [article for _, _, article in corpus]
     if unit == "doc":
@@ -82,7 +83,7 @@ def slow_units(
     return [i // size for i in range(len(corpus))]
 
 
-def slow_names(word: str, counted: List[Tuple[List[str], Labels, int]]) -> List[str]:
+def slow_names(word: str, counted: Corpus) -> List[str]:
     """The features of a token of this word, from the docs that count."""
     pairs = [pair for words, labels, _ in counted for pair in zip(words, labels)]
     seen = Counter(label for other, label in pairs if label and other.lower() == word.lower())
@@ -100,23 +101,15 @@ def slow_names(word: str, counted: List[Tuple[List[str], Labels, int]]) -> List[
     return sorted(names)
 
 
-def memory_of(
-    corpus: List[Tuple[List[str], Labels, int]], unit: Union[int, str], **settings: Any
-) -> Features:
-    windows = settings.pop("windows", {})
-    settings = {"memory": {"LOWER": 0}, **settings}
-    features = Features(Template(windows=windows, memory_unit=unit, **settings))
+def memory_of(corpus: Corpus, unit: Union[int, str]) -> Features:
+    features = Features(Template(windows={}, memory_unit=unit, memory={"LOWER": 0}))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
 
 
 @given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]), st.integers(1, 3))
 def test_features_are_those_of_the_slow_version(
-    corpus: List[Tuple[List[str], Labels, int]],
-    new: List[Tuple[List[str], Labels, int]],
-    unit: Union[int, str],
-    often: int,
-    least: int,
+    corpus: Corpus, new: Corpus, unit: Union[int, str], often: int, least: int
 ) -> None:
     """However many docs are read together, and however often a text is there."""
     collecting, memory = "spacy_costner.features.collecting", "spacy_costner.features.memory"
@@ -145,13 +138,20 @@ MEMORY = {**SPARSE["features"], "memory": {"LOWER": 1, "SHAPE": 0}, "elsewhere":
 
 
 def remembering(base: Dict[str, Any] = SPARSE, **settings: Any) -> Language:
-    return pipeline(
-        model={**base, "features": {**MEMORY, **settings.pop("features", {})}}, **settings
-    )
+    features = {**MEMORY, **settings.pop("features", {})}
+    return pipeline(model={**base, "features": features}, **settings)
 
 
 def examples(nlp: Language, texts: List[Tuple[str, Any]] = ONCE) -> List[Example]:
     return [Example.from_dict(nlp.make_doc(text), {"entities": ents}) for text, ents in texts]
+
+
+def remembered(**settings: Any) -> Tuple[Language, List[Example], Features, Any]:
+    """A pipeline, `ONCE`, and the features and weights."""
+    nlp = remembering(**settings)
+    batch = examples(nlp)
+    nlp.initialize(lambda: batch)
+    return (nlp, batch, *linear_part(nlp.get_pipe("ner").model))
 
 
 def of_memory(features: Features) -> List[bool]:
@@ -165,10 +165,8 @@ def of_memory(features: Features) -> List[bool]:
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> None:
     """From random weights, as some losses can't start from nothing."""
-    nlp = remembering(base, loss={"@losses": name, **REQUIRED.get(name, {})})
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
-    features, weights = linear_part(nlp.get_pipe("ner").model)
+    loss = {"@losses": name, **REQUIRED.get(name, {})}
+    nlp, batch, features, weights = remembered(base=base, loss=loss)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
     before = weights.emissions.copy()
     for _ in range(5):
@@ -198,14 +196,9 @@ def rehearse(nlp: Language, batch: List[Example]) -> None:
 
 
 @pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, rehearse])
-def test_no_way_of_training_learns_from_own_labels(
-    fit: Callable[[Language, List[Example]], None],
-) -> None:
-    nlp = remembering()
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
+def test_no_way_of_training_learns_from_own_labels(fit: Callable) -> None:
+    nlp, batch, features, weights = remembered()
     fit(nlp, batch)
-    features, weights = linear_part(nlp.get_pipe("ner").model)
     assert weights.emissions.any() and not weights.emissions[of_memory(features)].any()
 
 
@@ -277,14 +270,11 @@ def test_memory_survives(tmp_path: Path) -> None:
 
 def test_losses_that_use_features_get_those_of_training() -> None:
     """As the weights that an update changes are those of training: MIRA measures its step so."""
-    nlp = remembering()
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
+    nlp, batch, features, _ = remembered()
     model, docs = nlp.get_pipe("ner").model, [eg.predicted for eg in batch]
-    find = linear_part(model)[0].find
     found = model.attrs["find_features"](model, docs, is_train=True).rows
-    numpy.testing.assert_array_equal(found, find(docs, is_train=True).rows)
-    assert (found != find(docs).rows).any()
+    numpy.testing.assert_array_equal(found, features.find(docs, is_train=True).rows)
+    assert (found != features.find(docs).rows).any()
 
 
 def test_damaged_memory_is_refused() -> None:

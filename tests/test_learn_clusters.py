@@ -75,11 +75,8 @@ def test_contexts_are_the_most_frequent_words() -> None:
     tokens = numpy.asarray([-1, -1, 0, 1, 2, -1, -1])
     found = count_contexts(tokens, (3, 8)).toarray()
     # Offsets -2, -1, 1, 2 of words 0 and 1.
-    assert found.tolist() == [
-        [0, 0, 0, 0, 0, 1, 0, 0],
-        [0, 0, 1, 0, 0, 0, 0, 0],
-        [1, 0, 0, 1, 0, 0, 0, 0],
-    ]
+    places = [numpy.flatnonzero(row).tolist() for row in found]
+    assert (places, found.sum()) == ([[5], [2], [0, 3]], 4)
 
 
 def test_sources(tmp_path: Path) -> None:

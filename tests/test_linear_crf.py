@@ -8,25 +8,25 @@ import numpy
 import pytest
 import srsly
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer, use_ops
 
 from spacy_costner.features import FeatureBatch
+from spacy_costner.losses import sequential
 from spacy_costner.ml import SparseWeights, find_features, linear_part
-from spacy_costner.types import Gold
+from spacy_costner.types import Gold, Potentials
 
 from .support.config import HAMMING, REQUIRED, TOK2VEC, declared, resolve
+from .support.fitting import examples_of
 from .support.gradients import central_difference
 from .support.linear import DOCS, HYBRID, SPARSE, crf
-from .support.pipelines import TRAIN, examples, pipeline, train
+from .support.pipelines import TEXTS, TRAIN, ents, examples, pipeline, train
 
+COST = [[0, 1, 2], [1, 1, 0], [3, 0, 1], [2, 0, 2], [0, 1, 1], [1, 2, 0], [1, 0, 1]]
 GOLD = Gold(
     tags=numpy.asarray([0, 2, 1, 1, 0, 2, 1], dtype="int32"),
-    cost=numpy.asarray(
-        [[0, 1, 2], [1, 1, 0], [3, 0, 1], [2, 0, 2], [0, 1, 1], [1, 2, 0], [1, 0, 1]],
-        dtype="float32",
-    ),
+    cost=numpy.asarray(COST, dtype="float32"),
     opening=numpy.asarray([False, True, True]),
     continuing=numpy.zeros(3, dtype=bool),
 )
@@ -34,8 +34,7 @@ both = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid
 
 
 def found(nlp: Language) -> List[Any]:
-    docs = nlp.pipe([text for text, _ in TRAIN])
-    return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
+    return [ents(doc) for doc in nlp.pipe(TEXTS)]
 
 
 EXPECTED = [gold["entities"] for _, gold in TRAIN]
@@ -62,6 +61,30 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
     assert gradient.any()
 
 
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        *(("emissions", name) for name in "Wb"),
+        *(("output_layer", name) for name in ("transitions", "start", "end")),
+    ],
+)
+def test_gradients_of_the_dense_model(ref: str, name: str) -> None:
+    with use_ops("numpy"):
+        model = resolve("architectures", "spacy_costner.LinearChainCRF.v1", nO=3)
+    model.initialize(X=DOCS)
+    layer, rng = model.get_ref(ref), numpy.random.default_rng(0)
+    for each in (model.get_ref("emissions"), model.get_ref("output_layer")):
+        for param in map(each.get_param, each.param_names):
+            param[:] = rng.normal(size=param.shape)
+    potentials, backprop = model.begin_update(DOCS)
+    backprop(sequential(potentials, GOLD).gradient)
+    for index in numpy.ndindex(layer.get_param(name).shape):
+        expected = central_difference(
+            lambda: sequential(model.predict(DOCS), GOLD).value, layer.get_param(name), index
+        )
+        assert layer.get_grad(name)[index] == pytest.approx(expected, abs=2e-3)
+
+
 @pytest.mark.parametrize(("words", "step"), [("Ana saw Rome", 3 / 24), ("Ana saw Ana", 3 / 32)])
 def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     """tau = cost / || difference of features ||^2, from weights of 0, after which the margin is
@@ -69,22 +92,21 @@ def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
     features = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "SHAPE": 0}}
     loss = {"@losses": "spacy_costner.MIRA.v1", "cost": HAMMING, "aggressiveness": 100.0}
     nlp = pipeline(model={**SPARSE, "features": features}, loss=loss, scheme="IOB2")
-    doc = Doc(nlp.vocab, words=words.split())
-    gold = Doc(nlp.vocab, words=words.split())
-    gold.ents = [Span(gold, t, t + 1, "X") for t, token in enumerate(gold) if token.is_title]
-    nlp.initialize(lambda: [Example(doc, gold)])
-    ner = nlp.get_pipe("ner")
-    potentials, backprop = ner.model.begin_update([doc])
-    gradient = ner.get_loss([Example(doc, gold)], potentials)[1]
+    tags = " ".join("B-X" if word.istitle() else "O" for word in words.split())
+    batch = examples_of(nlp, [(words, tags)])
+    nlp.initialize(lambda: batch)
+    ner, docs = nlp.get_pipe("ner"), [eg.predicted for eg in batch]
+    potentials, backprop = ner.model.begin_update(docs)
+    gradient = ner.get_loss(batch, potentials)[1]
     found = gradient.emissions.max()
     assert found == pytest.approx(step, rel=1e-6)
     backprop(gradient)
     weights = linear_part(ner.model)[1]
     rows, part = weights.gradient()
     weights.rows[rows] -= part
-    after = ner.model.predict([doc])
+    after = ner.model.predict(docs)
     margin = -sum(float((a * b).sum()) for a, b in zip(after[:4], gradient[:4])) / found
-    assert margin == pytest.approx(len(doc), rel=1e-5)
+    assert margin == pytest.approx(3, rel=1e-5)
 
 
 def test_without_features_the_transitions_are_learned() -> None:
@@ -103,24 +125,24 @@ def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
     assert found(nlp) == EXPECTED
 
 
+def started(batch: slice = slice(None), loss: Any = None, **settings: Any) -> Any:
+    """A pipeline, examples, and the weights of its linear part."""
+    nlp = pipeline(model={**SPARSE, **settings}, **({"loss": loss} if loss else {}))
+    some = examples(nlp)[batch]
+    nlp.initialize(lambda: some)
+    return nlp, some, linear_part(nlp.get_pipe("ner").model)[1]
+
+
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_every_loss_learns(name: str) -> None:
     """From random weights, as some can't start from nothing."""
-    nlp = pipeline(
-        model={**SPARSE, "learn_rate": 0.2, "eps": 0.1},
-        loss={"@losses": name, **REQUIRED.get(name, {})},
-    )
-    batch = examples(nlp)
-    nlp.initialize(lambda: batch)
-    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    loss = {"@losses": name, **REQUIRED.get(name, {})}
+    nlp, batch, weights = started(loss=loss, learn_rate=0.2, eps=0.1)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
     assert found(nlp) != EXPECTED
     for _ in range(60):
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
     assert found(nlp) == EXPECTED
-
-
-REGULARISATION: List[Dict[str, float]] = [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}]
 
 
 def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
@@ -134,13 +156,10 @@ def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
     return sum(share * mean for share, mean in zip(shares, means))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("regularisation", REGULARISATION)
+@pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
 @pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
 def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power: float) -> None:
-    nlp = pipeline(model={**SPARSE, **regularisation, "average_power": power})
-    batch = examples(nlp)[:3]
-    nlp.initialize(lambda: batch)
-    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    nlp, batch, weights = started(slice(3), **regularisation, average_power=power)
     optimizer, seen = Optimizer(0.01, use_averages=True), []
     for i in range(41):
         nlp.update([batch[i % 3]], sgd=optimizer, losses={})
@@ -160,10 +179,7 @@ def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power
 
 
 def test_added_labels_keep_the_average() -> None:
-    nlp = pipeline(model={**SPARSE, "average_power": 2.0})
-    batch = examples(nlp)[:3]
-    nlp.initialize(lambda: batch)
-    weights = linear_part(nlp.get_pipe("ner").model)[1]
+    nlp, batch, weights = started(slice(3), average_power=2.0)
     optimizer, seen = Optimizer(0.01, use_averages=True), []
     for i in range(20):
         nlp.update([batch[i % 3]], sgd=optimizer, losses={})
@@ -186,10 +202,7 @@ def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
     """Training in which all weights are looked at after each step, and one in which none is."""
     results = []
     for look in (False, True):
-        nlp = pipeline(model={**SPARSE, "L1": 0.02, "L2": 0.05})
-        batch = examples(nlp)
-        nlp.initialize(lambda: batch)  # noqa: B023
-        weights = linear_part(nlp.get_pipe("ner").model)[1]
+        nlp, batch, weights = started(L1=0.02, L2=0.05)
         for i in range(20):
             nlp.update([batch[i % 4]], sgd=Optimizer(0.01), losses={})
             if look:
@@ -360,11 +373,8 @@ def test_hybrid_gradients_reach_the_tok2vec() -> None:
     shape = ner.model.predict(docs).emissions.shape
     weights = numpy.random.default_rng(0).normal(size=shape).astype("float32")
     potentials, backprop = ner.model.begin_update(docs)
-    zeros = {name: numpy.zeros_like(getattr(potentials, name)) for name in ("start", "end")}
-    gradient = potentials._replace(
-        emissions=weights, transitions=numpy.zeros_like(potentials.transitions), **zeros
-    )
-    backprop(gradient)
+    zeros = [numpy.zeros_like(array) for array in potentials[1:4]]
+    backprop(Potentials(weights, *zeros, lengths=potentials.lengths))
     emissions = ner.model.get_ref("emissions")
     param, found_gradient = emissions.get_param("W"), emissions.get_grad("W")
     for index in [(0, 0), (3, 5), (7, 2)]:

@@ -177,13 +177,13 @@ def test_values_and_gradients_with_incorrect_spans(
         return any(span[:2] in spans for span in entities(plain, y) if span[1] == t + 1)
 
     def compute(scores: Potentials) -> LossResult:
-        value, gradient = case.build().compute(*targets_.to_loss_inputs(scores, table))
-        tied_to = targets_.gold.tied_to
-        return LossResult(
-            value, gradient if tied_to is None else collapse(gradient, tied_to, len(tags))
-        )
+        value, gradient = case.build().compute(*targets.to_loss_inputs(scores, table))
+        tied_to = targets.gold.tied_to
+        if tied_to is not None:
+            gradient = collapse(gradient, tied_to, len(tags))
+        return LossResult(value, gradient)
 
-    targets_, _ = targets.leave_out_impossible()
+    targets, _ = targets.leave_out_impossible()
     scores = random_potentials([n_tokens], len(tags), scale=2.0, seed=int(rng.integers(2**32)))
     legal = chain.constrain(scores, tags.constraints)
     split = split_of(tags) if tags.is_split else None
@@ -221,14 +221,11 @@ def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
 def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentials, Gold]:
     """Some of the sequences of a batch."""
     tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
-    fields = gold._asdict()
-    for field in ("tags", "allowed", "cost", "token_weights", "features"):
-        fields[field] = None if fields[field] is None else fields[field][tokens]
-    fields["weights"] = None if gold.weights is None else gold.weights[which]
-    taken = potentials._replace(
-        emissions=potentials.emissions[tokens], lengths=potentials.lengths[which]
-    )
-    return taken, Gold(**fields)
+    fields = ("tags", "allowed", "cost", "token_weights", "features", "weights")
+    taken = {field: getattr(gold, field) for field in fields if getattr(gold, field) is not None}
+    taken = {field: of[which if field == "weights" else tokens] for field, of in taken.items()}
+    emissions, lengths = potentials.emissions[tokens], potentials.lengths[which]
+    return potentials._replace(emissions=emissions, lengths=lengths), gold._replace(**taken)
 
 
 # Edges
@@ -237,14 +234,15 @@ def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentia
 @each_loss
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nothing_to_learn_from_one_legal_path(name: str, dtype: str) -> None:
+    value_atol, gradient_atol = (1e-9, 1e-9) if dtype == "float64" else (1e-3, 1e-5)
     for n_tags, scale in ((1, 1.0), (1, 50.0), (3, 1.0), (3, 50.0)):
         potentials, complete, some = example([30, 0, 1], n_tags, dtype, scale)
         only = complete.tags[:, None] == numpy.arange(n_tags)
         potentials = chain.restrict(potentials, only)
         for gold in (complete, some):
             value, gradient = LOSSES[name].compute(potentials, gold)
-            assert value == pytest.approx(0, abs=1e-9 if dtype == "float64" else 1e-3)
-            assert_allclose(oracle.vector(gradient), 0, atol=1e-9 if dtype == "float64" else 1e-5)
+            assert value == pytest.approx(0, abs=value_atol)
+            assert_allclose(oracle.vector(gradient), 0, atol=gradient_atol)
 
 
 @each_loss
@@ -261,14 +259,9 @@ def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -
         possible[token] = ~right if how[0] == "g" else numpy.roll(right, 1)
     others = [b for b in range(4) if b not in which]
     for given_gold in (complete, some):
-        targets = Targets(
-            Tags(("A",), "IOB2"),
-            given_gold._replace(cost=None),
-            Constraints(possible),
-            scores.lengths,
-            numpy.arange(4),
-        )
-        targets, left_out = targets.leave_out_impossible()
+        tags, without_cost = Tags(("A",), "IOB2"), given_gold._replace(cost=None)
+        parts = (tags, without_cost, Constraints(possible), scores.lengths, numpy.arange(4))
+        targets, left_out = Targets(*parts).leave_out_impossible()
         assert numpy.flatnonzero(left_out).tolist() == which
         potentials, gold = targets.to_loss_inputs(scores, 1 - numpy.eye(3))
         result = LOSSES[name].compute(potentials, gold)

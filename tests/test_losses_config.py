@@ -12,9 +12,9 @@ from spacy_costner.cli.init import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
-from spacy_costner.losses.margin import make_max_margin, make_risk, make_softmax_margin
+from spacy_costner.losses.margin import make_softmax_margin
 from spacy_costner.losses.mce import make_mce
-from spacy_costner.losses.perceptron import make_mira, make_perceptron
+from spacy_costner.losses.perceptron import make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Progress
@@ -99,30 +99,26 @@ def test_the_ends_of_what_is_allowed() -> None:
     make_mce_f(decay=1.0)
 
 
-def test_a_loss_says_what_it_has_a_use_for() -> None:
-    with_cost = [
-        make(cost=hamming_cost)
-        for make in (make_softmax_margin, make_max_margin, make_risk, make_mira, make_zscore)
-    ]
-    assert all(loss.cost is hamming_cost for loss in with_cost)
-    assert [make_sequential().cost, make_mce().cost, make_zscore().cost] == [None] * 3
-    assert make_perceptron(alpha=0.5).cost is hamming_cost and make_perceptron().cost is None
-    assert make_pointwise().weighs_tokens and make_mixed(lam=0.5).weighs_tokens
-    assert make_mce_f().is_ratio and make_zscore().is_ratio and not make_mce().is_ratio
-
-
 @pytest.mark.parametrize(
     "field, names",
     [
+        ("weighs_tokens", "Pointwise Mixed"),
+        ("is_ratio", "MCEF ZScore"),
         ("has_probabilities", LIKELIHOODS),
         ("shifts_probabilities", "Mixed SoftmaxMargin JensenRiskBound"),
         ("needs_start", "Risk JensenRiskBound MCE MCEF ZScore"),
     ],
 )
-def test_a_loss_says_what_it_does_to_probabilities(field: str, names: str) -> None:
+def test_a_loss_says_what_it_needs_and_does(field: str, names: str) -> None:
     for name in ALL:
-        assert getattr(build_loss(name), field) is (name in names.split()), name
-    assert not make_mixed(k=1.0).shifts_probabilities
+        assert bool(getattr(build_loss(name), field)) is (name in names.split()), name
+
+
+def test_settings_decide_what_a_loss_needs_and_does() -> None:
+    without_cost = (make_sequential, make_mce, make_zscore, make_perceptron)
+    assert [make().cost for make in without_cost] == [None] * 4
+    assert make_perceptron(alpha=0.5).cost is make_zscore(cost=hamming_cost).cost is hamming_cost
+    assert make_mixed(lam=0.5).weighs_tokens and not make_mixed(k=1.0).shifts_probabilities
 
 
 @pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])

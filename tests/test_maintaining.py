@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.api import fix_random_seed, to_numpy
+from thinc.api import fix_random_seed
 
 from .support.pipelines import LISTENING, TEXTS, TRAIN, ents, listening, pipeline, train
 
@@ -19,12 +19,11 @@ TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["t
 
 def examples(nlp: Language) -> List[Example]:
     """Entities, and as tags whether words begin with a capital."""
-    docs = [nlp.make_doc(text) for text, _ in TRAIN]
-    tags = [["UP" if token.is_title else "LOW" for token in doc] for doc in docs]
-    return [
-        Example.from_dict(doc, {**gold, "tags": tags_of_doc})
-        for doc, (_, gold), tags_of_doc in zip(docs, TRAIN, tags)
-    ]
+    made = []
+    for doc, gold in ((nlp.make_doc(text), gold) for text, gold in TRAIN):
+        tags = ["UP" if token.is_title else "LOW" for token in doc]
+        made.append(Example.from_dict(doc, {**gold, "tags": tags}))
+    return made
 
 
 def learn(nlp: Language, steps: int = 60, **settings: Any) -> Dict[str, float]:
@@ -41,12 +40,8 @@ def answers(nlp: Language) -> List[List[Tuple[int, int, str]]]:
 
 
 def weights(pipe: Any) -> List[numpy.ndarray]:
-    return [
-        to_numpy(node.get_param(name)).copy()
-        for node in pipe.model.walk()
-        for name in node.param_names
-        if node.has_param(name)
-    ]
+    pairs = [(node, name) for node in pipe.model.walk() for name in node.param_names]
+    return [node.get_param(name).copy() for node, name in pairs if node.has_param(name)]
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +66,13 @@ def trained() -> Language:
 
 
 def test_a_tok2vec_shared_with_a_tagger(shared: Language, tmp_path: Path) -> None:
+    """Both learn on it, and the component teaches it."""
     assert shared.get_pipe("tok2vec").listening_components == ["tagger", "ner"]
     shared.to_disk(tmp_path)
     for nlp in (shared, spacy.load(tmp_path)):
         docs = list(nlp.pipe(TEXTS))
         assert [ents(doc) for doc in docs] == [gold["entities"] for _, gold in TRAIN]
         assert [token.tag_ for token in docs[0]] == ["UP", "LOW", "UP", "UP", "LOW"]
-
-
-def test_it_teaches_a_shared_tok2vec(shared: Language, tmp_path: Path) -> None:
-    shared.to_disk(tmp_path)
-    nlp = spacy.load(tmp_path)
     tok2vec = nlp.get_pipe("tok2vec")
     before = weights(tok2vec)
     batch = examples(nlp)[:1]

@@ -25,11 +25,8 @@ def test_samples_are_sums_over_docs_drawn_with_replacement() -> None:
     drawn = numpy.random.default_rng(3).integers(len(COUNTS), size=(20, len(COUNTS)))
     for sample, docs in zip(sums, drawn):
         assert sample.tolist() == sum(COUNTS[doc] for doc in docs).tolist()
-
-
-def test_comparisons_are_paired() -> None:
-    sums = bootstrap(numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1), n_samples=50)
-    assert set(sums[:, 1] - sums[:, 0]) == {len(COUNTS)}
+    paired = bootstrap(numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1), n_samples=50)
+    assert set(paired[:, 1] - paired[:, 0]) == {len(COUNTS)}
 
 
 def test_p_and_interval_by_hand() -> None:
@@ -84,11 +81,7 @@ def test_tables_are_markdown() -> None:
 
 def test_tables_for_the_terminal() -> None:
     rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
-    assert text_table(rows).splitlines() == [
-        "label     P",
-        "a      0.50  best",
-        "other    10",
-    ]
+    assert text_table(rows).splitlines() == ["label     P", "a      0.50  best", "other    10"]
 
 
 PROBS = numpy.asarray([0.0, 0.3, 0.35, 0.95, 1.0])
@@ -97,12 +90,9 @@ RIGHT = numpy.asarray([False, True, False, True, True])
 
 def test_reliability_by_hand() -> None:
     rows = reliability(PROBS, RIGHT, n_bins=4)
-    assert [(row["from"], row["to"], row["n"]) for row in rows] == [
-        (0.0, 0.25, 1),
-        (0.25, 0.5, 2),
-        (0.5, 0.75, 0),
-        (0.75, 1.0, 2),
-    ]
+    assert [row["from"] for row in rows] == [0.0, 0.25, 0.5, 0.75]
+    assert [row["to"] for row in rows] == [0.25, 0.5, 0.75, 1.0]
+    assert [row["n"] for row in rows] == [1, 2, 0, 2]
     assert [row["confidence"] for row in rows] == [0.0, pytest.approx(0.325), None, 0.975]
     assert [row["right"] for row in rows] == [0.0, 0.5, None, 1.0]
 

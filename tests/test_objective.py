@@ -1,9 +1,8 @@
 """What a loss is told of docs: weights, forbidden spans, costs, and which loss it is."""
 
-import math
 from copy import deepcopy
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy
 import pytest
@@ -21,23 +20,17 @@ from spacy_costner.training.targets import gold_cost
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, TagSet
 
 from . import oracle, oracle_losses
-from .oracle_losses import Batch
 from .support.batches import random_potentials
-from .support.config import REQUIRED, declared
-from .support.fitting import loss_block
+from .support.config import HAMMING, REQUIRED, declared
+from .support.fitting import examples_of, loss_block
 from .support.gradients import check_loss_directions
 from .support.pipelines import pipeline
 from .support.posteriors import entities
 from .support.split import split_of
 
-HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 TAGS = Tags(["LOC", "PER"], "IOB2")
-SENTENCES = [
-    ("Ana Lee sang", ["B-PER", "I-PER", "O"]),
-    ("in Rome", ["O", "B-LOC"]),
-    ("", []),
-    ("Lee or Rome", ["B-PER", "O", "B-LOC"]),
-]
+SENTENCES = [("Ana Lee sang", "B-PER I-PER O"), ("in Rome", "O B-LOC"), ("", "")]
+SENTENCES += [("Lee or Rome", "B-PER O B-LOC")]
 PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
 outsides = pytest.mark.parametrize("outside", ["single", "before"])
 
@@ -45,16 +38,8 @@ outsides = pytest.mark.parametrize("outside", ["single", "before"])
 def recogniser(**settings: Any) -> CostSensitiveNER:
     """A component that knows the labels of `TAGS`."""
     nlp = pipeline(scheme="IOB2", **settings)
-    nlp.initialize(lambda: examples(nlp))
+    nlp.initialize(lambda: examples_of(nlp, SENTENCES))
     return nlp.get_pipe("ner")
-
-
-def examples(nlp: Any) -> List[Example]:
-    pairs = [(words.split(), ents) for words, ents in SENTENCES]
-    return [
-        Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents))
-        for words, ents in pairs
-    ]
 
 
 def scores_of(batch: Sequence[Example], seed: int = 0, tags: Tags = TAGS) -> Potentials:
@@ -74,16 +59,17 @@ def gold_of(paths: Sequence[Sequence[int]], weights: Optional[numpy.ndarray] = N
 
 
 def check_loss(
-    ner: CostSensitiveNER,
-    batch: List[Example],
-    define: Callable[[Batch], float],
-    gold: Gold,
-    ends_incorrect: oracle_losses.Ends = lambda b, t, y: False,
+    ner: CostSensitiveNER, batch: List[Example], define: Any, gold: Gold, spans: Any = ()
 ) -> None:
-    """Check a component's value and gradient against the definition of its loss."""
+    """Check value and gradient of a component against the definition of its loss, with these
+    incorrect spans."""
     tags, split = ner.chain_tags, split_of(ner.chain_tags) if ner.chain_tags.is_split else None
-    is_ratio = ner.objective.loss.stages[0].is_ratio
-    n_annotated = 1 if is_ratio else int((gold.tags >= 0).sum())
+    n_annotated = 1 if ner.objective.loss.stages[0].is_ratio else int((gold.tags >= 0).sum())
+
+    def ends_incorrect(b: int, t: int, y: oracle.Tags) -> bool:
+        found = [(b, *place, TAGS.labels[i]) for *place, i in entities(TAGS, y)]
+        here = [span for span in found if span[2] == t + 1]
+        return any(span in spans or (*span[:3], "") in spans for span in here)
 
     def expected(moved: Potentials) -> float:
         legal = chain.constrain(moved, tags.constraints)
@@ -120,7 +106,7 @@ def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: Non
         weights={"@misc": "spacy_costner.Weights.v1", "example": "trust", **weights},
         outside=outside,
     )
-    batch = examples(ner)
+    batch = examples_of(ner, SENTENCES)
     batch[0].reference[1]._.worth = 5.0
     batch[3].reference._.trust = 0.25
     of_tokens = numpy.asarray([6.0, 30.0, 0.5, 0.5, 3.0, 6.0, 0.5, 3.0])
@@ -148,92 +134,36 @@ def test_weights_of_an_unknown_label() -> None:
 
 # Forbidden spans
 
-WRONG: List[Tuple[int, int, int, str]] = [
-    (0, 0, 1, "PER"),
-    (0, 1, 3, "LOC"),
-    (0, 2, 3, ""),
-    (3, 0, 2, "PER"),
-    (3, 1, 3, "LOC"),
-    (3, 1, 2, "LOC"),
-]
+WRONG = [(0, 0, 1, "PER"), (0, 1, 3, "LOC"), (0, 2, 3, "")]
+WRONG += [(3, 0, 2, "PER"), (3, 1, 3, "LOC"), (3, 1, 2, "")]
 """Sentence, first token, the one after the last, label: "" for any."""
 
 
-def with_wrong_spans(batch: List[Example]) -> List[Example]:
+def with_spans(batch: List[Example], spans: List[Any] = WRONG) -> List[Example]:
     for i, eg in enumerate(batch):
-        mine = [span[1:] for span in WRONG if span[0] == i]
-        eg.reference.spans["wrong"] = [
-            Span(eg.reference, begin, end, label=label) for begin, end, label in mine
-        ]
+        mine = [Span(eg.reference, *span) for b, *span in spans if b == i]
+        eg.reference.spans["wrong"] = mine
     return batch
 
 
-def ends_wrong_span(b: int, t: int, y: oracle.Tags) -> bool:
-    bad: Set[Tuple[int, int, str]] = set()
-    for _, begin, end, label in (span for span in WRONG if span[0] == b and span[2] == t + 1):
-        bad |= {(begin, end, each) for each in ([label] if label else TAGS.labels)}
-    return any((begin, end, TAGS.labels[i]) in bad for begin, end, i in entities(TAGS, y))
-
-
-MIRA = {"cost": HAMMING, "aggressiveness": 10.0}
-MCE = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "psi": 1.0, "normalise": False}
 BEST = partial(oracle_losses.best_counts, slope=1.0, offset=0.0)
-MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0)
-FORBIDDEN: List[Tuple[str, Dict[str, Any], Callable[[Batch], float]]] = [
-    ("Sequential", {}, oracle_losses.sequential),
-    ("Pointwise", {}, oracle_losses.pointwise),
-    ("SoftmaxMargin", {"cost": HAMMING}, partial(oracle_losses.softmax_margin, multiplier=1.0)),
-    ("MaxMargin", {"cost": HAMMING}, partial(oracle_losses.max_margin, multiplier=1.0)),
-    ("MIRA", MIRA, partial(oracle_losses.mira, multiplier=1.0, aggressiveness=10.0)),
-    ("MCE", {}, partial(oracle_losses.mce, **MCE)),
-    ("MCE", {"psi": "inf"}, partial(oracle_losses.mce, **{**MCE, "psi": math.inf})),
-    ("MCEF", {}, partial(MCE_F, count=oracle_losses.expected_counts)),
-    ("MCEF", {"psi": "inf"}, partial(MCE_F, count=BEST)),
-    ("ZScore", {}, partial(oracle_losses.zscore, multiplier=0.0)),
-]
-
-
-@pytest.mark.parametrize("missing", [False, True])
-@outsides
-@pytest.mark.parametrize("name, settings, define", FORBIDDEN)
-def test_paths_with_incorrect_spans_are_wrong(
-    name: str,
-    settings: Dict[str, Any],
-    define: Callable[[Batch], float],
-    outside: str,
-    missing: bool,
-) -> None:
-    ner = recogniser(
-        loss=loss_block(name, **settings), incorrect_spans_key="wrong", outside=outside
-    )
-    batch, paths = with_wrong_spans(examples(ner)), PATHS
-    if missing:
-        last = batch[3].reference
-        last.set_ents([last.ents[1]], missing=[last[:2]])
-        paths = [*PATHS[:3], [-1, -1, 1]]
-    gold = gold_of(paths)
-    allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
-    check_loss(ner, batch, define, gold._replace(allowed=allowed), ends_wrong_span)
+MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
 
 
 @outsides
+@pytest.mark.parametrize("spans", [[], WRONG])
+@pytest.mark.parametrize("missing", [[], [0], [1], [2], [0, 1], [1, 2]])
 @pytest.mark.parametrize(
-    "name, settings, define, missing",
-    [
-        *((*each, [1]) for each in FORBIDDEN),
-        *((*FORBIDDEN[i], some) for i in (0, -2) for some in ([0], [2], [0, 1], [1, 2])),
-    ],
+    "name, settings, define",
+    [("Sequential", {}, oracle_losses.sequential), ("MCEF", {"psi": "inf"}, MCE_F)],
 )
-def test_missing_tokens_beside_annotated_ones(
-    name: str,
-    settings: Dict[str, Any],
-    define: Callable[[Batch], float],
-    missing: List[int],
-    outside: str,
+def test_incorrect_spans_and_missing_tokens(
+    name: str, settings: Any, define: Any, missing: List[int], spans: List[Any], outside: str
 ) -> None:
     """Gold O before a missing token may be before an entity or not."""
-    ner = recogniser(loss=loss_block(name, **settings), outside=outside)
-    batch, paths = examples(ner), [list(path) for path in PATHS]
+    loss = loss_block(name, **settings)
+    ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
+    batch, paths = with_spans(examples_of(ner, SENTENCES), spans), [list(path) for path in PATHS]
     doc = batch[3].reference
     others = [ent for ent in doc.ents if ent.start not in missing]
     doc.set_ents(others, missing=[doc[t : t + 1] for t in missing])
@@ -243,7 +173,7 @@ def test_missing_tokens_beside_annotated_ones(
     allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
     follows = [8 - 3 + t for t in missing if t and paths[3][t - 1] > 0]
     allowed[follows] &= ~TAGS.continuing
-    check_loss(ner, batch, define, gold._replace(allowed=allowed))
+    check_loss(ner, batch, define, gold._replace(allowed=allowed), spans)
 
 
 @outsides
@@ -253,7 +183,7 @@ def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> N
     all, as it is preset too."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
-    batch, fresh = with_wrong_spans(examples(ner)), ner.objective.loss
+    batch, fresh = with_spans(examples_of(ner, SENTENCES)), ner.objective.loss
     predicted, wrong = batch[1].predicted, batch[1].reference
     scores = scores_of(batch, tags=ner.chain_tags)
     ner.objective.loss = deepcopy(fresh)
@@ -291,7 +221,7 @@ def test_a_table_is_made_once_for_each_tag_set() -> None:
     ner = recogniser()
     ner.objective.loss = make_schedule(Loss(risk, cost), Loss(sequential), steps=[5])
     ner.objective.prepare(ner.tags)
-    batch = examples(ner)
+    batch = examples_of(ner, SENTENCES)
     for _ in range(3):
         ner.get_loss(batch, scores_of(batch))
     assert made == [("LOC", "PER")]
@@ -323,7 +253,7 @@ def test_training_switches_losses(ends: Dict[str, List[float]]) -> None:
         return Loss(compute)
 
     nlp = pipeline(scheme="IOB2")
-    batch = examples(nlp)
+    batch = examples_of(nlp, SENTENCES)
     optimizer = nlp.initialize(lambda: batch)
     nlp.get_pipe("ner").objective.loss = make_schedule(stage("first"), stage("then"), **ends)
     for eg in (batch[0], batch[1], batch[3], batch[0]):

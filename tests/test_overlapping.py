@@ -1,40 +1,41 @@
 """Components that share a key of `doc.spans`: docs/overlapping.md."""
 
-import gc
 import json
 import pickle
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 import pytest
 import spacy
 from numpy.testing import assert_allclose, assert_array_equal
 from spacy import displacy
+from spacy.cli._util import app
 from spacy.cli.evaluate import evaluate
-from spacy.cli.package import package
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.util import load_model_from_path, registry
+from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
+from typer.testing import CliRunner
 
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import guarantee, observe
 from spacy_costner.cli.init import choose_groups, init, read_corpus
 from spacy_costner.cli.options import load
 from spacy_costner.cli.report import report
+from spacy_costner.cli.suggest import suggest
 from spacy_costner.cli.tune import tune
 from spacy_costner.cli.watch import watch
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
-from spacy_costner.readers import ReadOptions, doc_to_task, read_docs, write_tasks
+from spacy_costner.readers import ReadOptions, read_docs
 from spacy_costner.spans import is_missing, replace_spans, spans_as_entities
 
 from .support.commands import run
+from .support.config import HAMMING
 from .support.pipelines import LISTENING, SMALL
 from .support.posteriors import probs_of_entities
 
@@ -46,20 +47,12 @@ TEXTS: List[Tuple[str, List[Place]]] = [
     ("Ann saw Oslo and Rome", [(0, 1, "PER"), (2, 3, "GPE"), (4, 5, "GPE")]),
     ("nobody lost", []),
 ]
+WORDS: Dict[str, Any] = {name: {"LOWER": 1} for name in ("windows", "memory", "document")}
+FEATURES = {"@misc": "spacy_costner.Features.v1", **WORDS, "affixes": [], "flags": []}
 SPARSE = {
     "@architectures": "spacy_costner.SparseCRF.v1",
-    "features": {
-        "@misc": "spacy_costner.Features.v1",
-        "windows": {"LOWER": 1},
-        "affixes": [],
-        "flags": [],
-        "memory": {"LOWER": 1},
-        "memory_unit": 1,
-        "document": {"LOWER": 1},
-        "elsewhere": None,
-    },
+    "features": {**FEATURES, "memory_unit": 1, "elsewhere": None},
 }
-GIVEN = {"initialize": {"components": {name: {"labels": own} for name, own in GROUPS.items()}}}
 
 
 def gold(
@@ -94,8 +87,7 @@ def make(
     labels = {name: {"labels": own} for name, own in groups.items() if not competing}
     nlp = spacy.blank("en", config={"initialize": {"components": labels}})
     if model is LISTENING:
-        tok2vec = {**SMALL["model"]["tok2vec"]}
-        nlp.add_pipe("tok2vec", config={"model": tok2vec})
+        nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
     for name in groups:
         config = {"model": model, "spans_key": "sc", "scheme": "IOB2", **settings}
         config["own_labels"] = groups[name] if competing else None
@@ -103,9 +95,9 @@ def make(
     return nlp
 
 
-def train(nlp: Language, docs: Optional[List[Doc]] = None, steps: int = 30) -> Language:
+def train(nlp: Language, docs: Any = None, steps: int = 30, batch: Any = None) -> Language:
     fix_random_seed(0)
-    batch = examples(gold(nlp) if docs is None else docs)
+    batch = batch or examples(gold(nlp) if docs is None else docs)
     optimizer = nlp.initialize(lambda: batch)
     optimizer.learn_rate = 0.01
     for _ in range(steps):
@@ -159,20 +151,14 @@ def test_a_component_learns_from_spans_as_others_from_entities() -> None:
     batch = examples(docs)
     for eg in batch:
         eg.predicted.set_ents([Span(eg.predicted, 0, 2, "PER")])
-    fix_random_seed(0)
-    optimizer = nlp.initialize(lambda: batch)
-    optimizer.learn_rate = 0.01
-    for _ in range(30):
-        nlp.update(batch, sgd=optimizer)
-    models = [n.get_pipe("others").model for n in (flat, nlp)]
-    expected, got = (linear_part(model)[1].rows for model in models)
-    assert expected.any()
-    assert_array_equal(got, expected)
-    expected, got = (
-        numpy.stack([weights.rows for _, weights in first_pass_of(model)._folds])
-        for model in models
-    )
-    assert_array_equal(got, expected)
+    train(nlp, batch=batch)
+    rows = []
+    for model in (n.get_pipe("others").model for n in (flat, nlp)):
+        folds = [weights.rows for _, weights in first_pass_of(model)._folds]
+        rows.append([linear_part(model)[1].rows, numpy.stack(folds)])
+    assert rows[0][0].any()
+    for expected, got in zip(*rows):
+        assert_array_equal(got, expected)
 
 
 def test_docs_without_the_key_and_missing_spans_are_not_annotated() -> None:
@@ -219,20 +205,16 @@ def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -
         make(spans_key=None, filter_spans=True)
 
 
-def test_labels_are_those_of_the_corpus_if_none_are_given() -> None:
+def test_labels_of_the_corpus_and_added_ones() -> None:
+    """One that is added is predicted after an update with it."""
     nlp = spacy.blank("en")
-    nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
-    train(nlp, gold(nlp, GROUPS["others"]), steps=0)
-    assert nlp.get_pipe("cost_sensitive_ner").labels == ("ORG", "PER")
-
-
-def test_a_label_that_is_added_is_predicted_after_an_update() -> None:
-    nlp = train(make(groups={"ner": ["ORG"]}), steps=1)
-    ner: Any = nlp.get_pipe("ner")
+    ner: Any = nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
+    train(nlp, gold(nlp, ["ORG"]), steps=1)
+    assert ner.labels == ("ORG",)
     ner.add_label("PER")
     nlp.update(examples(gold(nlp, ["ORG"])))
     assert ner.cfg["untrained"] == ["PER"]
-    nlp.update(examples(gold(nlp)))
+    nlp.update(examples(gold(nlp, GROUPS["others"])))
     assert ner.cfg["untrained"] == []
 
 
@@ -296,100 +278,49 @@ def test_confidences_have_keys_of_their_own() -> None:
         own = [place for place in places(doc) if place[2] in labels]
         assert places(doc, f"{name}_confidence") == own and own
         assert doc.spans[f"{name}_confidence_alternatives"]
-        span = doc.spans[f"{name}_confidence"][0]
-        assert span._.confidence == pytest.approx(
-            doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
-        )
+        p = doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
+        assert doc.spans[f"{name}_confidence"][0]._.confidence == pytest.approx(p)
     with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected another key"):
         nlp.get_pipe("places").set_confidence(Confidence("sc"))
-    chosen = Confidence("mine")
-    nlp.get_pipe("places").set_confidence(chosen)
-    assert nlp.get_pipe("places").confidence == chosen
+    nlp.get_pipe("places").set_confidence(Confidence("mine"))
+    assert nlp.get_pipe("places").confidence == Confidence("mine")
 
 
-def test_scorers_of_entities_refuse_spans() -> None:
-    for scorer in ("cost_scorer", "confidence_scorer"):
-        block: Dict[str, Any] = {"@scorers": f"spacy_costner.{scorer}.v1"}
-        if scorer == "cost_scorer":
-            block["cost"] = {"@misc": "spacy_costner.HammingCost.v1"}
-        nlp = train(make(scorer=block), steps=0)
-        with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
-            nlp.evaluate(examples(gold(nlp)))
+@pytest.mark.parametrize(
+    "scorer, settings", [("cost_scorer", {"cost": HAMMING}), ("confidence_scorer", {})]
+)
+def test_scorers_of_entities_refuse_spans(scorer: str, settings: Dict[str, Any]) -> None:
+    nlp = train(make(scorer={"@scorers": f"spacy_costner.{scorer}.v1", **settings}), steps=0)
+    with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
+        nlp.evaluate(examples(gold(nlp)))
 
 
 # Round trips
 
 
-def by_disk(nlp: Language, path: Path) -> Language:
-    nlp.to_disk(path / "pipeline")
-    return spacy.load(path / "pipeline")
-
-
-def by_bytes(nlp: Language, path: Path) -> Language:
-    return spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
-
-
-def by_pickle(nlp: Language, path: Path) -> Language:
-    loaded: Language = pickle.loads(pickle.dumps(nlp))
-    return loaded
-
-
-def by_package(nlp: Language, path: Path) -> Language:
-    nlp.to_disk(path / "pipeline")
-    (path / "packages").mkdir()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        package(path / "pipeline", path / "packages", name="p", version="1.0", create_sdist=False)
-        gc.collect()
-    return load_model_from_path(path / "packages" / "en_p-1.0" / "en_p" / "en_p-1.0")
-
-
-def by_source(nlp: Language, path: Path) -> Language:
-    """One of the components, by the other name of the key in the new pipeline."""
-    other = spacy.blank("en", vocab=nlp.vocab)
+def test_round_trips(trained: Language, tmp_path: Path) -> None:
+    path, expected = tmp_path / "pipeline", answers(trained)
+    trained.to_disk(path)
+    again = {"disk": spacy.load(path), "pickle": pickle.loads(pickle.dumps(trained))}
+    again["bytes"] = load_model_from_config(trained.config).from_bytes(trained.to_bytes())
+    again["source"] = spacy.blank("en", vocab=trained.vocab)
     for name in GROUPS:
-        other.add_pipe(name, source=nlp)
-    return other
-
-
-def by_assemble(nlp: Language, path: Path) -> Language:
-    nlp.to_disk(path / "pipeline")
-    source = {"source": str(path / "pipeline")}
-    config = {
-        "nlp": {"lang": "en", "pipeline": [*GROUPS]},
-        "components": {name: source for name in GROUPS},
-    }
-    Config(config).to_disk(path / "config.cfg")
-    result = run_spacy("assemble", path / "config.cfg", path / "assembled")
-    assert result.exit_code == 0, result.output
-    return spacy.load(path / "assembled")
-
-
-def run_spacy(*arguments: Any) -> Any:
-    from spacy.cli._util import app
-    from typer.testing import CliRunner
-
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
-@pytest.mark.parametrize("way", [by_disk, by_bytes, by_pickle, by_package, by_source, by_assemble])
-def test_round_trips(trained: Language, tmp_path: Path, way: Callable) -> None:
-    loaded = way(trained, tmp_path)
-    assert loaded.pipe_names == [*GROUPS]
-    assert answers(loaded) == answers(trained)
-
-
-def test_one_of_two_components_is_sourced(trained: Language) -> None:
-    other = spacy.blank("en", vocab=trained.vocab)
-    other.add_pipe("others", source=trained)
-    assert answers(other)[0] == [(0, 4, "ORG")]
-
-
-def test_the_key_of_a_saved_pipeline_may_change(trained: Language, tmp_path: Path) -> None:
-    trained.to_disk(tmp_path)
-    nlp = spacy.load(tmp_path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
+        again["source"].add_pipe(name, source=trained)
+    config: Dict[str, Any] = {"nlp": {"lang": "en", "pipeline": [*GROUPS]}}
+    config["components"] = {name: {"source": str(path)} for name in GROUPS}
+    Config(config).to_disk(tmp_path / "config.cfg")
+    arguments = ["assemble", str(tmp_path / "config.cfg"), str(tmp_path / "assembled")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    again["assemble"] = spacy.load(tmp_path / "assembled")
+    for way, nlp in again.items():
+        assert (nlp.pipe_names, answers(nlp)) == ([*GROUPS], expected), way
+    one = spacy.blank("en", vocab=trained.vocab)
+    one.add_pipe("others", source=trained)
+    assert answers(one)[0] == [(0, 4, "ORG")]
+    # The key may change.
+    nlp = spacy.load(path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
     doc = nlp(TEXTS[0][0])
-    assert places(doc, "new") == answers(trained)[0] and "sc" not in doc.spans
+    assert places(doc, "new") == expected[0] and "sc" not in doc.spans
 
 
 def test_processes_and_threads(trained: Language) -> None:
@@ -415,46 +346,38 @@ def test_spacy_shows_and_evaluates_them(trained: Language, tmp_path: Path, corpu
 # Reading
 
 
-TASKS = [
+TASKS: List[Dict[str, Any]] = [
     {"text": "the bank of Rome", "spans": [[0, 16, "ORG"], [12, 16, "GPE"], [12, 16, "GPE"]]},
     {"text": "Ann saw Oslo", "spans": [[0, 3, "PER"], [8, 11, "GPE"]], "missing": [[4, 7]]},
     {"text": "nobody", "spans": []},
     {"text": "not annotated"},
 ]
-READ = [
+READ: List[Any] = [
     ([(0, 4, "ORG"), (3, 4, "GPE")], [False] * 4),
     ([(0, 1, "PER")], [False, True, True]),
     ([], [False]),
     (None, [True, True]),
 ]
+SPANS_KEY = ReadOptions(spans_key="sc")
+
+
+def written(path: Path, tasks: List[Any]) -> Path:
+    path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    return path
 
 
 def check_read(docs: Sequence[Doc]) -> None:
-    assert len(docs) == len(READ)
-    for doc, (expected, missing) in zip(docs, READ):
-        assert ("sc" in doc.spans) == (expected is not None)
-        assert sorted(places(doc)) == expected if expected is not None else True
+    for doc, (expected, missing) in zip(docs, READ, strict=True):
+        assert (sorted(places(doc)) if "sc" in doc.spans else None) == expected
         assert is_missing(doc, "sc").tolist() == missing
 
 
 @pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")
-def test_commands_read_spans_under_the_key_of_the_pipeline(
-    trained: Language, tmp_path: Path
-) -> None:
-    path = tmp_path / "tasks.jsonl"
-    path.write_text("".join(json.dumps(task) + "\n" for task in TASKS))
-    trained.to_disk(tmp_path / "pipeline")
-    _, egs = load(str(tmp_path / "pipeline"), path, -1, None)
-    check_read([eg.reference for eg in egs])
-
-
-@pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")
-def test_jsonl_keeps_overlapping_spans(tmp_path: Path) -> None:
-    """And back, by `convert`, as .spacy and JSONL."""
-    path = tmp_path / "tasks.jsonl"
-    path.write_text("".join(json.dumps(task) + "\n" for task in TASKS))
-    nlp, options = spacy.blank("en"), ReadOptions(spans_key="sc")
-    docs = list(read_docs(nlp, path, options))
+def test_jsonl_keeps_overlapping_spans(trained: Language, tmp_path: Path) -> None:
+    """And back, by `convert`, as .spacy and JSONL. Commands and the reader of configs read them,
+    too."""
+    path, nlp = written(tmp_path / "tasks.jsonl", TASKS), spacy.blank("en")
+    docs = list(read_docs(nlp, path, SPANS_KEY))
     check_read(docs)
     assert not any(doc.ents for doc in docs)
     for suffix in (".spacy", ".jsonl"):
@@ -463,48 +386,34 @@ def test_jsonl_keeps_overlapping_spans(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         found = json.loads(result.stdout)
         assert found["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and found["missing"] == 4
-        check_read(list(read_docs(nlp, output, options)))
+        check_read(list(read_docs(nlp, output, SPANS_KEY)))
     result = run("convert", path, tmp_path / "c.iob", "--spans-key", "sc")
     assert result.exit_code == 1 and "expected .spacy or .jsonl with --spans-key" in result.output
-    # The reader of configs has the same setting.
     reader = {"@readers": "spacy_costner.read.v1", "path": str(path), "spans_key": "sc"}
     read = registry.resolve({"reader": reader})["reader"]
     check_read([eg.reference for eg in read(nlp)])
+    trained.to_disk(tmp_path / "pipeline")
+    _, egs = load(str(tmp_path / "pipeline"), path, -1, None)
+    check_read([eg.reference for eg in egs])
 
 
-def test_label_studio_keeps_overlapping_spans(tmp_path: Path) -> None:
-    def result(start: int, end: int, label: str) -> Dict[str, Any]:
-        return {"value": {"start": start, "end": end, "labels": [label]}, "type": "labels"}
-
-    spans = [result(0, 16, "ORG"), result(12, 16, "GPE")]
-    task = {"data": {"text": "the bank of Rome"}, "annotations": [{"result": spans}]}
-    path = tmp_path / "tasks.json"
-    path.write_text(json.dumps([task]))
-    (doc,) = read_docs(spacy.blank("en"), path, ReadOptions(spans_key="sc"))
-    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
-
-
-def test_rejected_spans_and_columns(tmp_path: Path) -> None:
+def test_other_formats(tmp_path: Path) -> None:
+    """Label Studio, rejected spans of Prodigy, and columns."""
     nlp = spacy.blank("en")
-    path = tmp_path / "tasks.jsonl"
-    path.write_text(json.dumps({**TASKS[0], "spans": [[12, 16, "ORG"]], "answer": "reject"}))
+    values = [{"start": b, "end": e, "labels": [x]} for b, e, x in TASKS[0]["spans"][:2]]
+    results = [{"value": value, "type": "labels"} for value in values]
+    task = {"data": {"text": TASKS[0]["text"]}, "annotations": [{"result": results}]}
+    (doc,) = read_docs(nlp, written(tmp_path / "tasks.json", [task]), SPANS_KEY)
+    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+    rejected = {**TASKS[0], "spans": [[12, 16, "ORG"]], "answer": "reject"}
     options = ReadOptions(spans_key="sc", incorrect_spans_key="no")
-    (doc,) = read_docs(nlp, path, options)
+    (doc,) = read_docs(nlp, written(tmp_path / "tasks.jsonl", [rejected]), options)
     assert places(doc, "no") == [(3, 4, "ORG")] and "sc" not in doc.spans
     path = tmp_path / "columns.iob"
     path.write_text("the O\nbank B-ORG\nof -\nRome B-GPE\n")
-    (doc,) = read_docs(nlp, path, ReadOptions(spans_key="sc"))
+    (doc,) = read_docs(nlp, path, SPANS_KEY)
     assert places(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
     assert is_missing(doc, "sc").tolist() == [False, False, True, False]
-
-
-def test_tasks_of_spans(tmp_path: Path) -> None:
-    docs = gold(spacy.blank("en"))
-    tasks = [doc_to_task(doc, spans_key="sc") for doc in docs]
-    assert [len(task.spans or ()) for task in tasks] == [2, 3, 3, 0]
-    write_tasks(tmp_path / "tasks.jsonl", tasks)
-    again = read_docs(spacy.blank("en"), tmp_path / "tasks.jsonl", ReadOptions(spans_key="sc"))
-    assert [places(doc) for doc in again] == [places(doc) for doc in docs]
 
 
 # Commands
@@ -584,15 +493,15 @@ def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
 
 
 def test_check_counts_what_is_lost(corpus: Path, tmp_path: Path) -> None:
-    for filtered, code, severity in ((True, 0, "warning"), (False, 1, "error")):
-        path, groups = tmp_path / f"{filtered}.cfg", tmp_path / "groups.json"
-        groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
-        text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
-        path.write_text(
-            text.replace("filter_spans = true", f"filter_spans = {str(filtered).lower()}")
-        )
+    path, groups = tmp_path / "config.cfg", tmp_path / "groups.json"
+    groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
+    text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
+    for severity in ("warning", "error"):
+        is_error = severity == "error"
+        text = text.replace("filter_spans = true", f"filter_spans = {str(not is_error).lower()}")
+        path.write_text(text)
         result = run("check", path)
-        assert result.exit_code == code, result.output
+        assert result.exit_code == is_error, result.output
         line = f"{severity}: train: spans overlap with longer ones of the same component"
         assert line in result.output and "(12)" in result.output and "'Rome' GPE" in result.output
 
@@ -629,8 +538,6 @@ def test_commands_take_a_component_by_its_name(competing: bool) -> None:
     result = guarantee(nlp, egs, name="places", false_alarm=0.1)
     assert result.parts[0]["spans"] == 1.0
     with pytest.raises(ValueError, match=r"suggest: works on doc\.ents, but others has"):
-        from spacy_costner.cli.suggest import suggest
-
         suggest(nlp, [doc], name="others")
 
 
@@ -642,8 +549,6 @@ def test_annotate_writes_all_spans(trained: Language, tmp_path: Path) -> None:
     (file,) = [path for path in tmp_path.glob("texts.txt-*")]
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     spans = rows[0]["spans"]
-    assert [(one["start"], one["end"], one["label"]) for one in spans] == [
-        (0, 16, "ORG"),
-        (12, 16, "GPE"),
-    ]
+    found = [(one["start"], one["end"], one["label"]) for one in spans]
+    assert found == [(0, 16, "ORG"), (12, 16, "GPE")]
     assert all(0.5 < one["score"] <= 1 for one in spans) and rows[0]["entities"] == []

@@ -1,6 +1,7 @@
 """Pieces of docs: where they are cut, and that they are parts of the same targets and features."""
 
 import random
+from itertools import accumulate
 from typing import Any, Dict, List, Tuple
 
 import numpy
@@ -42,18 +43,11 @@ def corpus(**settings: Any) -> Tuple[Language, List[Example]]:
     return nlp, examples
 
 
-def begins_of(pieces: List[Any]) -> List[List[int]]:
-    """The first tokens of the pieces of each doc."""
-    begins: Dict[int, List[int]] = {}
-    ends: Dict[int, int] = {}
-    for piece in pieces:
-        doc = id(piece.reference)
-        begins.setdefault(doc, []).append(ends.get(doc, 0))
-        ends[doc] = begins[doc][-1] + len(piece)
-    assert [*ends.values()] == [
-        len({id(p.reference): p for p in pieces}[i].reference) for i in ends
-    ]
-    return [*begins.values()]
+def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> List[int]:
+    """The first tokens of the pieces of an example."""
+    sizes = [len(piece) for piece in read_pieces(nlp.get_pipe("ner"), [eg], most_words)]
+    assert sum(sizes) == len(eg.reference)
+    return [0, *accumulate(sizes[:-1])]
 
 
 @pytest.mark.parametrize(
@@ -62,32 +56,27 @@ def begins_of(pieces: List[Any]) -> List[List[int]]:
 )
 def test_docs_are_cut_at_the_starts_of_sentences(most_words: int, begins: List[int]) -> None:
     nlp, _ = initialized()
-    eg = article(nlp, 0, 1, 2)
-    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], most_words)]) == [begins]
+    assert begins_of(nlp, article(nlp, 0, 1, 2), most_words) == begins
 
 
-def test_without_sentences_docs_are_cut_between_entities() -> None:
+def test_docs_are_cut_between_entities() -> None:
+    """If there are no sentences. Entities that cross them stay whole."""
     nlp, _ = initialized()
     eg = article(nlp, 0, 1, 2, starts=False)
-    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0, 2, 3, 4, 5, 6, 7, 8, 9]]
+    assert begins_of(nlp, eg) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
     eg.reference.set_ents([], default="missing")
-    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0]]
-
-
-def test_entities_that_cross_sentences_stay_whole() -> None:
-    nlp, _ = initialized()
+    assert begins_of(nlp, eg) == [0]
     eg = article(nlp, 1, 0)
     eg.reference[4].is_sent_start = True
-    assert begins_of([*read_pieces(nlp.get_pipe("ner"), [eg], 1)]) == [[0, 3]]
+    assert begins_of(nlp, eg) == [0, 3]
 
 
 def test_sentences_of_other_tokens() -> None:
     nlp, _ = initialized()
     eg = article(nlp, 1, 1)
     assert numpy.flatnonzero(sentence_starts(eg)).tolist() == [3]
-    other = Doc(
-        nlp.vocab, words=["Rome", "sawLee", "Rome", "saw", "Lee"], sent_starts=[1, 0, 1, 0, 0]
-    )
+    words = ["Rome", "sawLee", "Rome", "saw", "Lee"]
+    other = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 1, 0, 0])
     assert numpy.flatnonzero(sentence_starts(Example(other, eg.reference))).tolist() == [2]
 
 
@@ -130,26 +119,23 @@ def test_joined_pieces_are_a_batch(
     ner = nlp.get_pipe("ner")
     articles = [article(nlp, 0, 1, 2), article(nlp, 2, 0), article(nlp, 1, 1)]
     single = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
-    for eg, weight in zip(
-        [*articles, *single], [2.0, 3.0, 5.0] + [2.0] * 3 + [3.0] * 2 + [5.0] * 2
-    ):
+    weights = [2.0, 3.0, 5.0] + [2.0] * 3 + [3.0] * 2 + [5.0] * 2
+    for eg, weight in zip([*articles, *single], weights):
         eg.reference._.piece_weight = weight
-    for eg, span in ((articles[2], (0, 3)), (single[5], (0, 3))):
-        spans = [ent for ent in eg.reference.ents if ent.start >= 2]
-        eg.reference.set_ents(
-            spans, missing=[eg.reference[span[0] : span[1] - 1]], default="outside"
-        )
+    for gold in (articles[2].reference, single[5].reference):
+        spans = [ent for ent in gold.ents if ent.start >= 2]
+        gold.set_ents(spans, missing=[gold[:2]], default="outside")
     pieces = [*read_pieces(ner, articles, 1)]
     assert len(pieces) == len(single)
     (batch,) = read_batches(ner, [single])
     (_, expected), (seen, targets) = batch[1](), join(pieces)[1]()
-    weights = linear_part(ner.model)[1]
-    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
-    scores = weights.potentials(seen)
+    linear = linear_part(ner.model)[1]
+    linear.rows[:] = numpy.random.default_rng(0).normal(size=linear.rows.shape)
+    scores = linear.potentials(seen)
     assert_array_equal(targets.lengths, expected.lengths)
+    expected = expected._replace(gold=expected.gold._replace(features=seen.rows))
     found, other = (
-        ner.objective.evaluate(each, scores, ner.progress)
-        for each in (targets, expected._replace(gold=expected.gold._replace(features=seen.rows)))
+        ner.objective.evaluate(each, scores, ner.progress) for each in (targets, expected)
     )
     assert found[0].value == pytest.approx(other[0].value)
     for one, two in zip(found[0].gradient, other[0].gradient):

@@ -13,7 +13,6 @@ import pytest
 from spacy_costner.cli.plots import (
     ACCENT,
     COLOURS,
-    MAX_NUMBERED,
     SECOND,
     as_svg,
     drawing,
@@ -30,7 +29,7 @@ NAMES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
 
 def heat(values: List[List[float]], **settings: Any) -> Any:
     rows, columns = numpy.shape(values)
-    names = [[f"{way}{i}" for i in range(n)] for way, n in (("row", rows), ("column", columns))]
+    names = [f"row{i}" for i in range(rows)], [f"column{i}" for i in range(columns)]
     return heat_map(numpy.asarray(values), *names, **NAMES, **settings)
 
 
@@ -38,17 +37,19 @@ def texts(figure: Any) -> List[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
 
 
-def test_cells_of_small_heat_maps_have_their_numbers() -> None:
+def test_cells_of_small_heat_maps_have_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = texts(heat([[1.25, -2.0], [nan, 0.0], [-0.001, 0.0]], number="{:.2f}"))
     assert {"1.25", "-2.00", "row0", "row1", "column1", "from", "to", "weight"} <= set(shown)
     assert "nan" not in shown and "-0.00" not in shown and shown.count("0.00") == 1
-    for n in (MAX_NUMBERED, MAX_NUMBERED + 1):
-        shown = texts(heat(numpy.full((n, n), 1.25).tolist(), number="{:.2f}"))
-        assert ("1.25" in shown) is (n == MAX_NUMBERED)
+    monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
+    for n in (3, 4):
+        shown = texts(heat(numpy.full((n, n), 1.37).tolist(), number="{:.2f}"))
+        assert ("1.37" in shown) is (n == 3)
 
 
-def test_cells_say_their_values_on_hover() -> None:
-    values = numpy.zeros((MAX_NUMBERED + 3, MAX_NUMBERED + 3))
+def test_cells_say_their_values_on_hover(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
+    values = numpy.zeros((4, 4))
     values[0, 1], values[2, 0], values[3, 3] = 1234.5, -0.25, nan
     names = ["<b>&", *(f"l{i}" for i in range(1, len(values)))]
     text = as_svg(heat_map(values, names, names, **NAMES), "x")
@@ -58,18 +59,18 @@ def test_cells_say_their_values_on_hover() -> None:
     ]
 
 
-def colours_of(figure: Any) -> Any:
-    return [cell.get_facecolor() for cell in figure.axes[0].patches]
-
-
 def test_colours_of_a_heat_map() -> None:
     """Blue above 0, red below, grey for none, on a linear scale; otherwise on a square root."""
-    (down, nought, none, up) = colours_of(heat([[-2.0, 0.0, nan, 2.0]]))
+
+    def colours(*values: float) -> Any:
+        return [cell.get_facecolor() for cell in heat([[*values]]).axes[0].patches]
+
+    down, nought, none, up = colours(-2.0, 0.0, nan, 2.0)
     assert down[0] > down[2] and up[2] > up[0]
     assert down[3] == up[3] == 1 and nought[3] == pytest.approx(0, abs=0.01)
     assert 0 < none[3] < 1 and none[0] == none[1] == none[2]
-    assert colours_of(heat([[-4.0, 1.0]]))[1][3] == pytest.approx(0.25, abs=0.01)
-    opacity = [colour[3] for colour in colours_of(heat([[0.0, 1.0, 4.0]]))]
+    assert colours(-4.0, 1.0)[1][3] == pytest.approx(0.25, abs=0.01)
+    opacity = [colour[3] for colour in colours(0.0, 1.0, 4.0)]
     assert opacity == pytest.approx([0, 0.5, 1], abs=0.01)
     for values in ([[0.0, 0.0]], [[nan, nan]]):
         assert "<svg" in as_svg(heat(values), "x")
@@ -100,11 +101,9 @@ def test_curve_goes_through_its_points() -> None:
     assert [[recall, precision] for _, precision, recall in POINTS] in curves
     assert [[0.8, 0.6]] in curves
     assert {"now", "values of the threshold", "0.5"} <= set(texts(figure))
+    of_f = [curve for curve in curves if len(curve) == 100]
     for f in (0.5, 0.9):
-        assert any(
-            len(curve) == 100 and all(2 * p * r / (p + r) == pytest.approx(f) for r, p in curve)
-            for curve in curves
-        )
+        assert any(all(2 * p * r / (p + r) == pytest.approx(f) for r, p in each) for each in of_f)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])

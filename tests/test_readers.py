@@ -10,14 +10,13 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import pytest
 import spacy
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
 from spacy.util import registry
 
 from spacy_costner.readers import (
-    Context,
     CorpusInfo,
     ReadOptions,
     Task,
@@ -27,13 +26,10 @@ from spacy_costner.readers import (
     read_docs,
     read_tasks,
     read_texts,
-    task_from_json,
-    task_to_doc,
     write_columns,
     write_tasks,
 )
 from spacy_costner.readers.documents import attribute
-from spacy_costner.readers.files import Place
 from spacy_costner.readers.schemes import decode_tags
 
 from .support.commands import run
@@ -70,12 +66,14 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
+def lines(path: Path, values: List[Any]) -> Path:
+    return written(path, "\n".join(map(json.dumps, values)))
+
+
 def columns(tags: List[str], between: str = "\n", separator: str = " ") -> str:
-    sentences = [
-        "".join(f"{word}{separator}x{separator}{tag}\n" for word, tag in zip(words, line.split()))
-        for words, line in zip(WORDS, tags)
-    ]
-    return between.join(sentences)
+    pairs = [zip(words, line.split()) for words, line in zip(WORDS, tags)]
+    rows = [[f"{separator.join((word, 'x', tag))}\n" for word, tag in some] for some in pairs]
+    return between.join(map("".join, rows))
 
 
 def entities(docs: List[Doc]) -> List[Tuple[str, str]]:
@@ -86,14 +84,18 @@ def words(docs: List[Doc]) -> List[List[str]]:
     return [[token.text for token in doc] for doc in docs]
 
 
+def iob(doc: Doc) -> str:
+    return "".join("-IOB"[token.ent_iob] for token in doc)
+
+
 @pytest.mark.parametrize("scheme", [*TAGS, *PLAIN])
 @pytest.mark.parametrize(
     "between, separator", [("\n", " "), ("\n", "\t"), ("\t\n", "\t"), (" \t \n\n", "   ")]
 )
 def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> None:
     tags = {**TAGS, **PLAIN}[scheme]
-    found = CorpusInfo()
-    docs = read(written(tmp_path / "esp.train", columns(tags, between, separator)), found)
+    text = columns(tags, between, separator)
+    docs = read(written(tmp_path / "esp.train", text), found := CorpusInfo())
     assert words(docs) == WORDS
     assert entities(docs) == (ENTITIES if scheme in TAGS else ONE_RUN)
     assert found.schemes == {scheme: 1} and found.problems == []
@@ -109,10 +111,23 @@ def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) ->
         assert entities(read(written(tmp_path / "a.conll", tagged))) == ENTITIES
 
 
-@pytest.mark.parametrize("tag", ["-", "_"])
-def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
-    (doc,) = read(written(tmp_path / "a", f"Kim B-PER\nin {tag}\nOslo I-LOC\nnow O\n"))
-    assert [token.ent_iob for token in doc] == [3, 0, 3, 2]
+@pytest.mark.parametrize(
+    "text, expected, tagged",
+    [
+        ("Kim B-PER\nin -\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
+        ("Kim B-PER\nin _\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
+        # Columns end at TABs or blanks, not at other white space.
+        ("10\u00a0000\tO\n\u00a0\tO\nNew York \tB-LOC\n \tO\n\u2028x\tO\n",
+         ["10\u00a0000", "\u00a0", "New York", " ", "\u2028x"], "OOBOO"),
+        ("10\u00a0000  O\n\u2028x O\na\x85b O\n", ["10\u00a0000", "\u2028x", "a\x85b"], "OOO"),
+        *((f"{first} O\nKim B-PER\n", [first, "Kim"], "OB") for first in ("[", "{", "{}", "[]")),
+    ],
+)  # fmt: skip
+def test_tokens_and_missing_tags(
+    text: str, expected: List[str], tagged: str, tmp_path: Path
+) -> None:
+    (doc,) = read(written(tmp_path / "a", text))
+    assert (words([doc]), iob(doc)) == ([expected], tagged)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +143,8 @@ def test_missing_tags_are_missing(tag: str, tmp_path: Path) -> None:
 def test_tags_that_do_not_fit_are_read_and_reported(
     tags: str, irregular: int, tmp_path: Path
 ) -> None:
-    found = CorpusInfo()
-    lines = [f"w{i} {tag}" for i, tag in enumerate(tags.split())]
-    (doc,) = read(written(tmp_path / "a", "\n".join(lines)), found)
+    text = "\n".join(f"w {tag}" for tag in tags.split())
+    (doc,) = read(written(tmp_path / "a", text), found := CorpusInfo())
     (problem,) = found.problems
     assert problem.n == irregular and ", line " in problem.places[0]
     assert len(doc.ents) >= 2
@@ -192,29 +206,11 @@ def test_documents(
 
 def test_columns_and_comments(tmp_path: Path) -> None:
     text = "# id 1 of a corpus\nKim B-PER O\nis O O\n\n# O O\n# B-X O\n\n# id 2\n# more\nA B-X O\n"
-    found = CorpusInfo()
-    docs = read(written(tmp_path / "a", text), found, column=2)
+    docs = read(written(tmp_path / "a", text), found := CorpusInfo(), column=2)
     assert words(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
     assert entities(docs) == [("Kim", "PER"), ("#", "X"), ("A", "X")]
-    assert [(problem.message, problem.n) for problem in found.problems] == [
-        ("comments are left out", 3)
-    ]
+    assert [(one.message, one.n) for one in found.problems] == [("comments are left out", 3)]
     assert entities(read(tmp_path / "a", column=-2)) == entities(docs)
-
-
-def test_spaces_in_tokens(tmp_path: Path) -> None:
-    """Columns end at TABs or blanks, not at other white space."""
-    text = "10\u00a0000\tO\n\u00a0\tO\nNew York \tB-LOC\n \tO\n\u2028x\tO\n"
-    assert words(read(written(tmp_path / "a", text))) == [
-        ["10\u00a0000", "\u00a0", "New York", " ", "\u2028x"]
-    ]
-    text = "10\u00a0000  O\n\u2028x O\na\x85b O\n"
-    assert words(read(written(tmp_path / "a", text))) == [["10\u00a0000", "\u2028x", "a\x85b"]]
-
-
-def test_brackets_are_no_json(tmp_path: Path) -> None:
-    for first in ("[", "{", "{}", "[]"):
-        assert words(read(written(tmp_path / "a", f"{first} O\nKim B-PER\n"))) == [[first, "Kim"]]
 
 
 TEXT = "Kim met Ann in Oslo."
@@ -254,9 +250,12 @@ def test_texts_and_spans(name: str, form: str, tmp_path: Path) -> None:
     value = FORMS[name]
     if form == "one" and isinstance(value, list):
         pytest.skip("a list is an array")
-    lines = json.dumps(value) + "\n" + json.dumps(value)
-    texts = {"lines": lines, "array": json.dumps([value] * 2), "one": json.dumps(value, indent=1)}
-    text = texts.get(form) or json.dumps([value] * 2, indent=1)
+    text = {
+        "lines": json.dumps(value) + "\n" + json.dumps(value),
+        "array": json.dumps([value] * 2),
+        "indented": json.dumps([value] * 2, indent=1),
+        "one": json.dumps(value, indent=1),
+    }[form]
     docs = read(written(tmp_path / "export.json", text))
     n = 1 if form == "one" or "_input_hash" in value else 2
     assert entities(docs) == FOUND * n
@@ -266,151 +265,117 @@ def test_texts_and_spans(name: str, form: str, tmp_path: Path) -> None:
 
 def test_tokens_of_a_task_are_kept(tmp_path: Path) -> None:
     tokens = [{"text": "a-b", "start": 1, "end": 4}, {"start": 4, "end": 5}, {"start": 8, "end": 9}]
-    value = {
-        "text": " a-bc  \nd",
-        "spans": [{"start": 1, "end": 5, "label": "X"}],
-        "tokens": tokens,
-    }
-    (doc,) = read(written(tmp_path / "a.jsonl", json.dumps(value)))
+    value: Dict[str, Any] = {"text": " a-bc  \nd", "tokens": tokens}
+    value["spans"] = [{"start": 1, "end": 5, "label": "X"}]
+    (doc,) = read(lines(tmp_path / "a.jsonl", [value]))
     assert [token.text for token in doc] == [" ", "a-b", "c", " \n", "d"]
     assert doc.text == value["text"] and entities([doc]) == [("a-bc", "X")]
 
 
+NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
+TAG_NUMBERS = [[NAMES.index(tag) for tag in tags.split()] for tags in TAGS["IOB2"]]
+
+
 @pytest.mark.parametrize("key", ["ner_tags", "tags", "labels"])
 def test_tokens_and_tags(key: str, tmp_path: Path) -> None:
-    rows = [
-        json.dumps({"id": str(i), "tokens": tokens, key: tags.split()})
-        for i, (tokens, tags) in enumerate(zip(WORDS, TAGS["IOB2"]))
-    ]
-    docs = read(written(tmp_path / "a.jsonl", "\n".join(rows)))
+    rows = [{"tokens": tokens, key: tags.split()} for tokens, tags in zip(WORDS, TAGS["IOB2"])]
+    docs = read(lines(tmp_path / "a.jsonl", rows))
     assert words(docs) == WORDS and entities(docs) == ENTITIES
     (doc,) = read(tmp_path / "a.jsonl", n_sents=2)
     assert len([*doc.sents]) == 2
 
 
-NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
-
-
 @pytest.mark.parametrize("info", ["dataset_info.json", "dataset_infos.json", None])
 def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
-    rows = [
-        {"tokens": tokens, "ner_tags": [NAMES.index(tag) for tag in tags.split()]}
-        for tokens, tags in zip(WORDS, TAGS["IOB2"])
-    ]
+    rows = [{"tokens": tokens, "ner_tags": tags} for tokens, tags in zip(WORDS, TAG_NUMBERS)]
     rows.append({"tokens": ["[CLS]", "Oslo"], "ner_tags": [-100, 5]})
-    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     if info:
         feature = {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}
-        (tmp_path / info).write_text(json.dumps({"x": {"features": {"ner_tags": feature}}}))
-    docs = read(path, tag_names=None if info else NAMES)
+        written(tmp_path / info, json.dumps({"x": {"features": {"ner_tags": feature}}}))
+    docs = read(lines(tmp_path / "a.jsonl", rows), tag_names=None if info else NAMES)
     assert entities(docs) == [*ENTITIES, ("Oslo", "LOC")]
     assert docs[-1][0].ent_iob == 0
 
 
-def problems(spans: List[Any], text: str = TEXT, **more: Any) -> Tuple[Doc, Dict[str, int]]:
-    context = Context(READER, ReadOptions(), CorpusInfo())
-    place = Place(Path("a.jsonl"), 7)
-    doc = task_to_doc(task_from_json({"text": text, "spans": spans, **more}, place), place, context)
-    assert all("a.jsonl, line 7: " in p for one in context.info.problems for p in one.places)
-    return doc, {problem.message.split(":")[0]: problem.n for problem in context.info.problems}
+def prodigy(spans: List[Any], **more: Any) -> Dict[str, Any]:
+    spans = [dict(zip(("start", "end", "label", "text"), span)) for span in spans]
+    return {"text": TEXT, "spans": spans, "_input_hash": 5, **more}
 
 
-def iob(doc: Doc) -> str:
-    return "".join("-IOB"[token.ent_iob] for token in doc)
+def rejected(span: Any) -> Dict[str, Any]:
+    return prodigy([span], answer="reject")
 
 
-@pytest.mark.parametrize(
-    "spans, expected, message",
-    [
-        ([(0, 2, "PER"), (15, 19, "LOC")], "-OOOBO", "spans don't begin and end with tokens"),
-        ([(5, 10, "PER")], "O--OOO", "spans don't begin and end with tokens"),
-        ([(0, 11, "PER"), (4, 7, "X"), (15, 19, "LOC")], "---OBO", "spans overlap"),
-        ([(0, 3, "PER"), (0, 3, "ORG")], "-OOOOO", "spans overlap"),
-        ([(0, 7, "A"), (4, 11, "B"), (8, 14, "C")], "----OO", "spans overlap"),
-        ([(0, 4, "PER")], "BOOOOO", "spans begin or end with white space"),
-        ([(3, 4, "PER")], "OOOOOO", "spans are only white space"),
-        ([(0, 3, "PER"), (0, 3, "PER")], "BOOOOO", None),
-        ([(0, 2, "X"), (0, 7, "PER")], "--OOOO", "spans don't begin and end with tokens"),
-    ],
-)
-def test_spans_that_docs_can_not_have(spans: List[Any], expected: str, message: Any) -> None:
-    doc, found = problems([list(span) for span in spans])
-    assert iob(doc) == expected
-    assert found == ({message: 1} if message else {})
+def one_by_one(*spans: Any) -> List[Any]:
+    return [prodigy([span], answer="accept", _is_binary=True) for span in spans]
 
 
-def test_spans_with_their_text() -> None:
-    """What is somewhere else is missing; UTF-16 offsets, as JavaScript counts, are understood."""
-    span = {"start": 0, "end": 3, "label": "PER", "text": "Ann"}
-    doc, found = problems([span])
-    assert iob(doc) == "------" and [*found] == ["spans are not where their own text is"]
-    text = "\U0001f600 Kim met \U0001f600\U0001f600 Ann"
-    start = text.index("Ann") + 3
-    doc, found = problems([{"start": start, "end": start + 3, "label": "P", "text": "Ann"}], text)
-    assert entities([doc]) == [("Ann", "P")] and found == {}
+EMOJI = "\U0001f600 Kim met \U0001f600\U0001f600 Ann"
+BY_UTF_16 = [{"start": 16, "end": 19, "label": "P", "text": "Ann"}]
+"""Offsets as JavaScript counts."""
 
-
-def test_texts_without_annotation(tmp_path: Path) -> None:
-    lines = [{"text": TEXT}, {"text": TEXT, "spans": []}, {"text": TEXT, "answer": "accept"}]
-    found = CorpusInfo()
-    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*lines, {"text": ""}])))
-    assert [iob(doc) for doc in read(path, found)] == ["------", "OOOOOO", "OOOOOO"]
-    assert {problem.n for problem in found.problems} == {1} and len(found.problems) == 2
-
-
-def prodigy(spans: List[Any], **more: Any) -> str:
-    spans = [dict(zip(("start", "end", "label"), span)) for span in spans]
-    return json.dumps({"text": TEXT, "spans": spans, "_input_hash": 5, **more})
-
-
-def test_answers(tmp_path: Path) -> None:
-    lines = [
-        prodigy(SPANS[:1], answer="accept"),
-        prodigy(SPANS[1:2], answer="reject"),
-        prodigy(SPANS, answer="ignore"),
-    ]
-    path = written(tmp_path / "a.jsonl", "\n".join(lines))
-    found = CorpusInfo()
-    assert [iob(doc) for doc in read(path, found)] == ["BOOOOO"]
-    assert found.problems[0].n == 2
-    accepted, rejected = read(path, incorrect_spans_key="wrong")
-    assert iob(accepted) == "BOOOOO" and iob(rejected) == "------"
-    assert [(span.text, span.label_) for span in rejected.spans["wrong"]] == [("Ann", "PER")]
+OUTSIDE_TOKENS = "spans don't begin and end with tokens"
 
 
 @pytest.mark.parametrize(
-    "annotations, expected, message",
+    "tasks, expected, message, n",
     [
-        ([SPANS, SPANS], "BOBOBO", "texts were annotated several times in the same way"),
-        ([SPANS, SPANS[:1]], "BO-O-O", "texts were annotated in several ways"),
-        ([SPANS[:1], [(0, 7, "PER")]], "--OOOO", "texts were annotated in several ways"),
+        ([prodigy([(0, 2, "PER"), (15, 19, "LOC")])], "-OOOBO", OUTSIDE_TOKENS, 1),
+        ([prodigy([(5, 10, "PER")])], "O--OOO", OUTSIDE_TOKENS, 1),
+        ([prodigy([(0, 2, "X"), (0, 7, "PER")])], "--OOOO", OUTSIDE_TOKENS, 1),
+        ([prodigy([(0, 11, "PER"), (4, 7, "X"), SPANS[2]])], "---OBO", "spans overlap", 1),
+        ([prodigy([(0, 3, "PER"), (0, 3, "ORG")])], "-OOOOO", "spans overlap", 1),
+        ([prodigy([(0, 7, "A"), (4, 11, "B"), (8, 14, "C")])], "----OO", "spans overlap", 1),
+        ([prodigy([(0, 4, "PER")])], "BOOOOO", "spans begin or end with white space", 1),
+        ([prodigy([(3, 4, "PER")])], "OOOOOO", "spans are only white space", 1),
+        ([prodigy([(0, 3, "PER")] * 2)], "BOOOOO", "", 0),
+        ([prodigy([(0, 3, "P", "Ann")])], "------", "spans are not where their own text is", 1),
+        ([{"text": EMOJI, "spans": BY_UTF_16}], "OOOOOB", "", 0),
+        ([{"text": TEXT}], "------", "texts without annotation", 1),
+        ([{"text": TEXT, "spans": []}, {"text": ""}], "OOOOOO", "texts are empty", 1),
+        ([{"text": TEXT, "answer": "accept"}], "OOOOOO", "", 0),
+        ([prodigy(SPANS[:1]), rejected(SPANS[1]), prodigy(SPANS, answer="ignore")], "BOOOOO",
+         "examples that were rejected or ignored are left out", 2),
+        # Yes or no to one span says nothing of others.
+        (one_by_one(*SPANS[:2]), "B-B---", "", 0),
+        ([prodigy(SPANS)] * 2, "BOBOBO", "texts were annotated several times in the same way", 1),
+        ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", "texts were annotated in several ways", 1),
+        ([prodigy(SPANS[:1]), prodigy([(0, 7, "PER")])], "--OOOO",
+         "texts were annotated in several ways", 1),
     ],
-)
-def test_two_annotations_of_a_text(
-    annotations: List[Any], expected: str, message: str, tmp_path: Path
+)  # fmt: skip
+def test_what_docs_can_not_have(
+    tasks: List[Any], expected: str, message: str, n: int, tmp_path: Path
 ) -> None:
-    found = CorpusInfo()
-    path = written(tmp_path / "a.jsonl", "\n".join(map(prodigy, annotations)))
-    (doc,) = read(path, found)
+    (doc,) = read(lines(tmp_path / "a.jsonl", tasks), found := CorpusInfo())
     assert iob(doc) == expected
-    assert [problem.message.split(":")[0] for problem in found.problems] == [message]
-    results = [
+    problems = {problem.message.split(":")[0]: problem.n for problem in found.problems}
+    assert problems == ({message: n} if n else {})
+    assert all("a.jsonl, line " in place for one in found.problems for place in one.places)
+
+
+def test_rejected_spans(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [prodigy(SPANS[:1]), rejected(SPANS[1])])
+    accepted, other = read(path, incorrect_spans_key="wrong")
+    assert iob(accepted) == "BOOOOO" and iob(other) == "------"
+    assert [(span.text, span.label_) for span in other.spans["wrong"]] == [("Ann", "PER")]
+
+
+@pytest.mark.parametrize(
+    "others, expected", [(SPANS, "BOBOBO"), (SPANS[:1], "BO-O-O"), ([(0, 7, "PER")], "---O-O")]
+)
+def test_two_annotations_of_a_task(others: List[Any], expected: str, tmp_path: Path) -> None:
+    results: List[Dict[str, Any]] = [
         {"result": [{"value": {"start": s, "end": e, "labels": [label]}} for s, e, label in spans]}
-        for spans in annotations
+        for spans in (SPANS, others)
     ]
     skipped = {"result": [], "was_cancelled": True}
     task = {"data": {"text": TEXT}, "annotations": [*results, skipped]}
     (doc,) = read(written(tmp_path / "a.json", json.dumps([task])))
     assert iob(doc) == expected
-    results[1]["ground_truth"] = True  # type: ignore[assignment]
+    results[1]["ground_truth"] = True
     (doc,) = read(written(tmp_path / "a.json", json.dumps([task])), found := CorpusInfo())
-    assert len(doc.ents) == len(annotations[1]) and found.problems == []
-
-
-def test_yes_no_answers_know_one_span(tmp_path: Path) -> None:
-    lines = [prodigy([span], answer="accept", _is_binary=True) for span in SPANS[:2]]
-    (doc,) = read(written(tmp_path / "a.jsonl", "\n".join(lines)))
-    assert iob(doc) == "B-B---"
+    assert len(doc.ents) == len(others) and found.problems == []
 
 
 LABELS = st.sampled_from(["PER", "LOC", "sports-team", "\u00e9"])
@@ -424,40 +389,37 @@ def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
     n = draw(st.integers(1, 9))
     words = draw(st.lists(WORD, min_size=n, max_size=n))
     spaces = draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
-    starts = draw(
-        st.none() | st.lists(st.sampled_from([True, False, None]), min_size=n, max_size=n)
-    )
+    some = st.sampled_from([True, False, None])
+    starts = draw(st.none() | st.lists(some, min_size=n, max_size=n))
     doc = Doc(WRITER.vocab, words=words, spaces=spaces, sent_starts=starts)
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
     for start, end in pairwise(borders):
-        kind = draw(st.sampled_from(["entity", "missing", "outside"]))
-        if kind == "entity":
-            entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
-        elif kind == "missing":
-            missing.append(doc[start:end])
-    doc.set_ents(entities, missing=missing)
+        span = Span(doc, start, end, label=draw(LABELS), **ids)
+        draw(st.sampled_from([entities, missing, []])).append(span)
+    doc.set_ents(entities, missing=[doc[span.start : span.end] for span in missing])
     return doc
 
 
 ATTRS = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT_ID"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_docs_come_back_from_jsonl(docs: List[Doc], tmp_path_factory: Any) -> None:
-    path = tmp_path_factory.mktemp("tasks") / "a.jsonl"
-    write_tasks(path, map(doc_to_task, docs))
-    again = read(path)
-    for doc, other in zip(docs, again, strict=True):
+def test_docs_come_back(docs: List[Doc], tmp_path_factory: Any) -> None:
+    """From JSONL and from columns, which can't have entities that cross sentences."""
+    path = tmp_path_factory.mktemp("docs")
+    write_tasks(path / "a.jsonl", map(doc_to_task, docs))
+    for doc, other in zip(docs, read(path / "a.jsonl"), strict=True):
         assert doc.text == other.text and doc.has_unknown_spaces == other.has_unknown_spaces
-        assert entities([doc]) == entities([other])
         mine, theirs = doc.to_array(ATTRS), other.to_array(ATTRS)
-        assert [doc.vocab.strings[h] for h in mine[:, 4]] == [
-            other.vocab.strings[h] for h in theirs[:, 4]
-        ]
-        assert (mine == theirs).all()
+        assert (mine == theirs).all() and entities([doc]) == entities([other])
+    if not any(token.is_sent_start for doc in docs for ent in doc.ents for token in ent[1:]):
+        assert write_columns(path / "a.conll", docs) == 0
+        again = read(path / "a.conll")
+        assert words(again) == words(docs)
+        assert entities_by_token(again) == entities_by_token(docs)
 
 
 def test_tasks_come_back(tmp_path: Path) -> None:
@@ -471,18 +433,6 @@ def test_tasks_come_back(tmp_path: Path) -> None:
     tasks += [tasks[1]._replace(spans=[], missing=()), tasks[1]._replace(spans=None, tokens=None)]
     write_tasks(tmp_path / "a.jsonl", tasks)
     assert [task for _, task in read_tasks(tmp_path / "a.jsonl")] == tasks
-
-
-@settings(max_examples=100, deadline=None)
-@given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_docs_come_back_from_columns(docs: List[Doc], tmp_path_factory: Any) -> None:
-    crosses = [t.is_sent_start for doc in docs for ent in doc.ents for t in ent[1:]]
-    assume(not any(crosses))  # Columns can't say that.
-    path = tmp_path_factory.mktemp("columns") / "a.conll"
-    assert write_columns(path, docs) == 0
-    again = read(path, CorpusInfo())
-    assert words(again) == words(docs)
-    assert entities_by_token(again) == entities_by_token(docs)
 
 
 ODD = st.text(st.sampled_from("a#-_ \t\n\r\0\ufeff\u2028"), min_size=1, max_size=3)
@@ -522,25 +472,21 @@ def test_folders(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     (corpus / "b").mkdir(parents=True)
     written(corpus / "b" / "esp.train", columns(TAGS["IOB1"]))
-    written(corpus / "a.jsonl", json.dumps(FORMS["doccano"]))
+    lines(corpus / "a.jsonl", [FORMS["doccano"]])
     written(corpus / "README.md", "About it")
     written(corpus / ".hidden", "x")
-    found = CorpusInfo()
-    docs = read(corpus, found)
+    docs = read(corpus, found := CorpusInfo())
     assert entities(docs) == [*FOUND, *ENTITIES] and len(found.formats) == 2
     DocBin(docs=docs[:1]).to_disk(corpus / "c.spacy")
     assert entities(read(corpus)) == FOUND, "as spaCy does"
 
 
 def same(one: Any, other: Any) -> bool:
-    attrs = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE"]
+    def values(doc: Doc) -> Any:
+        return doc.text, doc.has_unknown_spaces, doc.to_array(ATTRS[:5]).tolist()
+
     docs = [(one.reference, other.reference), (one.predicted, other.predicted)]
-    return all(
-        a.text == b.text
-        and a.has_unknown_spaces == b.has_unknown_spaces
-        and (a.to_array(attrs) == b.to_array(attrs)).all()
-        for a, b in docs
-    )
+    return all(values(a) == values(b) for a, b in docs)
 
 
 TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
@@ -551,14 +497,12 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
 )
 def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
-    nlp = spacy.blank("en")
+    nlp = READER
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
     more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
-    lines = "\n".join(map(json.dumps, (FORMS["doccano"], more)))
-    offsets = written(tmp_path / "b.jsonl", lines)
+    offsets = lines(tmp_path / "b.jsonl", [FORMS["doccano"], more])
     for path, n_sents in ((tagged, 1), (tagged, 2), (offsets, None)):
-        docs = list(read_docs(nlp, path, ReadOptions(n_sents=n_sents)))
-        DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
+        DocBin(docs=read(path, n_sents=n_sents)).to_disk(tmp_path / "a.spacy")
         given = {"gold_preproc": False, **settings}
         expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
         for read_path, n, kept in ((tmp_path / "a.spacy", None, None), (path, n_sents, False)):
@@ -569,18 +513,13 @@ def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -
         assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "spacy"])
-def test_predicted_docs_have_the_values_that_docs_are_grouped_by(form: str, tmp_path: Path) -> None:
-    nlp, row = spacy.blank("en"), {"text": "Kim left.", "label": [], "source": "news"}
-    path = written(tmp_path / "a.jsonl", json.dumps(row))
-    if form == "spacy":
-        docs = list(read_docs(nlp, path))
-        path = tmp_path / "a.spacy"
-        DocBin(docs=docs, store_user_data=True).to_disk(path)
-    (eg,) = make_reader(path)(nlp)
-    (text,) = read_texts(nlp, path)
-    for doc in (eg.predicted, eg.reference, text):
-        assert doc.user_data["source"] == "news"
+def test_predicted_docs_have_the_values_that_docs_are_grouped_by(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [{"text": "Kim left.", "label": [], "source": "news"}])
+    DocBin(docs=read(path), store_user_data=True).to_disk(tmp_path / "a.spacy")
+    for each in (path, tmp_path / "a.spacy"):
+        (eg,), (text,) = make_reader(each)(READER), read_texts(READER, each)
+        for doc in (eg.predicted, eg.reference, text):
+            assert doc.user_data["source"] == "news"
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -590,18 +529,16 @@ def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
     block: Any = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
     block = {"@augmenters": "spacy_costner.copies.v1", "augmenter": block} if copies else block
     augmenter = registry.resolve({"augmenter": block})["augmenter"]
-    lower = [eg for eg in make_reader(path, n_sents=2, augmenter=augmenter)(spacy.blank("en"))]
-    if copies:
-        (whole,) = make_reader(path, n_sents=2)(spacy.blank("en"))
-        assert same(lower.pop(0), whole)
-    for doc in (lower[0].predicted, lower[0].reference):
+    *whole, lower = make_reader(path, n_sents=2, augmenter=augmenter)(READER)
+    assert [same(eg, *make_reader(path, n_sents=2)(READER)) for eg in whole] == [True] * copies
+    for doc in (lower.predicted, lower.reference):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
         assert [token.is_sent_start for token in doc] == [True, False, True, False]
-    assert entities([lower[0].reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")] and len(lower) == 1
+    assert entities([lower.reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")]
 
 
 def test_problems_are_warnings(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", '{"text": "Kims", "label": [[0, 3, "PER"]]}')
+    path = lines(tmp_path / "a.jsonl", [{"text": "Kims", "label": [[0, 3, "PER"]]}])
     with pytest.warns(
         UserWarning, match=r"their tokens are missing annotation \(1\)\n.*line 1: 'Kim'"
     ):
@@ -652,19 +589,20 @@ def test_convert_says_what_is_wrong(
 
 
 def test_convert_shows_problems(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", '{"text": "Kims \\n a", "label": [[0, 3, "PER"]]}')
+    path = lines(tmp_path / "a.jsonl", [{"text": "Kims \n a", "label": [[0, 3, "PER"]]}])
     result = run("convert", path, tmp_path / "a.conll", "--lang", "en")
     assert result.exit_code == 0, result.output
-    assert "1 tokens without annotation" in result.output
-    assert "line 1: 'Kim' PER in 'Kims'" in result.output
-    assert "white-space tokens can't be written in columns: they are left out (1)" in result.output
-    (doc,) = read(tmp_path / "a.conll")
-    assert iob(doc) == "-O"
+    for shown in (
+        "1 tokens without annotation",
+        "line 1: 'Kim' PER in 'Kims'",
+        "white-space tokens can't be written in columns: they are left out (1)",
+    ):
+        assert shown in result.output
+    assert iob(read(tmp_path / "a.conll")[0]) == "-O"
 
 
-def dataset(path: Path, **columns: Any) -> Path:
+def dataset(path: Path, names: Any = (), **columns: Any) -> Path:
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
-    names = columns.pop("names", None)
     made = datasets.Dataset.from_dict(columns)
     if names:
         feature = datasets.Sequence(datasets.ClassLabel(names=names))
@@ -673,31 +611,20 @@ def dataset(path: Path, **columns: Any) -> Path:
     return path
 
 
-def test_dataset_of_tokens_and_tags(tmp_path: Path) -> None:
-    tags = [[NAMES.index(tag) for tag in line.split()] for line in TAGS["IOB2"]]
-    path = dataset(tmp_path / "train", tokens=WORDS, ner_tags=tags, names=NAMES)
-    found = CorpusInfo()
-    docs = read(path, found)
+def test_datasets(tmp_path: Path) -> None:
+    path = dataset(tmp_path / "a" / "train", NAMES, tokens=WORDS, ner_tags=TAG_NUMBERS)
+    docs = read(path, found := CorpusInfo())
     assert words(docs) == WORDS and entities(docs) == ENTITIES
     assert found.formats == {"Hugging Face dataset of tokens and ner_tags": 1}
-    docs = read(tmp_path, found)
-    assert entities(docs) == ENTITIES, "in a folder"
-
-
-def test_dataset_of_texts_and_spans(tmp_path: Path) -> None:
-    assert entities(read(dataset(tmp_path / "a", text=[TEXT], entities=[DICTS]))) == FOUND
-    path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
-    with pytest.raises(ValueError, match=f"{path}, row 2: entities: expected a start before its"):
-        read(path)
-
-
-def test_dataset_with_splits(tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        dataset(tmp_path / "a" / part, tokens=WORDS[1:], ner_tags=[["O", "O", "B-LOC"]])
+    assert entities(read(tmp_path / "a")) == ENTITIES, "in a folder"
+    dataset(tmp_path / "a" / "test", text=[TEXT], entities=[DICTS])
+    assert entities(read(tmp_path / "a" / "test")) == FOUND
     written(tmp_path / "a" / "dataset_dict.json", '{"splits": ["train", "test"]}')
     with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
         read(tmp_path / "a")
-    assert entities(read(tmp_path / "a" / "train")) == [("Oslo", "LOC")]
+    path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
+    with pytest.raises(ValueError, match=f"{path}, row 2: entities: expected a start before its"):
+        read(path)
 
 
 def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -724,15 +651,11 @@ TAGGED = [
 ]
 
 
-def lines(path: Path, values: List[Any]) -> Path:
-    return written(path, "\n".join(map(json.dumps, values)))
-
-
 def sentences(doc: Doc) -> List[str]:
     return [sent.text.strip() for sent in doc.sents]
 
 
-def test_texts_of_a_document(tmp_path: Path) -> None:
+def test_texts_and_tokens_of_a_document(tmp_path: Path) -> None:
     """Each text is a sentence. Texts without an id are documents, each of its own. What isn't
     annotated stays so."""
     docs = read(lines(tmp_path / "a.jsonl", TASKS), doc_id="article")
@@ -741,9 +664,6 @@ def test_texts_of_a_document(tmp_path: Path) -> None:
     assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
     assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
     assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
-
-
-def test_tokens_and_tags_of_a_document(tmp_path: Path) -> None:
     docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
     assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
     assert all(doc.has_unknown_spaces for doc in docs)

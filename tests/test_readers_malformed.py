@@ -3,7 +3,7 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy
 import pytest
@@ -36,22 +36,11 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
-    "CoNLL-U": (
-        b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n",
-        2,
-        "column 4: expected tags of entities, got only such as '_': no column has entities",
-    ),
-    "CoNLL-U with spaces": (
-        b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n",
-        1,
-        "no column has entities",
-    ),
-    "tags in another column": (
-        b"Kim\tB-PER\t_\nis\tO\t_\n",
-        1,
-        "column 2 has tags such as 'B-PER'",
-    ),
-}
+    "CoNLL-U": (b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n", 2,
+     "column 4: expected tags of entities, got only such as '_': no column has entities"),
+    "CoNLL-U, spaces": (b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n", 1, "no column has entities"),
+    "another column": (b"Kim\tB-PER\t_\nis\tO\t_\n", 1, "column 2 has tags such as 'B-PER'"),
+}  # fmt: skip
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
 LINES: Dict[str, Tuple[str, str]] = {
     "not JSON": ('{"text": "Kim is"', "expected JSON, got "),
@@ -161,10 +150,8 @@ def cases() -> Iterator[Any]:
         text = f"{TAGGED}{text}\n{TAGGED}"
         yield pytest.param("corpus.jsonl", text, 2, message, id=f"tokens and tags: {name}")
     for name, (value, message) in STUDIO.items():
-        for indent, line in (
-            (None, 1),
-            (2, 1 + json.dumps([task(result())], indent=2).count("\n")),
-        ):
+        for indent in (None, 2):
+            line = 1 + json.dumps([task(result())], indent=indent).count("\n")
             text = json.dumps([task(result()), value], indent=indent)
             yield pytest.param("export.json", text, line, message, id=f"studio, {indent}: {name}")
     for name, (text, line, message) in ARRAYS.items():
@@ -184,48 +171,48 @@ def test_file_and_line_are_named(
     assert message in str(error.value)
 
 
-def packed(value: Any) -> bytes:
-    return zlib.compress(srsly.msgpack_dumps(value))
-
-
 def lengths(*given: int) -> bytes:
     """Of docs, in a file of docs of two tokens and of one."""
     return numpy.asarray(given, dtype="int32").tobytes()
 
 
-DOCBINS: Dict[str, Callable[[bytes, Dict[str, Any]], bytes]] = {
-    "empty": lambda file, data: b"",
-    "cut": lambda file, data: file[: len(file) // 2],
-    "a list": lambda file, data: packed([1]),
-    "nothing": lambda file, data: packed(None),
-    "other attributes": lambda file, data: packed({"attrs": [1]}),
-    "no tokens": lambda file, data: packed({k: v for k, v in data.items() if k != "tokens"}),
-    "other strings": lambda file, data: packed({**data, "strings": ["Oslo"]}),
-    "attributes by name": lambda file, data: packed(
-        {**data, "attrs": ["ORTH"] * len(data["attrs"])}
-    ),
-    "fewer tokens": lambda file, data: packed({**data, "tokens": data["tokens"][:-8]}),
-    "fewer spaces": lambda file, data: packed({**data, "spaces": data["spaces"][:-1]}),
-    "fewer lengths": lambda file, data: packed({**data, "lengths": data["lengths"][:-4]}),
-    "fewer flags": lambda file, data: packed({**data, "flags": data["flags"][:1]}),
-    "a negative length": lambda file, data: packed({**data, "lengths": lengths(4, -1)}),
-    "a length too large": lambda file, data: packed({**data, "lengths": lengths(2, 2**31 - 1)}),
-    "lengths of fewer tokens": lambda file, data: packed({**data, "lengths": lengths(1, 1)}),
-    "lengths of more tokens": lambda file, data: packed({**data, "lengths": lengths(2, 2)}),
-    "fewer user data": lambda file, data: packed({**data, "user_data": data["user_data"][:1]}),
-    "other span groups": lambda file, data: packed({**data, "span_groups": [b"abc"] * 2}),
-    "other user data": lambda file, data: packed({**data, "user_data": [b"\xc1"] * 2}),
-}
+def docbins(file: bytes) -> Dict[str, bytes]:
+    """A file of docs of two tokens and of one, damaged in many ways."""
+    data = srsly.msgpack_loads(zlib.decompress(file))
+    others: Dict[str, Any] = {
+        "a list": [1],
+        "nothing": None,
+        "other attributes": {"attrs": [1]},
+        "no tokens": {k: v for k, v in data.items() if k != "tokens"},
+    }
+    changes: Dict[str, Dict[str, Any]] = {
+        "other strings": {"strings": ["Oslo"]},
+        "attributes by name": {"attrs": ["ORTH"] * len(data["attrs"])},
+        "fewer tokens": {"tokens": data["tokens"][:-8]},
+        "fewer spaces": {"spaces": data["spaces"][:-1]},
+        "fewer lengths": {"lengths": data["lengths"][:-4]},
+        "fewer flags": {"flags": data["flags"][:1]},
+        "a negative length": {"lengths": lengths(4, -1)},
+        "a length too large": {"lengths": lengths(2, 2**31 - 1)},
+        "lengths of fewer tokens": {"lengths": lengths(1, 1)},
+        "lengths of more tokens": {"lengths": lengths(2, 2)},
+        "fewer user data": {"user_data": data["user_data"][:1]},
+        "other span groups": {"span_groups": [b"abc"] * 2},
+        "other user data": {"user_data": [b"\xc1"] * 2},
+    }
+    others |= {name: {**data, **change} for name, change in changes.items()}
+    damaged = {name: zlib.compress(srsly.msgpack_dumps(value)) for name, value in others.items()}
+    return {"empty": b"", "cut": file[: len(file) // 2], **damaged}
 
 
-@pytest.mark.parametrize("name", DOCBINS)
-def test_damaged_spacy_files(name: str, tmp_path: Path) -> None:
+def test_damaged_spacy_files(tmp_path: Path) -> None:
     path = tmp_path / "corpus.spacy"
     DocBin(docs=[NLP("Kim is"), NLP("Lee")], store_user_data=True).to_disk(path)
-    file = path.read_bytes()
-    path.write_bytes(DOCBINS[name](file, srsly.msgpack_loads(zlib.decompress(file))))
-    with pytest.raises(CorpusError, match=r"corpus.spacy: expected a file that spaCy's DocBin"):
-        read(path, spacy.blank("xx"))  # which doesn't know the strings
+    for name, damaged in docbins(path.read_bytes()).items():
+        path.write_bytes(damaged)
+        with pytest.raises(CorpusError) as error:
+            read(path, spacy.blank("xx"))  # which doesn't know the strings
+        assert f"{path}: expected a file that spaCy's DocBin" in str(error.value), name
 
 
 FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
@@ -243,14 +230,13 @@ FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
 @pytest.mark.parametrize("name", FOLDERS)
 def test_folders(name: str, tmp_path: Path) -> None:
     files, message = FOLDERS[name]
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for file, text in files.items():
-        (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text(text)
+    for file, text in {"": None, **files}.items():
+        path = tmp_path / "corpus" / file
+        path.parent.mkdir(exist_ok=True)
+        path.mkdir() if text is None else path.write_text(text)
     with pytest.raises(CorpusError) as error:
-        read(folder)
-    assert str(error.value).startswith(f"{folder}{message}"), error.value
+        read(tmp_path / "corpus")
+    assert str(error.value).startswith(f"{tmp_path / 'corpus'}{message}"), error.value
 
 
 DATASETS: Dict[str, Tuple[str, Optional[str]]] = {
@@ -276,27 +262,24 @@ def test_datasets(name: str, tmp_path: Path) -> None:
         read_file(tmp_path / "data", Context(NLP, ReadOptions(), CorpusInfo()))
 
 
-PARQUET: Dict[str, Tuple[Any, str]] = {
-    "empty": (b"", "expected a Parquet file: "),
-    "columns": (b"Kim B-PER\n", "expected a Parquet file: "),
-    "JSON": (b'{"text": "Kim is here"}\n', "expected a Parquet file: "),
-    "only its marks": (b"PAR1PAR1", "expected a Parquet file: "),
-    "another column": ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),
-    "no text": ({"text": ["a", None]}, "expected a text, got None"),
-    "numbers": ({"text": [1, 2]}, "expected a text, got 2"),
-    "lists of texts": ({"text": [["a"], ["b"]]}, "expected a text, got ['b']"),
-    "bytes": ({"text": [b"a", b"\xff"]}, "expected a text, got b'\\xff'"),
-    "no id": ({"text": ["a", "b"], "id": ["x", None]}, "row 1: id: expected text or a number"),
-    "ids of lists": ({"text": ["a", "b"], "id": [[1], [2]]}, "row 1: id: expected text or a"),
-}
+PARQUET: List[Tuple[Any, str]] = [
+    *((data, "expected a Parquet file: ") for data in (b"", b"Kim B-PER\n", b"PAR1PAR1")),
+    (b'{"text": "Kim is here"}\n', "expected a Parquet file: "),
+    ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),
+    ({"text": ["a", None]}, "expected a text, got None"),
+    ({"text": [1, 2]}, "expected a text, got 2"),
+    ({"text": [["a"], ["b"]]}, "expected a text, got ['b']"),
+    ({"text": [b"a", b"\xff"]}, "expected a text, got b'\\xff'"),
+    ({"text": ["a", "b"], "id": ["x", None]}, "row 1: id: expected text or a number"),
+    ({"text": ["a", "b"], "id": [[1], [2]]}, "row 1: id: expected text or a"),
+]
 
 
-@pytest.mark.parametrize("name", PARQUET)
-def test_parquet(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data, message", PARQUET)
+def test_parquet(data: Any, message: str, tmp_path: Path) -> None:
     """What `annotate` reads: rows that can't be read are rows with an error."""
     pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
-    data, message = PARQUET[name]
     path, output = tmp_path / "texts.parquet", tmp_path / "out"
     if isinstance(data, bytes):
         path.write_bytes(data)

@@ -9,14 +9,13 @@ from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
 from signal import SIGKILL
 from types import FunctionType
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
 from spacy_costner.cli.runs import (
     Done,
     Failed,
-    Processes,
     Run,
     _task,
     check_address,
@@ -58,78 +57,75 @@ def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, 
         assert ended.value["square"] == 4 and ended.seconds >= 0
 
 
-def die() -> None:
-    os.kill(os.getpid(), SIGKILL)
-
-
 def die_once(path: str, x: int) -> Dict[str, Any]:
     """Die the first time; `path` remembers that."""
     if not Path(path).exists():
         Path(path).touch()
-        die()
+        os.kill(os.getpid(), SIGKILL)
     return square(x)
 
 
-def test_a_run_whose_worker_dies_each_time_fails_alone(tmp_path: Path) -> None:
-    """Those of a worker that died once are repeated."""
-    once = [Run(str(x), die_once, {"path": str(tmp_path / str(x % 2)), "x": x}) for x in range(3)]
-    runs = [Run("die", die, {}), *once]
-    found = dict((run.name, ended) for run, ended in run_all(runs, local_processes(2)))
-    died = found.pop("die")
-    assert isinstance(died, Failed) and died.reason == "its worker died 4 times"
+def test_runs_of_a_process_that_died_are_repeated(tmp_path: Path) -> None:
+    settings = {"path": str(tmp_path / "died")}
+    runs = [Run(str(x), die_once, {**settings, "x": x}) for x in range(3)]
+    found: Any = {run.name: ended for run, ended in run_all(runs, local_processes(2))}
+    assert {x: found[str(x)].value["square"] for x in range(3)} == {0: 0, 1: 1, 2: 4}
+
+
+class Dying(ThreadPoolExecutor):
+    """One whose workers die with some runs, so often."""
+
+    def __init__(self, deaths: Dict[str, int], outlives_workers: bool) -> None:
+        super().__init__(2)
+        self.deaths, self.outlives_workers, self.is_broken = deaths, outlives_workers, False
+
+    def submit(self, function: Callable[..., Any], run: Run) -> Future:  # type: ignore[override]
+        if self.is_broken:
+            raise BrokenExecutor("died")
+        if not self.deaths.get(run.name):
+            return super().submit(function, run)
+        self.deaths[run.name] -= 1
+        self.is_broken = not self.outlives_workers
+        future: Future = Future()
+        future.set_exception(BrokenExecutor("died"))
+        return future
+
+
+def run_dying(
+    names: List[str], deaths: Dict[str, int], outlives_workers: bool = False
+) -> Tuple[Dict[str, Any], int]:
+    """What becomes of runs, in order, and how many executors are made."""
+    made: List[Dying] = []
+
+    def make() -> Dying:
+        made.append(Dying(deaths, outlives_workers))
+        return made[-1]
+
+    found = run_all([Run(name, square, {"x": 2}) for name in names], make)
+    return {run.name: ended for run, ended in found}, len(made)
+
+
+@pytest.mark.parametrize("outlives_workers, n_made", [(False, 6), (True, 3)])
+def test_a_run_whose_worker_dies_each_time_fails_alone(outlives_workers: bool, n_made: int) -> None:
+    """One whose worker died once is repeated; by the same executor, if that goes on."""
+    deaths = {"die": 9, "once": 1}
+    found, n = run_dying(["die", "once", "b", "c"], deaths, outlives_workers)
+    assert [*found][-1] == "die" or not outlives_workers
+    assert found.pop("die") == Failed("its worker died 4 times", "")
     assert {name: ended.value["square"] for name, ended in found.items()} == {
-        str(x): x * x for x in range(3)
-    }
+        "once": 4, "b": 4, "c": 4
+    }  # fmt: skip
+    assert (n, deaths) == (n_made, {"die": 5, "once": 0})
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a run has ended, the others are not."""
     monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
-    made = []
-
-    def make() -> Processes:
-        made.append(Processes(1))
-        return made[-1]
-
-    found = [ended for _, ended in run_all([Run(str(i), die, {}) for i in range(20)], make)]
-    assert len(found) == 20 and {*map(type, found)} == {Failed} and len(made) < 10
-    runs = [Run("0", square, {"x": 0}), Run("die", die, {}), Run("1", square, {"x": 1})]
-    ended = run_all(runs, lambda: Processes(1))
-    assert sorted(run.name for run, one in ended if isinstance(one, Done)) == ["0", "1"]
-
-
-class Outlives(ThreadPoolExecutor):
-    """One whose workers die by themselves."""
-
-    outlives_workers = True
-
-    def submit(self, function: Callable[..., Any], run: Run) -> Future:  # type: ignore[override]
-        future = super().submit(function, run)
-        if run.name == "die" or (run.name == "once" and run.name not in self.died):
-            self.died.append(run.name)
-            future = Future()
-            future.set_exception(BrokenExecutor("died"))
-        return future
-
-    died: List[str]
-
-
-def test_an_executor_that_outlives_its_workers_goes_on() -> None:
-    """A run is repeated by it. One that always dies is repeated when the others have ended."""
-    made: List[Outlives] = []
-
-    def make() -> Outlives:
-        made.append(Outlives(2))
-        made[-1].died = made[0].died if made[1:] else []
-        return made[-1]
-
-    runs = [Run("die", square, {"x": 9}), *(Run(n, square, {"x": 2}) for n in ("once", "b", "c"))]
-    found = [(run.name, ended) for run, ended in run_all(runs, make)]
-    assert sorted(name for name, _ in found) == ["b", "c", "die", "once"]
-    assert found[-1] == ("die", Failed("its worker died 4 times", ""))
-    assert all(isinstance(ended, Done) for _, ended in found[:-1])
-    assert made[0].died.count("once") == 1 and made[0].died.count("die") == 4
-    assert len(made) == 3
+    names = [str(i) for i in range(20)]
+    found, n_made = run_dying(names, dict.fromkeys(names, 9))
+    assert [*map(type, found.values())] == [Failed] * 20 and n_made < 10
+    found, _ = run_dying(["0", "die", "1"], {"die": 9})
+    assert sorted(name for name, ended in found.items() if isinstance(ended, Done)) == ["0", "1"]
 
 
 def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:

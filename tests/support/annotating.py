@@ -79,11 +79,10 @@ def write_inputs(folder: Path, *texts: str) -> Path:
 
 def write_lines(path: Path, texts: List[Any]) -> Path:
     """A text file, or JSONL with ids."""
-    lines = (
-        texts
-        if path.suffix == ".txt"
-        else [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
-    )
+    if path.suffix == ".txt":
+        lines = texts
+    else:
+        lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
     path.write_text("".join(f"{line}\n" for line in lines), "utf8")
     return path
 

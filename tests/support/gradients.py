@@ -1,6 +1,6 @@
 """Gradients against central differences, in float64."""
 
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Tuple
 
 import numpy
 
@@ -76,9 +76,10 @@ def check_loss_directions(
     rng = numpy.random.default_rng(0)
     for _ in range(n_directions):
         direction = [rng.normal(size=array.shape) for array in potentials[:4]]
-        ahead, back = (
-            function(_moved(potentials, direction, step)).value for step in (STEP, -STEP)
-        )
+        moved = [
+            [array + step * d for array, d in zip(potentials, direction)] for step in (STEP, -STEP)
+        ]
+        ahead, back = (function(Potentials(*some, potentials.lengths)).value for some in moved)
         parts = numpy.concatenate([(a * d).ravel() for a, d in zip(gradient, direction)])
         tolerance = TOLERANCE * max(1.0, abs(parts).sum(), abs(ahead))
         assert abs((ahead - back) / (2 * STEP) - parts.sum()) < tolerance
@@ -90,11 +91,6 @@ def check_forbidden(gradient: Potentials, potentials: Potentials) -> None:
         assert array.shape == scores.shape, name
         assert numpy.isfinite(array).all(), name
         assert (array[~numpy.isfinite(scores)] == 0).all(), f"{name}: gradient at forbidden steps"
-
-
-def _moved(potentials: Potentials, direction: List[numpy.ndarray], step: float) -> Potentials:
-    arrays = [array + step * d for array, d in zip(potentials, direction)]
-    return Potentials(*arrays, lengths=potentials.lengths)
 
 
 def _compare(

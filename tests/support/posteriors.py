@@ -121,13 +121,6 @@ def sure(*probs: Dict[str, float]) -> Posterior:
     return Posterior(chain.constrain(free, tags.constraints), tags)
 
 
-def entities(tags: Tags, path: Tuple[int, ...]) -> List[Tuple[int, int, int]]:
+def entities(tags: Tags, path: Tuple[int, ...]) -> List[Entity]:
     lengths = numpy.asarray([len(path)], dtype="int32")
-    return list(
-        zip(
-            *(
-                column.tolist()
-                for column in tags.decode(numpy.asarray(path, dtype="int32"), lengths)
-            )
-        )
-    )
+    return rows(tags.decode(numpy.asarray(path, dtype="int32"), lengths))

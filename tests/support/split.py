@@ -13,6 +13,7 @@ from spacy_costner.types import Cost, Gold, Potentials
 from .. import oracle
 from ..oracle_losses import Split
 from .strategies import (
+    Problem,
     free_potentials_NK,
     golds_N,
     mask,
@@ -29,11 +30,8 @@ SPLIT_TAGS = tuple(
 
 
 def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
-    """The path of the chain, by definition: O before an entity is the O of its label.
-
-    tags (Tags): Tags with a split O.
-    path (Tuple[int, ...]): A path of one sequence, over `tags.collapsed`.
-    """
+    """The path of the chain for one over `tags.collapsed`, by definition: O before an entity is the
+    O of its label."""
     plain, split = _names(tags)
     names = [plain[tag] for tag in path]
     for t, (name, following) in enumerate(pairwise(list(names))):
@@ -55,17 +53,11 @@ def split_of(tags: Tags) -> Split:
 
 
 class SplitBatch(NamedTuple):
-    """A batch whose O is split.
-
-    tags (Tags): The tags.
-    potentials (Potentials): The scores of the chain.
-    golds (List[Tuple[Gold, Gold]]): Complete and partial gold: of the chain, and as the
-        annotation has it.
-    """
+    """A batch whose O is split."""
 
     tags: Tags
-    potentials: Potentials
-    golds: List[Tuple[Gold, Gold]]
+    potentials: Potentials  # of the chain
+    golds: List[Tuple[Gold, Gold]]  # complete and partial: of the chain, and of the annotation
 
 
 @st.composite
@@ -87,7 +79,7 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
         tags.constraints._replace(emissions=possible),
     )
     table = cost(plain).astype("float64")
-    golds = draw(golds_N(path, table, plain.opening, plain.continuing, scores))
+    golds = draw(golds_N(Problem(scores, path, table, plain.opening, plain.continuing)))
     return SplitBatch(tags, scores, [(on_chain(tags, split, gold), gold) for gold in golds])
 
 

@@ -126,40 +126,26 @@ class Annotated(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A batch before gold is written down.
-
-    potentials (Potentials): The scores.
-    path (numpy.ndarray): A legal path of each sequence. Shape: (N,)
-    table (CostTable): What mistakes cost. Shape: (K, K)
-    opening (numpy.ndarray), continuing (numpy.ndarray): As in `Gold`. Shape: (K,)
-    """
+    """A batch before gold is written down."""
 
     potentials: Potentials
-    path: numpy.ndarray
-    table: CostTable
-    opening: numpy.ndarray
+    path: numpy.ndarray  # a legal one of each sequence. (N,)
+    table: CostTable  # what mistakes cost. (K, K)
+    opening: numpy.ndarray  # as in `Gold`. (K,)
     continuing: numpy.ndarray
 
 
 @st.composite
 def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: N802
     """Ragged batches with gold, weights and costs: of a tag set, or else of any tags."""
-    potentials, path, table, opening, continuing = draw(
-        any_tags_NK() if cost is None else tag_set_NK(cost)
-    )
-    return Annotated(potentials, *draw(golds_N(path, table, opening, continuing, potentials)))
+    problem = draw(any_tags_NK() if cost is None else tag_set_NK(cost))
+    return Annotated(problem.potentials, *draw(golds_N(problem)))
 
 
 @st.composite
-def golds_N(  # noqa: N802
-    draw: Any,
-    path: numpy.ndarray,
-    table: CostTable,
-    opening: numpy.ndarray,
-    continuing: numpy.ndarray,
-    potentials: Potentials,
-) -> Tuple[Gold, Gold]:
+def golds_N(draw: Any, problem: Problem) -> Tuple[Gold, Gold]:  # noqa: N802
     """Complete gold of a path, and gold with less annotation."""
+    potentials, path, table, opening, continuing = problem
     rng, n_tokens = draw(seeds), len(path)
     weights = rng.uniform(0, 2, size=len(potentials.lengths))
     weights *= rng.uniform(size=len(weights)) < 0.8
