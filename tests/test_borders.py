@@ -273,31 +273,6 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
 
-def test_relabelling_a_doc_does_not_change_its_own_held_out_labels() -> None:
-    rng, words = random.Random(0), [f"Name{i}" for i in range(40)]
-    texts = [[word for word in rng.sample(words, 4) for _ in range(2)] for _ in range(30)]
-
-    def held_out(changed: int) -> Any:
-        """The labels of the doc that the second pass sees; it has the label X if not changed."""
-        nlp, _ = initialized(model=TWO_PASSES)
-        choose, batch = random.Random(1), []
-        for i, text in enumerate(texts):
-            labels = [choose.choice("XY") for _ in text]
-            labels = ["Y"] * 8 if i == 3 and changed else labels
-            ents: Any = [f"B-{label}" for label in labels]
-            reference = Doc(nlp.vocab, words=text, ents=ents)
-            batch.append(Example(Doc(nlp.vocab, words=text), reference))
-        ner = nlp.get_pipe("ner")
-        ner.cfg["labels"] = []
-        nlp.initialize(lambda: batch)
-        model_ = nlp.get_pipe("ner").model
-        first_pass, docs = first_pass_of(model_), [batch[3].predicted]
-        assert first_pass is not None and linear_part(model_)[0].lookup.vocabulary.memory
-        return first_pass.predict(linear_part(model_)[0].find(docs, is_train=True), docs)
-
-    assert_array_equal(held_out(False), held_out(True))
-
-
 def test_a_first_pass_decodes_sequences() -> None:
     nlp = random_model(model=TWO_PASSES)
     ner = nlp.get_pipe("ner")

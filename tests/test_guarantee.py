@@ -165,15 +165,25 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_changes_drop_the_promise(guaranteed: Language, tmp_path: Path, change: Any) -> None:
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_drop_the_promise(guaranteed: Language, tmp_path: Path, name: str) -> None:
+    """And the scores of the test for a shift, but for another decoding and other scores."""
     guaranteed.to_disk(tmp_path)
     nlp = spacy.load(tmp_path)
-    assert KEY in nlp("London").spans
+    doc = nlp("London")
+    assert KEY in doc.spans
     with pytest.warns(UserWarning, match="ner: the guarantee is dropped"):
-        change(nlp)
-    assert nlp.get_pipe("ner").guarantee is None and not nlp.meta["guarantee"]
+        CHANGES[name](nlp)
+    ner: Any = nlp.get_pipe("ner")
+    assert ner.guarantee is None and not nlp.meta["guarantee"]
     assert KEY not in nlp("London").spans
+    has_scores = name in ("calibrate", "tune", "set_decoding")
+    assert ("entropy" in nlp("London").spans["confidence"].attrs) is has_scores
+    if not has_scores:
+        with pytest.raises(
+            ValueError, match="ner: shift: expected scores of calibration docs, got"
+        ):
+            ner.shift([doc])
 
 
 def test_another_config_drops_the_promise_and_edits_are_refused(

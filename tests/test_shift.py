@@ -26,15 +26,16 @@ from spacy_costner.training.token_attrs import TokenAttrs
 
 from . import oracle
 from .support.commands import run
-from .support.pipelines import examples, load
+from .support.pipelines import load
 from .support.posteriors import entities_of, posterior
 from .support.strategies import seeds
 
 
 @given(seeds)
 def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
-    calibration = rng.integers(0, 8, size=rng.integers(0, 20)) / 8.0
-    scores = rng.integers(0, 8, size=rng.integers(0, 2500)) / 8.0
+    n_values = rng.choice([8, 10**9])  # many ties, or none
+    calibration = rng.integers(0, n_values, size=rng.integers(0, 20)) / 8.0
+    scores = rng.integers(0, n_values, size=rng.integers(0, 2500)) / 8.0
     p = shift.conformal_p_values(calibration, scores, seed=3)
     u = 1 - numpy.random.default_rng(3).random(len(scores))
     for t in {*range(min(len(scores), 20)), *range(1020, len(scores), 300)}:
@@ -46,47 +47,10 @@ def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
     assert part.tolist() == p[:7].tolist()
 
 
-@pytest.mark.parametrize("n_values", [3, 10**9])
-def test_p_values_are_uniform_and_independent(n_values: int) -> None:
-    """Of exchangeable docs, with many ties and without any."""
-    rng = numpy.random.default_rng(0)
-    p = numpy.asarray(
-        [
-            shift.conformal_p_values(*numpy.split(rng.integers(n_values, size=40), [10]), seed=i)
-            for i in range(4000)
-        ]
-    )
-    counts = numpy.apply_along_axis(lambda x: numpy.histogram(x, 10, (0, 1))[0], 0, p)
-    chi_square = ((counts - 400) ** 2 / 400).sum(axis=0)  # 9 degrees of freedom for each doc
-    assert chi_square.mean() == pytest.approx(9, abs=4 * numpy.sqrt(18 / 30))
-    of_pairs = numpy.corrcoef(p.T) - numpy.eye(30)
-    assert numpy.abs(of_pairs).max() < 5 / numpy.sqrt(4000)
-
-
 def test_martingale_by_definition() -> None:
     p = numpy.random.default_rng(1).random(50)
     bets = [numpy.cumprod(b * p ** (b - 1)) for b in shift.BETS]
     assert numpy.exp(shift.log_martingale(p)) == pytest.approx(numpy.mean(bets, axis=0))
-
-
-def test_bets_integrate_to_one() -> None:
-    """The first bet is the derivative of mean_b p^b, which is 0 at 0 and 1 at 1."""
-    p, step = numpy.linspace(0.01, 0.99, 40), 1e-6
-    high, low = (numpy.mean((p[:, None] + d) ** shift.BETS, axis=1) for d in (step, -step))
-    first = [numpy.exp(shift.log_martingale(numpy.asarray([each])))[0] for each in p]
-    assert first == pytest.approx((high - low) / (2 * step), rel=1e-5)
-
-
-def test_false_alarms_by_villes_inequality() -> None:
-    """P(max M >= c) <= 1 / c. The mean of M has no finite variance, so it is not tested."""
-    rng = numpy.random.default_rng(2)
-    highest = numpy.asarray(
-        [shift.log_martingale(1 - rng.random(100)).max() for _ in range(10_000)]
-    )
-    for c in (5, 20, 100):
-        share = (highest >= numpy.log(c)).mean()
-        assert share <= 1 / c + 3 * numpy.sqrt(1 / c / 10_000)
-    assert (highest >= numpy.log(5)).mean() > 0.02  # it does bet
 
 
 # In a pipeline
@@ -98,9 +62,9 @@ def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generat
     lengths = posterior.scores.lengths
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
     docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
-    tokens = TokenAttrs(
-        *[numpy.zeros(0)] * 4, lengths=numpy.asarray([lengths[doc].sum() for doc in docs])
-    )._replace(iob=numpy.where(is_free, 0, 2))
+    of_docs = numpy.asarray([lengths[doc].sum() for doc in docs])
+    tokens = TokenAttrs(*[numpy.zeros(0)] * 4, lengths=of_docs)
+    tokens = tokens._replace(iob=numpy.where(is_free, 0, 2))
     posterior.doc_of = numpy.repeat(numpy.arange(len(docs)), [len(doc) for doc in docs])
     got, expected = measure(posterior, tokens)
     starts = numpy.cumsum(lengths) - lengths
@@ -222,25 +186,6 @@ def test_presets_are_left_out(guaranteed: Language) -> None:
     expected = free.marginals[1, free.tags.collapsed.opening].sum()
     assert found.scores == approx([free.entropy[0] / (1 + expected)], rel=1e-3)
     assert found.counts["LOC"][1] == 0 and found.counts["LOC"][2] < 0.5
-
-
-CHANGES = {
-    "training": lambda nlp: nlp.update(examples(nlp), sgd=nlp.create_optimizer()),
-    "rehearsal": lambda nlp: nlp.get_pipe("ner").rehearse(examples(nlp)),
-    "add_label": lambda nlp: nlp.get_pipe("ner").add_label("DRUG"),
-    "initialize": lambda nlp: nlp.initialize(lambda: examples(nlp)),
-    "temperature": lambda nlp: nlp.get_pipe("ner").cfg["temperature"].update(overall=2.0),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_changes_drop_the_scores(guaranteed: Language, change: Any) -> None:
-    docs = predicted(guaranteed, calibration_docs(guaranteed, 2))
-    change(guaranteed)
-    with pytest.raises(ValueError, match="ner: shift: expected scores of calibration docs, got no"):
-        guaranteed.get_pipe("ner").shift(docs)
-    assert "entropy" not in guaranteed("London").spans["confidence"].attrs
 
 
 @pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")

@@ -169,28 +169,24 @@ def test_the_proposal_is_the_prediction(unsure: Path) -> None:
 
 def test_what_is_refused(unsure: Path) -> None:
     nlp, batch = load(unsure), examples(load(unsure))
-    arguments: Any
-    for arguments, message in (
-        ({"n": 0}, "n: expected at least 1, got 0"),
-        ({"by": "luck"}, r"by: expected one of \['cost'.*'least-confidence'\], got 'luck'"),
-        ({"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
-        ({"name": "tagger"}, "expected the name of a cost_sensitive_ner"),
+    for function, arguments, message in (
+        (suggest, {"n": 0}, "n: expected at least 1, got 0"),
+        (suggest, {"by": "luck"}, r"by: expected one of \['cost'.*-confidence'\], got 'luck'"),
+        (suggest, {"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
+        (suggest, {"name": "tagger"}, "expected the name of a cost_sensitive_ner"),
+        (suggest, {"docs": []}, "docs with words that are not annotated, got none"),
+        (suggest, {"docs": pool(nlp, ["", " "])}, "words that are not annotated, got none"),
+        (suggest, {"nlp": pipeline()}, "ner: expected a trained component"),
+        (simulate, {"start": 4}, "start: expected from 1 to 3, one less than docs, got 4"),
+        (simulate, {"share": 1.5}, "share: expected more than 0 and at most 1, got 1.5"),
+        (simulate, {"seeds": ()}, "seeds: expected at least one"),
+        (simulate, {"n": 0}, "n: expected at least 1, got 0"),
     ):
+        given: Any = {"nlp": nlp, "docs": pool(nlp)}
+        if function is simulate:
+            given = dict(config=LINEAR, examples=batch, dev=batch, vocab=nlp.vocab, start=1)
         with pytest.raises(ValueError, match=message):
-            suggest(nlp, pool(nlp), **arguments)
-    for docs in ([], pool(nlp, ["", " "])):
-        with pytest.raises(ValueError, match="docs with words that are not annotated, got none"):
-            suggest(nlp, docs)
-    with pytest.raises(ValueError, match="ner: expected a trained component"):
-        suggest(pipeline(), pool(nlp))
-    for arguments, message in (
-        ({"start": 4}, "start: expected from 1 to 3, one less than docs, got 4"),
-        ({"start": 1, "share": 1.5}, "share: expected more than 0 and at most 1, got 1.5"),
-        ({"start": 1, "seeds": ()}, "seeds: expected at least one"),
-        ({"start": 1, "n": 0}, "n: expected at least 1, got 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            simulate(LINEAR, batch, batch, vocab=nlp.vocab, **arguments)
+            function(**{**given, **arguments})
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -283,23 +279,18 @@ def test_scores_are_f_or_savings(unsure: Path) -> None:
     ner.set_decoding(make_min_cost(cost=make_precision_recall_cost(miss=5.0)))
     doc = nlp.make_doc("I like London .")
     assert [ent.text for ent in nlp(doc.copy()).ents] == ["London"]
-    tags = ["B-LOC", "O", "B-LOC", "O"]
-    reference = Doc(nlp.vocab, [token.text for token in doc], ents=tags)
-    assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(1 - 5 / 10)
-    reference = Doc(nlp.vocab, [token.text for token in doc], ents=["B-LOC", "O", "O", "O"])
-    assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(1 - 6 / 5)
+    for tags, savings in (("B-LOC O B-LOC O", 1 - 5 / 10), ("B-LOC O O O", 1 - 6 / 5)):
+        reference = Doc(nlp.vocab, [token.text for token in doc], ents=tags.split())
+        assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(savings)
 
 
 def test_the_table_has_means() -> None:
-    rounds = [
-        Round(way, seed, 100 * seed + 100, 900, 0.8)
-        for seed in (0, 1)
-        for way in ("all", "suggested", "random")
-    ]
+    ways = ("all", "suggested", "random")
+    rounds = [Round(way, i, 100 * i + 100, 900, 0.8) for i in (0, 1) for way in ways]
     text = describe_simulation({"measure": "F", "goal": 0.798, "rounds": rounds})
     assert "Docs for F of at least 79.80" in text
     assert [line.split() for line in text.splitlines() if "mean" in line] == [
-        [way, "mean", "150", "900", "80.00"] for way in ("all", "suggested", "random")
+        [way, "mean", "150", "900", "80.00"] for way in ways
     ]
 
 

@@ -40,23 +40,12 @@ def test_entities_come_back(scheme: str, sentence: Tuple[List[int], Entities]) -
         assert found.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_legal_paths_are_those_that_entities_make(scheme: str, length: int) -> None:
-    tags = Tags(LABELS, scheme)
-    lengths, paths = numpy.asarray([length], dtype="int32"), legal_paths(tags, length)
-    for path in paths:
-        entities = tags.decode(numpy.asarray(path), lengths)
-        assert tags.encode(entities, length).tolist() == list(path)
-    assert len(paths) == count_segmentations(length)
-
-
-def count_segmentations(length: int) -> int:
-    """Ways to cover a sentence with O tokens and with entities of two labels."""
+def count_segmentations(length: int, n_labels: int) -> int:
+    """Ways to cover a sentence with O tokens and with entities."""
     if length == 0:
         return 1
-    entities = sum(len(LABELS) * count_segmentations(length - n) for n in range(1, length + 1))
-    return count_segmentations(length - 1) + entities
+    rest = [count_segmentations(n, n_labels) for n in range(length)]
+    return rest[-1] + n_labels * sum(rest)
 
 
 def legal_paths(tags: Tags, length: int) -> List[Tuple[int, ...]]:
@@ -72,11 +61,12 @@ def legal_paths(tags: Tags, length: int) -> List[Tuple[int, ...]]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
+def test_legal_paths_are_those_that_entities_make(scheme: str, length: int) -> None:
+    """And each is split in one way."""
     labels = LABELS[: 2 if length < 4 else 1]
-    tags = Tags(labels, scheme, "before")
-    paths = legal_paths(Tags(labels, scheme), length)
-    lengths = numpy.asarray([length], dtype="int32")
+    plain, tags = Tags(labels, scheme), Tags(labels, scheme, "before")
+    paths, lengths = legal_paths(plain, length), numpy.asarray([length], dtype="int32")
+    assert len(paths) == count_segmentations(length, len(labels))
     assert sorted(legal_paths(tags, length)) == sorted(split_path(tags, path) for path in paths)
     for path in paths:
         split = split_path(tags, path)
@@ -84,8 +74,10 @@ def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
         encoded = tags.encode(entities, length)
         assert tags.split_outside(encoded, lengths).tolist() == list(split)
         assert tags.collapsed_of[list(split)].tolist() == list(path)
-        for one, other in zip(entities, tags.collapsed.decode(numpy.asarray(path), lengths)):
-            assert one.tolist() == other.tolist()
+        for own in (plain, tags.collapsed):
+            assert own.encode(entities, length).tolist() == list(path)
+            for one, other in zip(entities, own.decode(numpy.asarray(path), lengths)):
+                assert one.tolist() == other.tolist()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -103,17 +95,13 @@ def test_sentences_are_split_one_by_one(scheme: str, sentence: Tuple[List[int], 
     assert split.tolist() == expected and (encoded == before).all()
 
 
-def test_what_is_unknown_is_not_split() -> None:
-    tags = Tags(["a"], "IOB2", "before")
+def test_what_is_unknown_or_single_is_not_split() -> None:
+    tags, lengths = Tags(["a"], "IOB2", "before"), numpy.asarray([7])
     path = numpy.asarray([0, -1, 1, 0, -1, 0, 1])
-    assert tags.split_outside(path, numpy.asarray([7])).tolist() == [0, -1, 1, 0, -1, 3, 1]
-
-
-def test_a_single_outside_is_left_as_it_is() -> None:
-    tags, path = Tags(LABELS), numpy.asarray([0, 1])
-    assert tags.collapsed is tags and tags.split_outside(path, numpy.asarray([2])) is path
-    values = numpy.ones((2, len(tags)))
-    assert tags.collapse(values) is values
+    assert tags.split_outside(path, lengths).tolist() == [0, -1, 1, 0, -1, 3, 1]
+    single, values = tags.collapsed, numpy.ones((2, 3))
+    assert single.collapsed is single and single.split_outside(path, lengths) is path
+    assert single.collapse(values) is values
 
 
 def test_values_of_the_same_annotation_are_put_together() -> None:
@@ -125,16 +113,13 @@ def test_values_of_the_same_annotation_are_put_together() -> None:
     assert tags.collapse(values == 8).tolist() == [[True, False, False, False, False]]
 
 
-def test_a_new_label_leaves_the_old_tags() -> None:
-    assert Tags(["a", "b", "c"], "IOB2").names[:5] == Tags(["a", "b"], "IOB2").names
-    larger = Tags(["a", "b", "c"], "IOB2", "before").names
-    assert larger[:7] == Tags(["a", "b"], "IOB2", "before").names
-
-
-def test_without_labels_all_is_outside() -> None:
-    for tags in (Tags([]), Tags([], outside="before")):
-        assert tags.names == ("O",)
-        assert tags.constraints.transitions.tolist() == [[True]]
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_labels_one_after_another(outside: str) -> None:
+    """A new label leaves the old tags. Without labels all is outside."""
+    two, three = (Tags(labels, "IOB2", outside).names for labels in (["a", "b"], ["a", "b", "c"]))
+    assert three[: len(two)] == two
+    none = Tags([], outside=outside)
+    assert none.names == ("O",) and none.constraints.transitions.tolist() == [[True]]
 
 
 def test_unknown_settings_are_named() -> None:

@@ -1,5 +1,6 @@
 """From docs to gold paths and to what the docs rule out."""
 
+import itertools
 from itertools import pairwise
 from typing import Any, List, Optional
 
@@ -38,65 +39,44 @@ def gold_names(*examples: Example) -> List[str]:
     return names(TAGS.gold_path(entities, reference.is_annotated))
 
 
-def doc_of(words: str, ents: Optional[List[str]] = None) -> Doc:
-    return Doc(VOCAB, words=words.split(" "), ents=ents)
+def doc_of(words: str, ents: Optional[str] = None) -> Doc:
+    """Words and tags are separated by single spaces; "-" is missing."""
+    tags: Any = ents and [None if tag == "-" else tag for tag in ents.split()]
+    return Doc(VOCAB, words=words.split(" ") if words else [], ents=tags)
 
 
 def possible_tags(tokens: TokenAttrs, tags: Tags) -> Any:
     return possible_paths(tokens, tags, VOCAB.strings).emissions
 
 
-def example(words: str, ents: List[str]) -> Example:
-    return Example(doc_of(words), doc_of(words, ents))
-
-
 @pytest.mark.parametrize(
     "examples, expected",
     [
         (
-            [("Ana in New York City", "B-PER O B-LOC I-LOC I-LOC"), ("York", "B-LOC")],
-            "U-PER O B-LOC I-LOC L-LOC U-LOC",
+            [("Ana in New York", "B-PER O B-LOC I-LOC"), ("York", "B-LOC")],
+            "U-PER O B-LOC L-LOC U-LOC",
         ),
-        ([("a b c", "B-LOC B-LOC I-LOC")], "U-LOC B-LOC L-LOC"),
+        ([("a b c d", "B-LOC B-LOC I-LOC I-LOC")], "U-LOC B-LOC I-LOC L-LOC"),
         ([("a b", "B-GPE B-LOC"), ("a", "O")], "O U-LOC O"),
         ([("a b", "O O"), ("a b", None)], "O O - -"),
+        ([("a b \n d", "- B-LOC - -")], "- U-LOC - -"),
         ([("", None)], ""),
         ([], ""),
     ],
-    ids=["of many tokens", "that touch", "of other labels", "none annotated", "no token", "no doc"],
 )
 def test_entities_become_tags(examples: Any, expected: str) -> None:
-    docs = [
-        (
-            Doc(VOCAB, words=words.split()),
-            Doc(VOCAB, words=words.split(), ents=ents and ents.split()),
-        )
-        for words, ents in examples
-    ]
-    assert gold_names(*(Example(*pair) for pair in docs)) == expected.split()
-
-
-def test_missing_tokens_stay_missing() -> None:
-    doc = doc_of("a b \n d")
-    reference = doc_of("a b \n d")
-    reference.set_ents([Span(reference, 1, 2, "LOC")], default="missing")
-    assert gold_names(Example(doc, reference)) == ["-", "U-LOC", "-", "-"]
+    pairs = [Example(doc_of(words), doc_of(words, ents)) for words, ents in examples]
+    assert gold_names(*pairs) == expected.split()
 
 
 def test_entities_of_other_tokens() -> None:
     """They are missing where they don't align."""
     merged = Doc(VOCAB, words=["New York", "City"], ents=["B-LOC", "O"])
     split = Example(Doc(VOCAB, words=["New", "York", "City"]), merged)
-    assert gold_names(split, example("x", ["O"])) == ["B-LOC", "L-LOC", "O", "O"]
-    predicted = Doc(
-        VOCAB, words=["New", "York-", "based", "Ana"], spaces=[True, False, True, False]
-    )
-    reference = Doc(
-        VOCAB,
-        words=["New", "York", "-based", "Ana"],
-        spaces=[True, False, True, False],
-        ents=["B-LOC", "I-LOC", "O", "B-PER"],
-    )
+    assert gold_names(split, Example(doc_of("x"), doc_of("x", "O"))) == ["B-LOC", "L-LOC", "O", "O"]
+    spaces, ents = [True, False, True, False], ["B-LOC", "I-LOC", "O", "B-PER"]
+    predicted = Doc(VOCAB, words=["New", "York-", "based", "Ana"], spaces=spaces)
+    reference = Doc(VOCAB, words=["New", "York", "-based", "Ana"], spaces=spaces, ents=ents)
     assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
 
 
@@ -115,25 +95,28 @@ def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generato
     assert numpy.stack(entities(*spans).trim(is_space), axis=1).tolist() == expected
 
 
-def test_nothing_ruled_out_needs_no_mask() -> None:
-    tokens = read_docs([doc_of("a b c")])
-    assert possible_tags(tokens, TAGS) is None
+def some_of(tags: Tags, possible: Any) -> List[str]:
+    """The tags that are possible at each token; empty if nothing is ruled out."""
+    rows = [] if possible is None else possible
+    return [" ".join(itertools.compress(tags.names, row)) for row in rows]
 
 
-def possible_names(doc: Doc, tags: Tags = TAGS) -> List[str]:
-    possible = possible_tags(read_docs([doc]), tags)
-    return [" ".join(name for name, ok in zip(tags.names, row) if ok) for row in possible]
+ANY, IOB2 = " ".join(TAGS.names), Tags(["LOC"], "IOB2")
 
 
-def test_white_space_neither_begins_nor_ends_an_entity() -> None:
-    everything = " ".join(TAGS.names)
-    assert possible_names(doc_of("a \n b")) == [
-        everything,
-        "O I-LOC I-PER",
-        everything,
-    ]
-    iob2 = Tags(["LOC"], "IOB2")
-    assert possible_names(doc_of("\n"), iob2) == ["O I-LOC"]
+@pytest.mark.parametrize(
+    "tags, words, ents, expected",
+    [
+        (TAGS, "a b c", None, []),
+        # White space neither begins nor ends an entity.
+        (TAGS, "a \n b", None, [ANY, "O I-LOC I-PER", ANY]),
+        (IOB2, "\n", None, ["O I-LOC"]),
+        # What follows a preset entity is no more of it.
+        (IOB2, "New York City", "B-LOC I-LOC -", ["B-LOC", "I-LOC", "O B-LOC"]),
+    ],
+)
+def test_what_docs_rule_out(tags: Tags, words: str, ents: Any, expected: List[str]) -> None:
+    assert some_of(tags, possible_tags(read_docs([doc_of(words, ents)]), tags)) == expected
 
 
 def test_presets_rule_out_all_else() -> None:
@@ -144,42 +127,20 @@ def test_presets_rule_out_all_else() -> None:
         blocked=[Span(doc, 3, 4)],
         default="missing",
     )
-    assert possible_names(doc) == [
-        "B-LOC",
-        "L-LOC",
-        "O",
-        "O",
-        "O",
-        " ".join(TAGS.names),
-    ]
+    possible = possible_tags(read_docs([doc]), TAGS)
+    assert some_of(TAGS, possible) == ["B-LOC", "L-LOC", "O", "O", "O", ANY]
 
 
 def test_missing_tokens_allow_all_and_cost_nothing() -> None:
-    """Complete gold needs no mask."""
-    assert allowed_tags(numpy.asarray([1, 0]), Tags(["LOC"], "IOB2"), numpy.asarray([2])) is None
-    path = numpy.asarray([1, -1])
+    """Complete gold needs no mask. The token after an entity is no more of it, but at the start of
+    the next doc it may be anything that the scheme allows there."""
+    assert allowed_tags(numpy.asarray([1, 0]), IOB2, numpy.asarray([2])) is None
+    path, every = numpy.asarray([0, -1, 1, -1, -1, 1, -1]), "O B-LOC I-LOC"
+    names = some_of(IOB2, allowed_tags(path, IOB2, numpy.asarray([2, 4, 1])))
+    assert names == ["O", every, "B-LOC", "O B-LOC", every, "B-LOC", every]
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
-    tags = Tags(["LOC"], "IOB2")
-    allowed = allowed_tags(numpy.asarray([0, -1]), tags, numpy.asarray([2]))
-    assert allowed.tolist() == [[True, False, False], [True, True, True]]
-    assert gold_cost(path, table, None).tolist() == [[3, 0], [0, 0]]
-    assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[6, 0], [0, 0]]
-
-
-def test_what_is_missing_after_an_entity_is_no_more_of_it() -> None:
-    """But of the next doc it may be anything that the scheme allows there."""
-    tags = Tags(["LOC"], "IOB2")
-    path = numpy.asarray([1, -1, -1, 1, -1])
-    allowed = allowed_tags(path, tags, numpy.asarray([4, 1]))
-    either, not_inside = [True, True, True], [True, True, False]
-    assert allowed[[1, 2, 4]].tolist() == [not_inside, either, either]
-
-
-def test_what_follows_a_preset_entity_is_no_more_of_it() -> None:
-    doc = Doc(NLP.vocab, words=["New", "York", "City"])
-    doc.set_ents([Span(doc, 0, 2, "LOC")], default="missing")
-    possible = possible_tags(read_docs([doc]), Tags(["LOC"], "IOB2"))
-    assert possible.tolist() == [[False, True, False], [False, False, True], [True, True, False]]
+    assert gold_cost(path[1:3], table, None).tolist() == [[0, 0], [3, 0]]
+    assert gold_cost(path[1:3], table, numpy.asarray([2.0, 5.0])).tolist() == [[0, 0], [15, 0]]
 
 
 def random_doc(rng: numpy.random.Generator) -> Doc:

@@ -54,7 +54,7 @@ def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> List[A
 
 def fresh_texts(share: int) -> List[str]:
     """Texts of words that nobody else has, some as in training."""
-    return [f"Who{share} is{i} Shaka{share}x{i} Khan? London{i}x{share}." for i in range(40)]
+    return [f"Who{share} is{i} Shaka{share}x{i} Khan? London{i}x{share}." for i in range(12)]
 
 
 def read(nlp: Language, share: int) -> List[Any]:
