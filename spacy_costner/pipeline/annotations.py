@@ -150,7 +150,7 @@ def make_prediction(
     """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
     guaranteed set of a promise by the group of each doc; and, if asked for, what the test for a
     shift takes. Entities of the other labels are left out."""
-    n_preset = numpy.append(0, numpy.cumsum(tokens.is_annotated))
+    n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
 
     def is_free(entities: Entities) -> Array1d:
         """True for entities without preset tokens. Shape: (E,)"""

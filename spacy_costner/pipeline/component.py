@@ -5,7 +5,6 @@ from collections import deque
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
-from functools import lru_cache
 from itertools import islice
 from math import exp, inf, isnan
 from pathlib import Path
@@ -90,9 +89,6 @@ HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
 test for a shift, but not on the decoding."""
 
 
-_make_tags = lru_cache(maxsize=16)(Tags)
-
-
 class CostSensitiveNER(TrainablePipe):
     """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
     the methods of spaCy's `ner`.
@@ -150,7 +146,6 @@ class CostSensitiveNER(TrainablePipe):
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
-        _make_tags((), scheme, outside)  # which checks them
         self.vocab, self.meta = nlp.vocab, nlp.meta
         self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
@@ -159,6 +154,7 @@ class CostSensitiveNER(TrainablePipe):
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Optional[Model] = None
         self._configured: Cfg = {}
+        self._tags = Tags((), scheme, outside)
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -192,10 +188,7 @@ class CostSensitiveNER(TrainablePipe):
         """The labels of the component."""
         return tuple(self.cfg["labels"])
 
-    @property
-    def label_data(self) -> Tuple[str, ...]:
-        """The labels in the form that `initialize` takes."""
-        return self.labels
+    label_data = labels  # in the form that `initialize` takes
 
     @property
     def own_labels(self) -> Tuple[str, ...]:
@@ -212,7 +205,10 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def chain_tags(self) -> Tags:
         """The tags of the chain."""
-        return _make_tags(self.labels, self.cfg["scheme"], self.cfg["outside"])
+        tags, names = self._tags, (self.labels, self.cfg["scheme"], self.cfg["outside"])
+        if (tags.labels, tags.scheme.name, tags.outside) != names:
+            self._tags = Tags(*names)
+        return self._tags
 
     @property
     def tags(self) -> Tags:

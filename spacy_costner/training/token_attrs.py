@@ -62,8 +62,9 @@ class TokenAttrs(NamedTuple):
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs."""
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
-    arrays = [numpy.zeros((0, len(attrs)), "uint64"), *(doc.to_array(attrs) for doc in docs)]
-    orth, iob, label, is_space = numpy.concatenate(arrays).T
+    arrays = [doc.to_array(attrs) for doc in docs]
+    none = numpy.zeros((0, len(attrs)), dtype="uint64")
+    orth, iob, label, is_space = numpy.concatenate([none, *arrays]).T
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
     return TokenAttrs(orth, iob.astype("int32"), label, is_space == 1, lengths)
 
