@@ -11,3 +11,20 @@ from .decoders import (
 )
 from .min_cost import MinCost, make_min_cost
 from .posterior import FINEST, LEAST, Posterior, Temperature, temper
+
+__all__ = [
+    "FINEST",
+    "LEAST",
+    "DecodedSpans",
+    "Decoding",
+    "MinCost",
+    "Posterior",
+    "Settings",
+    "Temperature",
+    "make_min_cost",
+    "make_threshold",
+    "make_viterbi",
+    "of_labels",
+    "temper",
+    "without_overlap",
+]

@@ -10,11 +10,14 @@ N_BINS = 10
 
 
 def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> List[Dict[str, Any]]:
-    """Compare confidence with precision, in bins of confidence of equal width. Shapes: (E,)
+    """Compare confidence with precision, in bins of confidence.
 
-    Returns for each bin: its bounds "from" (included) and "to" (excluded, except 1), the number "n"
-    of predictions, their mean "confidence", and the share "right" of correct ones. The last two are
-    None for an empty bin.
+    probs (Floats1d): The confidence of each prediction. Shape: (E,)
+    right (Array1d): True for correct predictions. Shape: (E,)
+    n_bins (int): Number of bins of equal width.
+    RETURNS (List[Dict[str, Any]]): For each bin in ascending order: its bounds "from" (included)
+        and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
+        the share "right" of correct ones. The last two are None for an empty bin.
     """
     bins, rows = _bins(probs, n_bins), []
     for i in range(n_bins):

@@ -70,7 +70,12 @@ def threshold(
 
     The first holds in the mean over calibration docs and the next doc, the second for all but a
     share of delta of all calibrations. As losses fall with the threshold, all below it pass too.
-    None if none from the floor to 1 passes.
+
+    losses (Losses): The losses of the calibration docs.
+    limit (float): The limit of the risk.
+    delta (Optional[float]): The share of calibrations that may fail; None: in the mean.
+    floor (float): The least threshold.
+    RETURNS (Optional[float]): From the floor to 1; None if no threshold passes.
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
@@ -90,8 +95,11 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
         min(exp(-n h(min(mean, limit), limit)),  e P(Binomial(n, limit) <= ceil(n mean)))
         h(a, b) = a log(a / b) + (1 - a) log((1 - a) / (1 - b))
 
-    `means` are of n docs, whose losses are from 0 to 1. If they are 0 or 1, `binary`, then
-    P(Binomial(n, limit) <= n mean) is exact. Shape: (S,)
+    means (Floats1d): Mean losses of n docs, each loss from 0 to 1. Shape: (S,)
+    limit (float): The limit, between 0 and 1.
+    n (int): The number of docs.
+    binary (bool): Whether losses are 0 or 1: P(Binomial(n, limit) <= n mean) is then exact.
+    RETURNS (Floats1d): The p-values. Shape: (S,)
 
     Bates et al., 2021, section 3.1; Angelopoulos et al., 2021.
     """

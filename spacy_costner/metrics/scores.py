@@ -15,8 +15,10 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 
         F = (1 + beta^2) tp / ((1 + beta^2) tp + fp + beta^2 fn)
 
-    tp, fp and fn are the numbers of predicted entities that are gold, of predicted ones that are
-    not, and of gold ones that are not predicted. F is 0 where all are 0. Shape: theirs
+    tp, fp, fn (FloatsXd): Predicted entities that are gold, predicted ones that are not, and gold
+        ones that are not predicted.
+    beta (float): How many times as important recall is as precision.
+    RETURNS (FloatsXd): F from 0 to 1; 0 where all counts are 0. Shape: that of the counts.
     """
     weighted = (1 + beta**2) * tp
     return ratio(weighted, weighted + fp + beta**2 * fn)
@@ -97,9 +99,13 @@ def paired_differences(
     n_samples: int = 10_000,
 ) -> List[List[Difference]]:
     """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged
-    over seeds. The samples are the same for all systems, seeds and scores. Counts have the shape
-    (systems, seeds, docs, columns). `score` maps those summed over docs, (..., columns), to
-    (scores, ...). Returns for each score the difference of each system."""
+    over seeds. The samples are the same for all systems, seeds and scores.
+
+    counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
+    score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
+        Shape: (..., columns) to (scores, ...)
+    RETURNS (List[List[Difference]]): For each score, the difference of each system.
+    """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
     sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
     sampled = score(sums.reshape(-1, n_systems, n_seeds, n_columns))

@@ -216,9 +216,12 @@ class CostSensitiveNER(TrainablePipe):
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label: returns 1, or 0 if the component already has it. A trained model predicts it
-        after an update with an entity that has it. Raises a ValueError if it is not a string, is
-        empty, or begins with "!"."""
+        """Add a label. A trained model predicts it after an update with an entity that has it.
+
+        label (str): The label.
+        RETURNS (int): 1, or 0 if the component already has the label.
+        RAISES (ValueError): If the label is not a string, is empty, or begins with "!".
+        """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
                 f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
@@ -245,9 +248,12 @@ class CostSensitiveNER(TrainablePipe):
         nlp: Optional[Language] = None,
         labels: Optional[Sequence[str]] = None,
     ) -> None:
-        """Initialize the component for training. The labels are as `spacy init labels` writes them
-        and by default those of the examples, in alphabetical order.
+        """Initialize the component for training.
 
+        get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
+        nlp (Optional[Language]): The current `nlp` object.
+        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
+            to those of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels, or the weights don't fit in memory.
         """
@@ -309,8 +315,15 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Update the model with a batch of examples and the dropout rate `drop`. The exact value of
-        the objective per annotated token is added to `losses`, which are returned."""
+        """Update the model with a batch of examples.
+
+        examples (Iterable[Example]): The batch.
+        drop (float): The dropout rate.
+        sgd (Optional[Optimizer]): The optimizer.
+        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+            the exact value of the objective, divided by the number of annotated tokens.
+        RETURNS (Dict[str, float]): The losses.
+        """
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
@@ -335,9 +348,14 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
-        """Compute the loss of a batch, per annotated token or, if it is one ratio, of all; and the
-        gradient of the loss of the batch. `scores` are the model's potentials of the predicted
-        docs. Raises a ValueError if one of them is not a number or infinite."""
+        """Compute the loss of a batch and its gradient.
+
+        examples (Iterable[Example]): The batch.
+        scores (Potentials): The model's potentials of the predicted docs.
+        RETURNS (Tuple[float, Potentials]): The loss per annotated token or, if the loss is one
+            ratio, of the batch; and the gradient of the loss of the batch.
+        RAISES (ValueError): If a score is not a number or infinite.
+        """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
@@ -358,8 +376,14 @@ class CostSensitiveNER(TrainablePipe):
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
         """Update the model to keep its predictions from before `nlp.resume_training`, by their
-        divergence from the new ones, in nats per token. Labels that were added since then, and the
-        annotation of the examples, are ignored. The arguments are those of `update`.
+        divergence from the new ones. Labels that were added since then are ignored.
+
+        examples (Iterable[Example]): A batch. Its annotation is not used.
+        drop (float): The dropout rate.
+        sgd (Optional[Optimizer]): The optimizer.
+        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+            the divergence in nats per token.
+        RETURNS (Dict[str, float]): The losses.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
@@ -397,8 +421,12 @@ class CostSensitiveNER(TrainablePipe):
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
-        """Score predictions, with the settings of the scorer. With a `spans_key`, spaCy's scorer of
-        spans replaces that of entities: "sc" gives `spans_sc_f` and others."""
+        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
+
+        examples (Iterable[Example]): The examples, with predicted docs.
+        **settings (Any): Settings of the scorer.
+        RETURNS (Dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
+        """
         key = self.objective.spans_key
         if key is not None and self.scorer is ner_score:
             return spancat_score(examples, spans_key=key)
@@ -413,7 +441,11 @@ class CostSensitiveNER(TrainablePipe):
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Predict the entities of docs, without modifying them."""
+        """Predict the entities of docs, without modifying them.
+
+        docs (Iterable[Doc]): The docs.
+        RETURNS (Prediction): Their entities.
+        """
         self.check_guarantee()
         docs, guarantee = list(docs), self.cfg["guarantee"]
         groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
@@ -438,13 +470,21 @@ class CostSensitiveNER(TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans of other labels stay."""
+        `spans_key` to `doc.spans`, where spans of other labels stay.
+
+        docs (Iterable[Doc]): The docs.
+        prediction (Prediction): What `predict` returned for them.
+        """
         key = self.objective.spans_key
         annotate(list(docs), prediction, self.vocab.strings, self.confidence, key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
-        """Compute the probabilities of tags and entities, with the tokens of all docs in one array.
-        `preset`: whether the entities of the docs are taken as given, or ignored."""
+        """Compute the probabilities of tags and entities.
+
+        docs (Iterable[Doc]): The docs.
+        preset (bool): Whether the entities of the docs are taken as given, or ignored.
+        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
+        """
         return self._posterior(list(docs), preset=preset)[1]
 
     def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
@@ -473,6 +513,8 @@ class CostSensitiveNER(TrainablePipe):
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
+        docs (Iterable[Doc]): The docs.
+        k (int): The number of analyses, at least 1.
         RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
@@ -502,8 +544,12 @@ class CostSensitiveNER(TrainablePipe):
         return decode.cost if isinstance(decode, MinCost) else None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token, (N,), by decoding by cost.
-        With another decoding, a wrong tag costs 1."""
+        """The expected cost of the tag that is predicted for each token by decoding by cost. With
+        another decoding, a wrong tag costs 1.
+
+        posterior (Posterior): The probabilities.
+        RETURNS (Floats1d): The costs. Shape: (N,)
+        """
         decode = self._decoding.decode
         min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
         return min_cost.expected_costs(posterior)
@@ -511,8 +557,11 @@ class CostSensitiveNER(TrainablePipe):
     # Settings of prediction
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`. It is
-        a ValueError if they don't fit the labels of a trained model."""
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
+
+        decoding (Decoding): The decoding.
+        RAISES (ValueError): If its settings don't fit the labels of a trained model.
+        """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         self.drop_guarantee("another decoding", keep_shift=True)
@@ -533,10 +582,11 @@ class CostSensitiveNER(TrainablePipe):
         return Confidence(**settings) if settings else None
 
     def set_confidence(self, confidence: Optional[Confidence]) -> None:
-        """Change where the probabilities of entities are written; None: nowhere. The settings are
-        in `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default
-        key "confidence", as several components may share their `spans_key`, but not this one.
+        """Change where the probabilities of entities are written. The settings are in
+        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
+        "confidence", as several components may share their `spans_key`, but not this one.
 
+        confidence (Optional[Confidence]): The settings. None: they are not written.
         RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
             entities have that key.
         """
@@ -561,10 +611,12 @@ class CostSensitiveNER(TrainablePipe):
         return None if self._changed_since_promise() else self.cfg["guarantee"]
 
     def set_guarantee(self, promise: Cfg) -> None:
-        """Promise something of the component's sets, with its current settings. The promise, as
-        JSON, is in `nlp.meta["guarantee"]`, too, by the name of the component. In "groups", by
-        group, "threshold" and "labels" are the least score of spans in the set, in all and by
-        label."""
+        """Promise something of the component's sets, with its current settings. The promise is in
+        `nlp.meta["guarantee"]`, too, by the name of the component.
+
+        promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
+            least score of spans in the set, in all and by label.
+        """
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
@@ -655,8 +707,11 @@ class CostSensitiveNER(TrainablePipe):
     # Saving
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Save the component to a directory, except for those of "cfg", "vocab" and "model" that
-        are in `exclude`."""
+        """Save the component.
+
+        path (Union[str, Path]): A directory.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        """
         cfg, model = self._save(exclude)
         writers = {
             "cfg": lambda file: srsly.write_json(file, cfg),
@@ -666,7 +721,11 @@ class CostSensitiveNER(TrainablePipe):
         to_disk(path, writers, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component as `to_disk` does, to what `from_bytes` takes."""
+        """Save the component.
+
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (bytes): What `from_bytes` takes.
+        """
         cfg, model = self._save(exclude)
         writers: Dict[str, Callable[[], bytes]] = {
             "cfg": lambda: srsly.json_dumps(cfg),
@@ -685,8 +744,11 @@ class CostSensitiveNER(TrainablePipe):
     def from_disk(
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "CostSensitiveNER":
-        """Load what `to_disk` wrote to a directory.
+        """Load the component.
 
+        path (Union[str, Path]): The directory that `to_disk` wrote.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
             same save as the other, or saved before 0.2.
         """
@@ -702,7 +764,13 @@ class CostSensitiveNER(TrainablePipe):
         return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load what `to_bytes` returned. Raises a ValueError as `from_disk` does."""
+        """Load the component.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RETURNS (CostSensitiveNER): The component.
+        RAISES (ValueError): As `from_disk` does.
+        """
         with self._naming("cfg and model", ""):
             parts = srsly.msgpack_loads(bytes_data)
             saved = {name: parts[name] for name in parts if name not in exclude}

@@ -22,3 +22,29 @@ from .tasks import (
     write_tasks,
 )
 from .texts import read_texts
+
+__all__ = [
+    "DEFAULTS",
+    "FORMS",
+    "Context",
+    "CorpusError",
+    "CorpusInfo",
+    "ReadOptions",
+    "Task",
+    "TaskSpan",
+    "check_form",
+    "copy_tokens",
+    "corpus_files",
+    "doc_to_task",
+    "make_copies",
+    "make_reader",
+    "read_docs",
+    "read_tasks",
+    "read_texts",
+    "save_tasks",
+    "task_from_json",
+    "task_to_doc",
+    "task_to_json",
+    "write_columns",
+    "write_tasks",
+]

@@ -66,8 +66,13 @@ def make_docs(
 
 
 def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = False) -> Doc:
-    """Make a doc of the words and spaces of another, without annotation. With `sentences`, it has
-    the starts of sentences, unknown spaces, and short values of `user_data`, too."""
+    """Make a doc of the words and spaces of another. It has no other annotation.
+
+    doc (Doc): The doc.
+    vocab (Optional[Vocab]): The vocab of the copy. None: the same.
+    sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
+        of `user_data`, too.
+    """
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     if vocab not in (None, doc.vocab):
         words = [token.text for token in doc]

@@ -216,8 +216,13 @@ def _without_overlap(
 def doc_to_task(
     doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: Optional[str] = None
 ) -> Task:
-    """Make a task of a doc: its tokens, sentence starts, entities or spans of a key, and missing
-    annotation. Blocked tokens count as O. `task_to_doc` makes the same doc of it."""
+    """Make a task of a doc: its tokens, sentence starts, entities and missing annotation.
+
+    doc (Doc): The doc. Blocked tokens count as O.
+    extra (Mapping[str, Any]): Other keys of the task.
+    spans_key (Optional[str]): A key in `doc.spans`, for its spans in place of the entities.
+    RETURNS (Task): The task. `task_to_doc` makes the same doc of it.
+    """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     unknown = iob == MISSING if spans_key is None else is_missing(doc, spans_key)
     ents: Iterable[Span] = doc.ents if spans_key is None else doc.spans.get(spans_key, ())

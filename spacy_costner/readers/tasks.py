@@ -63,8 +63,10 @@ Annotated = Tuple[Place, Optional[int], Task]
 
 
 def read_tasks(path: Path) -> Iterator[Tuple[Place, Task]]:
-    """Read the tasks of a JSON or JSONL file, each with its place.
+    """Read the tasks of a JSON or JSONL file.
 
+    path (Path): The file.
+    YIELDS (Tuple[Place, Task]): Each task, and its place.
     RAISES (CorpusError): If something isn't a task.
     """
     for place, value in read_values(path)[1]:
@@ -79,6 +81,9 @@ def task_from_json(value: Any, place: Place) -> Task:
         ["…", {"entities": […]}]                      spaCy 2
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
+    value (Any): The value of a line of JSON.
+    place (Place): The line.
+    RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
