@@ -356,6 +356,8 @@ def test_texts_without_annotation(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*lines, {"text": ""}])))
     assert [iob(doc) for doc in read(path, found)] == ["------", "OOOOOO", "OOOOOO"]
     assert {problem.n for problem in found.problems} == {1} and len(found.problems) == 2
+    twice = "\n".join([json.dumps({"text": TEXT, "_input_hash": 5})] * 2)
+    assert [iob(doc) for doc in read(written(tmp_path / "b.jsonl", twice), found)] == ["------"]
 
 
 def prodigy(spans: List[Any], **more: Any) -> str:
