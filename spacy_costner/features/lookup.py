@@ -190,8 +190,7 @@ def _int32(numbers: Iterable[int]) -> Ints1d:
 def pair_up(values: Ints1d, lengths: Ints1d) -> Array1d:
     """The value of each token and of the next as one number; -1 where one of them has none.
     In int64. Shape: (N,)"""
-    after = numpy.full(len(values), -1, dtype="int64")
-    after[:-1] = values[1:]
+    after = numpy.append(values[1:], -1).astype("int64")[: len(values)]
     after[last_tokens(lengths)] = -1
     pairs = (values.astype("int64") << 32) | after
     return numpy.where((values < 0) | (after < 0), -1, pairs)
