@@ -354,6 +354,11 @@ def test_what_docs_can_not_have(
     assert all("a.jsonl, line " in place for one in found.problems for place in one.places)
 
 
+def test_a_text_twice_without_annotation(tmp_path: Path) -> None:
+    (doc,) = read(lines(tmp_path / "a.jsonl", [{"text": TEXT, "_input_hash": 5}] * 2))
+    assert iob(doc) == "------"
+
+
 def test_rejected_spans(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", [prodigy(SPANS[:1]), rejected(SPANS[1])])
     accepted, other = read(path, incorrect_spans_key="wrong")

@@ -147,8 +147,7 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
 def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
     """A setting, for each label. Raises a ValueError if it is set for another. Shape: (labels,)"""
-    unknown = sorted(set(settings["labels"]) - set(tags.labels))
-    if unknown:
+    if unknown := sorted(set(settings["labels"]) - set(tags.labels)):
         raise ValueError(f"decoding: labels: expected any of {tags.labels}, got {unknown[0]!r}")
     values = [settings["labels"].get(label, settings[name]) for label in tags.labels]
     return numpy.asarray(values, dtype="float64")

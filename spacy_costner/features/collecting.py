@@ -13,7 +13,7 @@ from .clusters import Clusters, cluster_vectors, collect_clusters, read_clusters
 from .lookup import Lookup, pair_up
 from .memory import LabelCounts, LabelMemory
 from .template import GAZETTEER, VECTORS, Form, Template, attributes_of
-from .tokens import PLACES, Gazetteer, Tokens, concatenate, read_tokens
+from .tokens import PLACES, Gazetteer, Tokens, read_tokens
 from .vocabulary import Vocabulary
 
 N_DOCS = 256
@@ -94,7 +94,9 @@ def _read_all(
             labels.add(batch, tokens)
         if template.bigrams:
             parts.append(tokens)
-    return vocab, counts, labels, concatenate(parts)
+    keys = {name: numpy.concatenate([part.keys[name] for part in parts]) for name in attributes}
+    orth, lengths = (numpy.concatenate(each) for each in zip(*[(p.orth, p.lengths) for p in parts]))
+    return vocab, counts, labels, Tokens(orth, keys, lengths)
 
 
 def count_labels(docs: Sequence[Doc], template: Template, known: Vocabulary) -> LabelMemory:

@@ -55,9 +55,8 @@ class SeenWords:
             is_new = self.numbers.find(orth) < 0
             first, end = self.n_words, self.n_words + int(is_new.sum())
             if end > len(self.table):
-                larger = numpy.full((2 * end, self.table.shape[1]), -1, dtype="int32")
-                larger[:first] = self.table[:first]
-                self.table = larger
+                n_more = 2 * end - len(self.table)
+                self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first:end] = rows[is_new]
             self.n_words = end
             self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
@@ -76,9 +75,8 @@ class Lookup:
         self.of_words = [column for column in columns if column.form == Form.WORD]
         self.of_documents = [column for column in columns if column.form == Form.DOCUMENT]
         self.elsewhere: Dict[str, List[Column]] = {}
-        for column in columns:
-            if column.form in (Form.BEFORE, Form.AFTER):
-                self.elsewhere.setdefault(column.of, []).append(column)
+        for column in (column for column in columns if column.n_nearest):
+            self.elsewhere.setdefault(column.of, []).append(column)
         values = vocabulary.values
         self.gazetteers = {name: Gazetteer(lines) for name, lines in vocabulary.phrases.items()}
         self.numbers: Dict[str, Dict[Optional[str], int]] = {
@@ -95,10 +93,8 @@ class Lookup:
         """Find the place of the values of each column, and the rows of each slot."""
         widths = [self.vocabulary.width(column) for column in self.columns]
         ends = numpy.cumsum(widths).tolist()
-        self.places = {
-            column.name: slice(end - width, end)
-            for column, width, end in zip(self.columns, widths, ends)
-        }
+        places = [slice(end - width, end) for width, end in zip(widths, ends)]
+        self.places = {column.name: place for column, place in zip(self.columns, places)}
         self.width = sum(widths)
         self.slots = [(column, offset) for column in self.columns for offset in column.offsets]
         per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
@@ -190,8 +186,7 @@ def _int32(numbers: Iterable[int]) -> Ints1d:
 def pair_up(values: Ints1d, lengths: Ints1d) -> Array1d:
     """The value of each token and of the next as one number; -1 where one of them has none.
     In int64. Shape: (N,)"""
-    after = numpy.full(len(values), -1, dtype="int64")
-    after[:-1] = values[1:]
+    after = numpy.append(values[1:], -1).astype("int64")[: len(values)]
     after[last_tokens(lengths)] = -1
     pairs = (values.astype("int64") << 32) | after
     return numpy.where((values < 0) | (after < 0), -1, pairs)

@@ -105,15 +105,6 @@ def read_tokens(
     return Tokens(numpy.ascontiguousarray(table[:, 0]), keys, lengths, text_ids)
 
 
-def concatenate(parts: Sequence[Tokens]) -> Tokens:
-    """The tokens of several batches, at least one, that were read alike."""
-    return Tokens(
-        orth=numpy.concatenate([part.orth for part in parts]),
-        keys={name: numpy.concatenate([p.keys[name] for p in parts]) for name in parts[0].keys},
-        lengths=numpy.concatenate([part.lengths for part in parts]),
-    )
-
-
 def _extension(docs: Sequence[Doc], name: str, strings: Optional[StringStore]) -> Array1d:
     if not Token.has_extension(name):
         expected = "to be set with Token.set_extension before the pipeline runs, it is not"

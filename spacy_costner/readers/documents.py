@@ -1,7 +1,7 @@
 """Sentences to documents, by the id of the document that each is from."""
 
 import warnings
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set
 
 from spacy.tokens import Doc
@@ -70,10 +70,8 @@ def join(docs: List[Doc]) -> Doc:
     values = short_values(docs[0].user_data).items()
     joined.user_data |= {k: v for k, v in values if all(doc.user_data.get(k) == v for doc in docs)}
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
-    begin = 0
-    for doc in docs:
-        for i in range(begin, begin + len(doc)):
-            if i == begin or not doc.has_annotation("SENT_START"):
-                joined[i].is_sent_start = i == begin
-        begin += len(doc)
+    for doc, end in zip(docs, accumulate(map(len, docs))):
+        begin = end - len(doc)
+        for i in range(begin, min(begin + 1, end) if doc.has_annotation("SENT_START") else end):
+            joined[i].is_sent_start = i == begin
     return joined

@@ -115,11 +115,12 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
         doc = _tokenize(task, context)
     except ValueError as error:  # The text is too long, or has surrogates.
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
-    known = {start: sent_start for start, _, sent_start in task.tokens or ()}
-    if len(doc):
+    tokens, starts = task.tokens or (), numpy.zeros(len(doc), dtype="int64")
+    if known := {start: is_start for start, _, is_start in tokens if is_start in (True, False)}:
         is_start = [known.get(token.idx) for token in doc]
-        starts = [1 if here is True else -1 if here is False else 0 for here in is_start]
-        doc.from_array([SENT_START], numpy.asarray(starts, dtype="int64").view("uint64"))
+        starts[:] = [0 if here is None else 1 if here else -1 for here in is_start]
+    if len(doc):
+        doc.from_array([SENT_START], starts.view("uint64"))
     if task.spans is None:
         context.info.add_problem(UNANNOTATED, place)
         return doc
@@ -139,7 +140,8 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
         if used is None or spans_key is None:
             missing[start:end] = used is None
         if used is not None:
-            ids = [name if isinstance(name := used.extra.get(key), str) else "" for key in ID_KEYS]
+            given = [used.extra.get(key) for key in ID_KEYS] if used.extra else []
+            ids = [name if isinstance(name, str) else "" for name in given] or ("", "")
             spans.append(Span(doc, start, end, used.label, kb_id=ids[0], span_id=ids[1]))
     unknown = [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
     if spans_key is None:
@@ -237,6 +239,8 @@ def doc_to_task(
         spans.append(TaskSpan(ent.start_char, ent.end_char, ent.label_, ids))
     if unknown.all() and not spans:
         return Task(doc.text, None, tokens, (), doc.has_unknown_spaces, extra)
-    edges = numpy.flatnonzero(numpy.diff(unknown, prepend=False, append=False)).tolist()
-    missing = tuple((tokens[b][0], tokens[e - 1][1]) for b, e in zip(edges[::2], edges[1::2]))
+    missing: Tuple[Range, ...] = ()
+    if unknown.any():
+        edges = numpy.flatnonzero(numpy.diff(unknown, prepend=False, append=False)).tolist()
+        missing = tuple((tokens[b][0], tokens[e - 1][1]) for b, e in zip(edges[::2], edges[1::2]))
     return Task(doc.text, spans, tokens, missing, doc.has_unknown_spaces, extra)
