@@ -72,12 +72,9 @@ def make_doc(*parts: Any) -> Doc:
 
 def make_docs() -> List[Doc]:
     """49 docs: "Mr Ana Lee went to Oslo by train ." """
-    every = list(product(PEOPLE, CITIES))
+    every = [((a, "person"), (b, "city")) for a, b in product(PEOPLE, CITIES)]
     random.Random(0).shuffle(every)
-    return [
-        make_doc("Mr", (person, "person"), "went to", (city, "city"), "by train .")
-        for person, city in every
-    ]
+    return [make_doc("Mr", person, "went to", city, "by train .") for person, city in every]
 
 
 def plant() -> Tuple[List[Doc], List[Planted]]:
@@ -155,10 +152,8 @@ def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(name: str) -> 
 
 
 def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
-    docs = [
-        make_doc("In", (city, "city"), "we saw that the sun of", (city, "city"), "shone .")
-        for city in CITIES * 3
-    ]
+    cities = [(city, "city") for city in CITIES * 3]
+    docs = [make_doc("In", city, "we saw that the sun of", city, "shone .") for city in cities]
     docs += make_docs()[:5]
     before = scores_of(docs, 3, "sparse_document")
     first, second = entities(docs[3])
