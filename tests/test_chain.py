@@ -241,14 +241,6 @@ def test_scores_beyond_the_range_of_exponentials(name: str, scale: float, dtype:
 
 
 @each_query
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [0, 1, 0]])
-def test_batches_without_transitions(name: str, lengths: List[int]) -> None:
-    for n_tags in (1, 3):
-        potentials = random_potentials(lengths, n_tags)
-        check_by_enumeration(name, potentials, example(name, potentials), rtol=1e-12, atol=1e-12)
-
-
-@each_query
 def test_sequences_do_not_disturb_each_other(name: str) -> None:
     """Whatever the neighbours are: without a legal path, empty, or of extreme scores."""
     potentials = random_potentials([3, 2, 0, 4, 3, 1], 3, dtype="float32")
@@ -266,15 +258,14 @@ def test_sequences_do_not_disturb_each_other(name: str) -> None:
         assert_allclose(gradient.emissions[tokens], before.emissions[tokens], atol=1e-6)
 
 
-@given(potentials_NK(), st.data())
-def test_marginals(potentials: Potentials, data: st.DataObject) -> None:
-    expected = oracle.zeros(potentials).emissions
-    for b in range(len(potentials.lengths)):
-        expected += oracle.expected_features(potentials, b).emissions
+@given(potentials_NK())
+def test_marginals(potentials: Potentials) -> None:
+    each = range(len(potentials.lengths))
+    expected = [oracle.expected_features(potentials, b).emissions for b in each]
     before = [array.copy() for array in potentials]
-    assert_allclose(chain.marginals(potentials), expected, rtol=1e-9, atol=1e-9)
-    for array, copy in zip(potentials, before):
-        assert_array_equal(array, copy)
+    total = sum(expected, oracle.zeros(potentials).emissions)
+    assert_allclose(chain.marginals(potentials), total, rtol=1e-9, atol=1e-9)
+    assert all((array == copy).all() for array, copy in zip(potentials, before))
 
 
 @given(potentials_NK(constrained=False), st.data())

@@ -7,9 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 import spacy
-import srsly
 from spacy.cli.evaluate import evaluate
-from spacy.cli.train import train as train_nlp
 from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
@@ -221,23 +219,3 @@ def test_spacy_evaluate_writes_all_scores(trained: Language, corpus: Path, capsy
     assert scores["ents_cost"] == pytest.approx(3 / 19)
     assert scores["ents_confusion"]["sports-team"] == {"LOC": 1, "sports-team": 2}
     assert 0 < scores["ents_f_level_1"] <= 1
-
-
-def test_spacy_train_chooses_the_model_of_least_cost(corpus: Path) -> None:
-    path, config = corpus.parent / "config.cfg", pipeline(scorer=SCORER).config
-    log = {"@loggers": "spacy.ConsoleLogger.v3", "output_file": str(corpus.parent / "log.jsonl")}
-    weights = dict.fromkeys(("ents_f", "ents_sent_acc", "ents_f_level_1"), 0.0)
-    weights |= {"ents_cost": -1.0, "ents_confusion": None}
-    config["paths"] |= {"train": str(corpus), "dev": str(corpus)}
-    config["training"] |= {"max_steps": 6, "eval_frequency": 2, "dropout": 0.0}
-    config["training"] |= {"logger": log, "score_weights": weights}
-    config.to_disk(path)
-    train_nlp(path, corpus.parent / "output")
-    best = spacy.load(corpus.parent / "output" / "model-best")
-    performance = best.meta["performance"]
-    logged = [*srsly.read_jsonl(corpus.parent / "log.jsonl")]
-    for line in logged:
-        assert line["score"] == pytest.approx(-line["scores"]["ents_cost"] / 100)
-    assert performance["ents_cost"] == pytest.approx(-max(line["score"] for line in logged))
-    assert performance["ents_confusion"]["O"]["O"] > 0
-    assert performance["ents_sent_acc"] <= 1

@@ -9,11 +9,10 @@ import spacy
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.tags import Tags
-from spacy_costner.training.pieces import batch_pieces, join
+from spacy_costner.training.pieces import join
 from spacy_costner.training.soft_targets import (
     KEY,
     SoftTargets,
@@ -28,7 +27,7 @@ from spacy_costner.types import Potentials
 
 from . import oracle
 from .support.batches import random_potentials
-from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
+from .support.fitting import initialized, loss_block, read_batches, read_pieces
 from .support.gradients import check_loss_gradient
 
 LENGTHS = [3, 0, 1]
@@ -248,18 +247,3 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
     for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
         assert join(some)[1]()[1].gold.weights.tolist() == weights
     assert join(pieces[1:])[1]()[1].gold.weights is None
-
-
-def test_a_student_learns_the_distribution() -> None:
-    """Not only the best path: after training, its marginals are those of the teacher."""
-    _, ner, examples = taught(1)
-    eg = examples[0]
-    saved = eg.reference.user_data[KEY]
-    finest = Tags(saved["labels"], "BILUO", "before")
-    expected = saved["emissions"] @ (finest.counts_as(ner.tags)[:, None] == range(len(ner.tags)))
-    assert expected.max(axis=1).min() < 0.95
-    ((batch,),) = batch_pieces(
-        ner.model, ner.objective, ner.chain_tags, [eg], lambda some: [list(some)], lambda some: None
-    )
-    train(ner, [batch], Adam(0.03), max_epochs=600)
-    assert_allclose(ner.posterior([eg.predicted]).marginals, expected, atol=0.02)
