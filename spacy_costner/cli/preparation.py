@@ -1,6 +1,7 @@
 """Linear models of a config: load and initialize them, train them, hold out folds."""
 
 import random
+from itertools import accumulate
 from pathlib import Path
 from typing import (
     Any,
@@ -57,6 +58,8 @@ START = (
 FEW, MOST_WEIGHTS = 1000, 2 * 10**7
 """Below this number of sentences, and up to this number of weights, training is on all docs at
 once. That takes about 150 bytes a weight."""
+
+SENTENCIZER = Sentencizer()
 
 N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
@@ -179,16 +182,16 @@ def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
             eg.predicted = doc
 
 
+def count_sentences(doc: Doc) -> int:
+    """The number of sentences of a doc. Without sentence starts they end with punctuation."""
+    if doc.has_annotation("SENT_START"):
+        return sum(1 for _ in doc.sents)
+    return sum(SENTENCIZER.predict([doc])[0])
+
+
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW` sentences. Without sentence starts these end with
-    punctuation."""
-    n_sentences, sentencizer = 0, Sentencizer()
-    for doc in docs:
-        own = doc.has_annotation("SENT_START")
-        n_sentences += len([*doc.sents]) if own else sum(sentencizer.predict([doc])[0])
-        if n_sentences >= FEW:
-            return False
-    return True
+    """Whether docs have fewer than `FEW` sentences."""
+    return all(total < FEW for total in accumulate(map(count_sentences, docs)))
 
 
 def train_linear(

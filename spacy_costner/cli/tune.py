@@ -1,5 +1,6 @@
 """Choose a decision threshold or a bias on development docs. No retraining."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import (
     Annotated,
@@ -197,17 +198,16 @@ def choose(
     return max(points, key=lambda point: point.f_score(beta))
 
 
-def parse_aim(text: str) -> Dict[str, Any]:
-    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9"."""
+def parse_aim(text: str, *others: str, option: str = "--tune") -> Dict[str, Any]:
+    """Read an aim as arguments of `tune`: "f" (or another name), "precision=0.9", "recall=0.9"."""
     name, _, least = text.partition("=")
-    try:
-        if text == "f":
+    with suppress(ValueError):
+        if text in ("f", *others):
             return {}
         if name in ("precision", "recall") and 0 < float(least) < 1:
             return {name: float(least)}
-    except ValueError:
-        pass
-    raise ValueError(f"--tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
+    names = ", ".join(["f", *others])
+    raise ValueError(f"{option}: expected {names}, precision=0.9 or recall=0.9, got {text!r}")
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) -> None:
