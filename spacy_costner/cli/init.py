@@ -22,7 +22,8 @@ from spacy.util import get_lang_class, registry
 from thinc.api import Config
 from typer import Argument, Option
 
-from .. import __version__
+import spacy_costner
+
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..costs.tables import HAMMING
@@ -232,7 +233,7 @@ def init(
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     # The template sees the variables of this function.
     template = get_template("init.cfg.jinja", as_text, read_notes, shlex.quote)
-    text = template.render(locals(), **sizes, version=__version__)
+    text = template.render(locals(), **sizes, version=spacy_costner.__version__)
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), output_path)
     return text
