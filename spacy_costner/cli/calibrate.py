@@ -14,7 +14,16 @@ from ..metrics.calibration import calibration_error, reliability
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_folder, save_folder
 from ..tags import Entities
-from .options import CodeOption, DevArg, GpuOption, ModelArg, NameOption, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    OutputOption,
+    load,
+    options_of,
+)
 from .output import JsonOption, errors_shown, print_result
 from .predictions import (
     DevPredictions,
@@ -24,11 +33,9 @@ from .predictions import (
     turn_on_confidence,
 )
 
-MOST_STEPS, PRECISION = 60, 1e-3
-"""Where the steps in the logarithm of a temperature end."""
-
-HOTTEST = numpy.log(100)
-"""The limit for a label whose predictions are all correct, or all wrong."""
+MOST_STEPS, PRECISION, HOTTEST = 60, 1e-3, numpy.log(100)
+"""Where the steps in the logarithm of a temperature end, and its limit for a label whose
+predictions are all correct, or all wrong."""
 
 Predicted = Tuple[Posterior, Entities, Array1d]
 """A posterior, entities, and which of them are correct. Shape: (E,)"""
@@ -44,24 +51,24 @@ class Calibration(NamedTuple):
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
-        worse = "\nThe error is higher than before: don't calibrate this model on these docs."
-        return (
-            f"temperature {self.temperature.overall:.3f}: expected calibration error "
-            f"{self.error_before:.4f} -> {self.error:.4f}"
-            f"{worse if self.error > self.error_before else ''}"
-        )
+        errors = f"expected calibration error {self.error_before:.4f} -> {self.error:.4f}"
+        if self.error > self.error_before:
+            errors += "\nThe error is higher than before: don't calibrate this model on these docs."
+        return f"temperature {self.temperature.overall:.3f}: {errors}"
 
 
 def calibrate(
     nlp: Language,
     examples: Iterable[Example],
     *,
-    name: str = "ner",
-    per_label: bool = False,
+    name: NameOption = "ner",
+    per_label: Annotated[
+        bool, Option("--per-label", help="Fit a temperature for each label")
+    ] = False,
     source: str = "development docs",
 ) -> Calibration:
     """Fit the temperature of a component on development docs, and set it. Its confidences are on
-    from then on. See `calibrate_cli` for the other arguments.
+    from then on.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
@@ -80,11 +87,7 @@ def calibrate(
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions],
-    nlp: Language,
-    ner: CostSensitiveNER,
-    *,
-    per_label: bool = False,
+    devs: Sequence[DevPredictions], nlp: Language, ner: CostSensitiveNER, *, per_label: bool = False
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
     it: see `calibrate`."""
@@ -99,12 +102,8 @@ def calibrate_on(
 
     probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
-    return Calibration(
-        temperature=temperature,
-        error_before=calibration_error(before, correct),
-        error=calibration_error(after, correct),
-        reliability=reliability(after, correct),
-    )
+    error_before, error = (calibration_error(each, correct) for each in (before, after))
+    return Calibration(temperature, error_before, error, reliability(after, correct))
 
 
 def predict_best(dev: DevPredictions) -> Predicted:
@@ -182,17 +181,16 @@ def minimise(slope: Callable[[Floats1d], Floats1d], start: Floats1d) -> Floats1d
     return place
 
 
+@options_of(calibrate)
 def calibrate_cli(
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
-    name: NameOption = "ner",
-    per_label: Annotated[
-        bool, Option("--per-label", help="Fit a temperature for each label")
-    ] = False,
+    *,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    **options: Any,
 ) -> None:
     """
     Calibrate confidences, so that about 70 % of the entities with confidence 0.7 are correct.
@@ -202,7 +200,7 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        result = calibrate(nlp, examples, name=name, per_label=per_label, source=str(dev_path))
+        result = calibrate(nlp, examples, source=str(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 
@@ -212,7 +210,7 @@ def describe(result: Calibration) -> str:
     rows: List[Any] = [["confidence", "entities", "mean", "right"]]
     for row in result.reliability:
         if row["n"]:
-            bounds = f"{row['from']:.1f} to {row['to']:.1f}"
+            bounds = "{from:.1f} to {to:.1f}".format(**row)
             rows.append([bounds, row["n"], row["confidence"], row["right"]])
     labels = [f"  {label}: {t:.3f}" for label, t in result.temperature.labels.items()]
     return "\n".join([f"{text_table(rows)}\n", result.describe(), *labels])

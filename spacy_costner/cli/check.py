@@ -26,7 +26,7 @@ from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
-from ..spans import Labels, spans_as_entities, without_overlap
+from ..spans import spans_as_entities, without_overlap
 from ..tags import Tags
 from ..training.evaluation import Evaluations, count_evaluations
 from ..training.token_attrs import first_words
@@ -61,6 +61,8 @@ MOST_CUT = 2
 """Letters that are left of labels such as LOC and MISC, cut by two."""
 
 CONTRADICTION = "docs with the same words have different entities"
+OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
+LEAKED = "docs are in the training corpus as well"
 MISALIGNED = "entities don't begin and end with tokens: their tokens count as missing values"
 NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
 CUT = (
@@ -71,12 +73,10 @@ ONE_SENTENCE = (
     f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
     "white space, and joins the sentences: use `costner convert`"
 )
-
 CROSSING = (
     "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "
     "can't be predicted"
 )
-
 LOST_SPANS = (
     "spans overlap with longer ones of the same component: give their labels to several "
     "components, or lose these spans by filter_spans = true"
@@ -117,9 +117,8 @@ def check(
     """Check the corpora of a config for `spacy train`, and whether the config fits them.
 
     overrides (Dict[str, Any]): Settings to override, such as "paths.train".
-    name (Optional[str]): The name of the component. Optional if the config has only one.
-    RAISES (ValueError): If the config has no `cost_sensitive_ner`, or several and none is named,
-        or an unknown setting.
+    name (Optional[str]): The name of the component, if the config has several.
+    RAISES (ValueError): If there is no such component, or an unknown setting.
     """
     config = read_config(config_path, overrides)
     check_settings(config, config_path)
@@ -157,16 +156,29 @@ def check_corpora(
 ) -> Check:
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
-    own = ner.objective.own_labels or labels
-    seen = {name: entities_of_component(ner, name, egs, own) for name, egs in corpora.items()}
-    lost = [finding for found, _ in seen.values() for finding in found]
-    corpora = {corpus: examples for corpus, (_, examples) in seen.items()}
+    findings: List[Finding] = []
+    if (key := ner.objective.spans_key) is not None:  # its spans are the entities
+        own = ner.objective.own_labels or labels
+        severity = WARNING if ner.objective.filter_spans else ERROR
+        for corpus, examples in corpora.items():
+            for i, eg in enumerate(examples):
+                for span in without_overlap(eg.reference, key, own)[1]:
+                    place = _place(i, eg.reference, f"{span.text!r} {span.label_}")
+                    findings.append(Finding(severity, corpus, LOST_SPANS, [place]))
+        corpora = {
+            corpus: [
+                Example(eg.predicted, spans_as_entities(eg.reference, key, own, longest=True))
+                for eg in examples
+            ]
+            for corpus, examples in corpora.items()
+        }
     counts = {
         corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
         for corpus, examples in corpora.items()
     }
     labels = sorted(counts["train"]) if labels is None else labels
-    findings = lost if labels else [*lost, Finding(ERROR, "train", "no entities and no labels")]
+    if not labels:
+        findings.append(Finding(ERROR, "train", "no entities and no labels"))
     for check_fit in (ner.objective.prepare, ner.check_decoding) if labels else ():
         try:
             check_fit(Tags(labels, ner.cfg["scheme"]))
@@ -180,41 +192,25 @@ def check_corpora(
         findings += check_docs(corpus, examples, ner, labels)
         findings += check_words(corpus, [eg.reference for eg in examples])
     known = {eg.reference.text for eg in corpora["train"]}
-    if leaked := [
-        _place(i, eg.reference)
-        for i, eg in enumerate(corpora["dev"])
-        if eg.reference.text in known and len(eg.reference) >= SHORT
-    ]:
-        message = "docs are in the training corpus as well"
-        findings.append(Finding(WARNING, "dev", message, leaked))
+    for i, eg in enumerate(corpora["dev"]):
+        if eg.reference.text in known and len(eg.reference) >= SHORT:
+            findings.append(Finding(WARNING, "dev", LEAKED, [_place(i, eg.reference)]))
+
+    # The same problem of several docs is one finding.
+    places: Dict[Tuple[str, str, str], List[Dict[str, Any]]] = {}
+    for finding in findings:
+        places.setdefault(finding[:3], []).extend(finding.places)
     every = sorted({*labels, *counts["train"], *counts["dev"]})
     return Check(
         component=ner.name,
         docs={corpus: len(examples) for corpus, examples in corpora.items()},
         tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
         counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
-        findings=sorted(findings, key=lambda finding: finding.severity != ERROR),
+        findings=sorted(
+            (Finding(*problem, places=found) for problem, found in places.items()),
+            key=lambda finding: finding.severity != ERROR,
+        ),
     )
-
-
-def entities_of_component(
-    ner: CostSensitiveNER, corpus: str, examples: List[Example], labels: Labels
-) -> Tuple[List[Finding], List[Example]]:
-    """With a `spans_key`: find spans that are lost, as they overlap with others of the component.
-    Returns the examples with the other spans as entities."""
-    key = ner.objective.spans_key
-    if key is None:
-        return [], examples
-    kept, places = [], []
-    for i, eg in enumerate(examples):
-        _, lost = without_overlap(eg.reference, key, labels)
-        places += [_place(i, eg.reference, f"{one.text!r} {one.label_}") for one in lost]
-        doc = spans_as_entities(eg.reference, key, labels, longest=True)
-        kept.append(Example(eg.predicted, doc))
-    if not places:
-        return [], kept
-    severity = WARNING if ner.objective.filter_spans else ERROR
-    return [Finding(severity, corpus, LOST_SPANS, places)], kept
 
 
 def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
@@ -244,28 +240,25 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
     words, iob = numpy.concatenate([numpy.zeros((1, 2), "uint64"), *arrays]).T
     keys, ids, n_times = numpy.unique(words, return_inverse=True, return_counts=True)
     at = numpy.flatnonzero((iob == 1) | (iob == 3))
-    shares = {}
-    for shift in (-1, 0, 1):
+    for shift, how in ((0, ""), (-1, "earlier"), (1, "later")):
         counts = numpy.bincount(ids[at + shift], minlength=len(keys))
         counts[0] = 0  # what is before and after docs
         others = counts * (counts - 1) / numpy.maximum(n_times - 1, 1)
-        shares[shift] = others.sum() / max(counts.sum(), 1)
+        share = others.sum() / max(counts.sum(), 1)
         if shift == 0:
-            known = keys[(n_times >= MANY) & (counts >= SURE * n_times)]
-    for shift, how in ((-1, "earlier"), (1, "later")):
-        if shares[shift] > SHIFTED * shares[0]:
+            own, known = share, keys[(n_times >= MANY) & (counts >= SURE * n_times)]
+        elif share > SHIFTED * own:
             message = (
-                f"of words in entities, {shares[0]:.0%} are in entities elsewhere, too, but "
-                f"{shares[shift]:.0%} would be if entities began one token {how}"
+                f"of words in entities, {own:.0%} are in entities elsewhere, too, but "
+                f"{share:.0%} would be if entities began one token {how}"
             )
             yield Finding(WARNING, corpus, message)
-    places = [
-        _place(i, doc, doc[int(numpy.flatnonzero(is_known)[0])].text)
-        for i, doc in enumerate(docs)
-        if len(doc) and not doc.ents and (doc.to_array(ENT_IOB) == 2).all()
-        for is_known in [numpy.isin(doc.to_array(ORTH), known)]
-        if is_known.any()
-    ]
+    places = []
+    for i, doc in enumerate(docs):
+        if len(doc) and not doc.ents and (doc.to_array(ENT_IOB) == 2).all():
+            is_known = numpy.isin(doc.to_array(ORTH), known)
+            if is_known.any():
+                places.append(_place(i, doc, doc[int(is_known.argmax())].text))
     if len(places) > LOST * len(docs):
         message = "docs have no entities, but words that are in entities in other docs"
         yield Finding(WARNING, corpus, message, places)
@@ -278,8 +271,7 @@ def _place(i: int, doc: Doc, text: str = "") -> Dict[str, Any]:
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check the docs of a corpus: the same problem of several docs is one finding."""
-    places: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    """Check the docs of a corpus."""
     first: Dict[Tuple[str, ...], int] = {}
     for i, eg in enumerate(examples):
         problems = [*check_doc(eg, ner, labels)]
@@ -293,9 +285,7 @@ def check_docs(
                 text = f"{[*here - there]} against {[*there - here]} in doc {before}"
                 problems.append((WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
-            places.setdefault((severity, message), []).append(_place(i, eg.reference, text))
-    for (severity, message), found in places.items():
-        yield Finding(severity, corpus, message, found)
+            yield Finding(severity, corpus, message, [_place(i, eg.reference, text)])
     if not any(token.ent_iob == 2 for eg in examples for token in eg.reference):
         message = "no token is annotated as O: the model can't learn what is not an entity"
         yield Finding(ERROR if corpus == "train" else WARNING, corpus, message)
@@ -312,11 +302,8 @@ def check_doc(
     if has_sentences and not (doc.to_array("SENT_START")[1:] == 1).any():
         yield WARNING, ONE_SENTENCE, ""
     if match := MOJIBAKE.search(doc.text):
-        yield (
-            WARNING,
-            "texts were read in another encoding than their own (mojibake)",
-            repr(match[0]),
-        )
+        message = "texts were read in another encoding than their own (mojibake)"
+        yield WARNING, message, repr(match[0])
     if match := INVISIBLE.search(doc.text):
         message = "texts have characters that can't be seen, which make other words of their words"
         yield WARNING, message, ascii(match[0])
@@ -333,8 +320,7 @@ def check_doc(
         if refused & {(ent.start, ent.end, label) for label in ("", ent.label_)}:
             yield ERROR, "entities are among the incorrect spans: their docs are not used", text
         if ent.label_ not in labels:
-            message = "entities of labels that the component doesn't have: they count as O"
-            yield WARNING, message, text
+            yield WARNING, OTHER_LABELS, text
         if all(token.is_space for token in ent):
             yield WARNING, "entities are only whitespace: they are not used", text
         elif ent[0].is_space or ent[-1].is_space:

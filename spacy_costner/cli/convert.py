@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Optional, Sequence
+from typing import Annotated, Any, Dict, Optional, Sequence
 
 import spacy
 from spacy.tokens import Doc, DocBin
@@ -14,18 +14,8 @@ from ..spans import is_missing
 from .options import LangOption, arguments_of
 from .output import JsonOption, errors_shown, print_result
 
-
-def _write_jsonl(path: Path, docs: Sequence[Doc], spans_key: Optional[str]) -> None:
-    write_tasks(path, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
-
-
-WRITERS: Dict[str, Callable[[Path, Sequence[Doc], Optional[str]], Any]] = {
-    ".spacy": lambda path, docs, _: DocBin(docs=docs).to_disk(path),
-    ".jsonl": _write_jsonl,
-    ".conll": lambda path, docs, _: write_columns(path, docs),
-    ".iob": lambda path, docs, _: write_columns(path, docs),
-    ".tsv": lambda path, docs, _: write_columns(path, docs),
-}
+SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
+"""Of output files. The last three are columns."""
 
 
 def convert_cli(
@@ -72,11 +62,7 @@ def convert_cli(
 
 
 def convert(
-    input_path: Path,
-    output_path: Path,
-    *,
-    lang: str = "xx",
-    **options: Any,
+    input_path: Path, output_path: Path, *, lang: str = "xx", **options: Any
 ) -> Dict[str, Any]:
     """Read a corpus and write it in the format of the output's suffix.
 
@@ -88,20 +74,19 @@ def convert(
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
     check_suffix(output_path)
-    read_options = ReadOptions(**options)
-    if (key := read_options.spans_key) and output_path.suffix not in (".spacy", ".jsonl"):
+    if (key := options.get("spans_key")) and output_path.suffix not in SUFFIXES[:2]:
         raise ValueError(f"{output_path}: expected .spacy or .jsonl with --spans-key, not columns")
     check_file(output_path, [input_path])
     info = CorpusInfo()
-    docs = list(read_docs(spacy.blank(lang), input_path, read_options, info))
+    docs = list(read_docs(spacy.blank(lang), input_path, ReadOptions(**options), info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
     if n_left_out := write_corpus(output_path, docs, key):
         message = "white-space tokens can't be written in columns: they are left out"
         info.add_problem(message, None, more=n_left_out - 1)
-    labels = Counter(
-        ent.label_ for doc in docs for ent in (doc.spans.get(key, ()) if key else doc.ents)
-    )
+    spans = (span for doc in docs for span in (doc.spans.get(key, ()) if key else doc.ents))
+    labels = Counter(span.label_ for span in spans)
+    missing = (is_missing(doc, key) if key else doc.to_array("ENT_IOB") == 0 for doc in docs)
     return {
         "found": {name: getattr(info, name) for name in ("formats", "schemes", "problems")},
         "docs": len(docs),
@@ -109,26 +94,33 @@ def convert(
         "sentences": sum(1 + int((doc.to_array("SENT_START")[1:] == 1).sum()) for doc in docs),
         "tokens": sum(map(len, docs)),
         "labels": dict(sorted(labels.items())),
-        "missing": sum(
-            int((is_missing(doc, key) if key else doc.to_array("ENT_IOB") == 0).sum())
-            for doc in docs
-        ),
+        "missing": sum(int(each.sum()) for each in missing),
     }
 
 
 def check_suffix(path: Path) -> None:
     """Check that the output file has a format."""
-    if path.suffix not in WRITERS:
-        expected, got = ", ".join(WRITERS), path.suffix or "no suffix"
+    if path.suffix not in SUFFIXES:
+        expected, got = ", ".join(SUFFIXES), path.suffix or "no suffix"
         raise ValueError(f"{path}: expected a name that ends in {expected}, got {got!r}")
 
 
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: Optional[str] = None) -> int:
     """Write docs in the format of the file's suffix. Returns the number of white-space tokens that
     the format can't have."""
-    left_out: List[Any] = []
-    save_file(path, lambda new: left_out.append(WRITERS[path.suffix](new, docs, spans_key)))
-    return left_out[0] or 0
+    left_out = 0
+
+    def write(new: Path) -> None:
+        nonlocal left_out
+        if path.suffix == ".spacy":
+            DocBin(docs=docs).to_disk(new)
+        elif path.suffix == ".jsonl":
+            write_tasks(new, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
+        else:
+            left_out = write_columns(new, docs)
+
+    save_file(path, write)
+    return left_out
 
 
 def describe(result: Dict[str, Any]) -> str:

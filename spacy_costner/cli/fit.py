@@ -24,15 +24,13 @@ from ..saving import check_folder, save_folder
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
-from .options import CodeOption, arguments_of, read_config, read_overrides
+from .options import CodeOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
     START,
-    check_end,
     components_to_fit,
     find_corpora,
-    has_dev,
     hold_out,
     load_linear,
     prepare,
@@ -58,6 +56,7 @@ class Fitted(NamedTuple):
     scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
     ners: List[CostSensitiveNER]
+    has_dev: bool  # whether there is a development corpus
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
     held_out: Optional[Mapping[str, Any]] = None  # scores before, without a development corpus
@@ -65,40 +64,41 @@ class Fitted(NamedTuple):
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
-        reasons = {outcome.reason for outcome in self.outcomes.values()}
-        return INTERRUPTED in reasons or not self.scores
+        return not self.scores or any(o.reason == INTERRUPTED for o in self.outcomes.values())
 
-    @property
-    def n_weights(self) -> int:
-        """The number of weights of all models."""
-        return sum(linear_part(ner.model)[1].rows.size for ner in self.ners)
-
-    @property
-    def training(self) -> str:
-        """How training ended, on a line for each component."""
-        if len(self.ners) == 1:
-            return self.outcomes[self.ners[0].name].describe()
-        return "\n".join(f"{name}: {each.describe()}" for name, each in self.outcomes.items())
+    def result(self) -> Dict[str, Any]:
+        """What is printed as JSON. "training" is how it ended, on a line for each component."""
+        ends = {name: outcome.describe() for name, outcome in self.outcomes.items()}
+        lines = [f"{name}: {end}" if len(self.ners) > 1 else end for name, end in ends.items()]
+        return {
+            "path": self.path,
+            "training": "\n".join(lines),
+            "weights": sum(linear_part(ner.model)[1].rows.size for ner in self.ners),
+            "scores": self.scores,
+            "calibration": self.calibration,
+            "tuning": self.tuning,
+            "held_out": self.held_out,
+        }
 
     def describe(self) -> str:
         """Lines of text."""
+        result = self.result()
         has_two = any(first_pass_of(ner.model) for ner in self.ners)
         passes = ", two passes (features.document)" if has_two else ""
-        lines = [self.training, f"{self.n_weights:,} weights{passes}"]
-        for name, scores in (("dev", self.scores), (HELD_OUT, self.held_out)):
-            if scores is not None and (name != "dev" or has_dev(self.nlp)):
-                spans_key = self.ners[0].objective.spans_key
-                prefix = "ents" if spans_key is None else f"spans_{spans_key}"
-                parts = [
-                    f"{word} {100 * scores[key]:.2f}"
-                    for suffix, word in DEV_SCORES.items()
-                    if scores.get(key := f"{prefix}_{suffix}") is not None
-                ]
+        lines = [result["training"], f"{result['weights']:,} weights{passes}"]
+        spans_key = self.ners[0].objective.spans_key
+        prefix = "ents" if spans_key is None else f"spans_{spans_key}"
+        for name, scores in (
+            ("dev", self.scores if self.has_dev else None),
+            (HELD_OUT, self.held_out),
+        ):
+            if scores is not None:
+                found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
+                parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
                 lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
-        if not has_dev(self.nlp) and self.held_out is None:
+        if not self.has_dev and self.held_out is None:
             lines.append("not evaluated: there is no development corpus")
-        for result in (self.calibration, self.tuning):
-            lines += [] if result is None else [result.describe()]
+        lines += [each.describe() for each in (self.calibration, self.tuning) if each is not None]
         return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
 
 
@@ -106,13 +106,30 @@ def fit(
     config: Union[Config, Path, None],
     output_path: Path,
     *,
-    lang: Optional[str] = None,
-    train_path: Optional[Path] = None,
-    dev_path: Optional[Path] = None,
-    calibrate: bool = False,
-    tune: Optional[str] = None,
-    n_seeds: int = 1,
-    cache: Optional[Path] = None,
+    lang: Annotated[
+        Optional[str],
+        Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
+    ] = None,
+    train_path: Annotated[
+        Optional[Path], Option("--train", help="Training corpus, as --paths.train", exists=True)
+    ] = None,
+    dev_path: Annotated[
+        Optional[Path], Option("--dev", help="Development corpus, as --paths.dev", exists=True)
+    ] = None,
+    calibrate: Annotated[
+        bool, Option("--calibrate", help="Calibrate on --dev, or without it on held-out folds")
+    ] = False,
+    tune: Annotated[
+        Optional[str],
+        Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
+    ] = None,
+    n_seeds: Annotated[
+        int, Option("--seeds", help="Train so many times, and average weights", min=1)
+    ] = 1,
+    cache: Annotated[
+        Optional[Path],
+        Option("--cache", help="Folder for features, in place of memory", file_okay=False),
+    ] = None,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
 ) -> Fitted:
@@ -121,12 +138,10 @@ def fit(
     Training makes the updates of `spacy train`, or minimises the loss over all docs at once if they
     are few: see `train_linear`. The model is evaluated only at the end.
 
-    See `fit_cli` for the other arguments.
-
     config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    cache (Optional[Path]): A folder for features and targets, in place of memory. Docs are read
-        twice and not kept, and the pipeline is saved after each epoch.
+    cache (Optional[Path]): The folder has features and targets. Docs are read twice and not kept,
+        and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     RETURNS (Fitted): The saved pipeline and the results.
@@ -137,7 +152,8 @@ def fit(
         raise ValueError("fit: --lang: expected no config with it")
     aim = {} if tune is None else parse_aim(tune)
     if config is None:
-        config = write_fit_config(output_path, lang or "en", train_path, dev_path, tune, command)
+        given: Any = {"train_path": train_path, "dev_path": dev_path, "aim": tune}
+        config = write_config(output_path, lang=lang or "en", command=command, **given)
     paths = {"paths.train": train_path, "paths.dev": dev_path}
     overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
     if isinstance(config, Path):
@@ -147,14 +163,14 @@ def fit(
     check_folder(path)
     linear = load_linear(config)
     nlp, ner, training = linear
-    check_end(training)
     ners = components_to_fit(nlp, training["frozen_components"])
     if len(ners) > 1 and (improves or cache is not None):
         raise ValueError(
             "fit: --calibrate, --tune, --cache: expected one component to train, got "
             f"{[each.name for each in ners]}: `costner calibrate` and `tune` take one by its --name"
         )
-    held_out = improves and not has_dev(nlp)
+    train_corpus, dev_corpus = find_corpora(nlp)
+    held_out = improves and dev_corpus is None
     if held_out and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {START}")
     if cache is not None:
@@ -165,7 +181,6 @@ def fit(
             )
         check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
-    train_corpus, dev_corpus = find_corpora(nlp)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
 
     def save(scores: Dict[str, Any], values: Mapping[str, float]) -> None:
@@ -190,10 +205,11 @@ def fit(
     dev: List[Example] = []
     scores: Dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
+        corpus = dev_corpus(nlp) if dev_corpus else ()
+        dev = list(progress(corpus, desc="read dev", unit="doc"))
         scores = nlp.evaluate(dev)
     save(scores, {name: outcome.value for name, outcome in outcomes.items()})
-    fitted = Fitted(path, outcomes, scores, nlp, ners)
+    fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None)
     if fitted.is_interrupted or not improves:
         return fitted
 
@@ -229,27 +245,19 @@ def fit(
 
 def is_fitted(config: Config) -> bool:
     """Whether `fit` trains a config: its component to train is linear, and there is an end."""
-    try:
-        check_end(load_linear(config.copy())[2])
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(load_linear(config.copy()))
+    return False
 
 
 def train_as_fitted(
-    config: Config,
-    output_path: Path,
-    log: IO[str],
-    *,
-    n_seeds: int = 1,
-    use_gpu: int = -1,
+    config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
     if not is_fitted(config):
-        train(
-            init_nlp(config, use_gpu=use_gpu), output_path, use_gpu=use_gpu, stdout=log, stderr=log
-        )
-        return output_path / "model-best"
+        nlp = init_nlp(config, use_gpu=use_gpu)
+        train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
+        return output_path / DIR_MODEL
     fitted = fit(config, output_path, n_seeds=n_seeds)
     if fitted.is_interrupted:
         raise KeyboardInterrupt
@@ -257,22 +265,13 @@ def train_as_fitted(
     return fitted.path
 
 
-def write_fit_config(
-    output_path: Path,
-    lang: str,
-    train_path: Optional[Path],
-    dev_path: Optional[Path],
-    aim: Optional[str],
-    command: str,
-) -> Path:
-    """Write the config that `init` writes for corpora to an output folder.
-
-    RAISES (ValueError): If the corpus is missing, or there is another config, which is kept.
-    """
+def write_config(output_path: Path, *, train_path: Optional[Path], **options: Any) -> Path:
+    """Write the config that `init` writes for corpora to an output folder. Another config that is
+    there is kept, which is an error."""
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
-    text = init(path, lang=lang, train_path=train_path, dev_path=dev_path, aim=aim, command=command)
+    text = init(path, train_path=train_path, **options)
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
@@ -314,6 +313,7 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
     return scores
 
 
+@options_of(fit)
 def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[
@@ -323,32 +323,10 @@ def fit_cli(
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]
-    lang: Annotated[
-        Optional[str],
-        Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
-    ] = None,
-    train_path: Annotated[
-        Optional[Path], Option("--train", help="Training corpus, as --paths.train", exists=True)
-    ] = None,
-    dev_path: Annotated[
-        Optional[Path], Option("--dev", help="Development corpus, as --paths.dev", exists=True)
-    ] = None,
-    calibrate: Annotated[
-        bool, Option("--calibrate", help="Calibrate on --dev, or without it on held-out folds")
-    ] = False,
-    tune: Annotated[
-        Optional[str],
-        Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
-    ] = None,
-    n_seeds: Annotated[
-        int, Option("--seeds", help="Train so many times, and average weights", min=1)
-    ] = 1,
-    cache: Annotated[
-        Optional[Path],
-        Option("--cache", help="Folder for features, in place of memory", file_okay=False),
-    ] = None,
+    *,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
+    **options: Any,
 ) -> None:
     """
     Train a linear model, and calibrate and tune it. Without a config, writes the one that
@@ -359,7 +337,6 @@ def fit_cli(
     trains on all docs at once, which is better. Override settings as in `spacy train`, e.g.
     --nlp.lang es. Press Ctrl-C to stop and save the model so far.
     """
-    options = arguments_of(fit, locals())
     if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = config_path = None
@@ -367,14 +344,6 @@ def fit_cli(
     import_code(code_path)
     written = None if config_path else output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
-        fitted = fit(config_path, **options, overrides=overrides, command=command_line(ctx))
-    result = {
-        "path": fitted.path,
-        "training": fitted.training,
-        "weights": fitted.n_weights,
-        "scores": fitted.scores,
-        "calibration": fitted.calibration,
-        "tuning": fitted.tuning,
-        "held_out": fitted.held_out,
-    }
-    print_result(result, fitted.describe(), print_json, written, fitted.path)
+        given = {**options, "overrides": overrides, "command": command_line(ctx)}
+        fitted = fit(config_path, output_path, **given)
+    print_result(fitted.result(), fitted.describe(), print_json, written, fitted.path)

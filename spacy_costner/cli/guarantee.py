@@ -28,8 +28,8 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    arguments_of,
     load,
+    options_of,
 )
 from .output import JsonOption, errors_shown, print_result
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
@@ -64,19 +64,30 @@ def guarantee(
     examples: Iterable[Example],
     *,
     name: str = "ner",
-    miss: Optional[float] = None,
-    false_alarm: Optional[float] = None,
-    confidence: Optional[float] = None,
-    found: str = "exact",
-    by: str = "doc",
-    per_label: bool = False,
-    by_group: Optional[str] = None,
+    miss: Annotated[
+        Optional[float], Option("--miss", help="Highest share of entities that are not found")
+    ] = None,
+    false_alarm: Annotated[
+        Optional[float],
+        Option("--false-alarm", help="In place of it: highest share of the set that is wrong"),
+    ] = None,
+    confidence: Annotated[
+        Optional[float],
+        Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
+    ] = None,
+    found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
+    by: Annotated[str, Option("--by", help="Share of each doc (doc), of docs (any)")] = "doc",
+    per_label: Annotated[
+        bool, Option("--per-label", help="A promise and a threshold for each label")
+    ] = False,
+    by_group: Annotated[
+        Optional[str],
+        Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
+    ] = None,
     source: str = "calibration docs",
 ) -> Guarantee:
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
     promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
-
-    See `guarantee_cli` for the other arguments.
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
@@ -88,10 +99,8 @@ def guarantee(
         span of the set.
     by (str): "doc": the share of the entities of each doc. "any": the share of docs in which any
         is missed. Docs without entities don't count.
-    per_label (bool): Whether each label has its own promise, and its own threshold.
-    by_group (Optional[str]): A key of `doc.user_data`: the docs with each of its values have their
-        own promise and threshold. Docs with other values have no set. Labels and groups share what
-        may fail.
+    by_group (Optional[str]): A key of `doc.user_data`. Docs without one of its values have no set.
+        Labels and groups share what may fail.
     source (str): The name of the docs in the promise.
     RETURNS (Guarantee): The promise, and what else can be promised.
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
@@ -109,25 +118,17 @@ def guarantee(
         i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
         rows = [each[is_own[each["doc"]]] for each in (spans, gold)]
         rows = [each[each["label"] == i] if per_label else each for each in rows]
-        n_parts = len(values) * len(labels)
-        part = find_part(*rows, n_docs=int(is_own.sum()), n_parts=n_parts, terms=terms)
-        parts.append({"group": value, "label": label, **part})
+        sizes = {"n_docs": int(is_own.sum()), "n_parts": len(values) * len(labels)}
+        part = {"group": value, "label": label, **find_part(*rows, **sizes, terms=terms)}
+        parts.append(part)
         if (at := part["threshold"]) is not None:
             own = groups.setdefault(value, {"threshold": 1.0, "labels": {}, "levels": []})
-            if per_label:
-                own["labels"][label] = at
-            else:
-                own |= {"threshold": at, "levels": part["levels"]}
+            own["labels"] |= {label: at} if per_label else {}
+            own |= {} if per_label else {"threshold": at, "levels": part["levels"]}
     if not groups:
         raise ValueError(unreachable(parts, terms))
-    promise = {
-        **terms,
-        "groups": groups,
-        "source": source,
-        "docs": len(used),
-        "entities": len(gold),
-        "not_counted": not_counted,
-    }
+    promise = {**terms, "groups": groups, "source": source, "docs": len(used)}
+    promise |= {"entities": len(gold), "not_counted": not_counted}
     turn_on_confidence(nlp, ner)
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
@@ -144,7 +145,7 @@ def make_terms(
     per_label: bool,
     by_group: Optional[str] = None,
 ) -> Dict[str, Any]:
-    """The terms of a promise: see `guarantee`."""
+    """Check the terms of a promise: see `guarantee`."""
     numbers = {"miss": miss, "false_alarm": false_alarm, "confidence": confidence}
     if (miss is None) == (false_alarm is None):
         given = "none" if miss is None else "miss and false_alarm"
@@ -167,9 +168,11 @@ def find_notes(nlp: Language, source: str) -> List[str]:
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
-    measured_on = nlp.meta.get("performance", {}).get("measured_on", {}).get("source")
-    uses = {"are the development docs of training": paths.get("dev")}
-    uses["were used to calibrate or tune"] = measured_on
+    measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
+    uses = {
+        "are the development docs of training": paths.get("dev"),
+        "were used to calibrate or tune": measured_on.get("source"),
+    }
     return [f"{source} {use}, and may be too easy." for use, path in uses.items() if path == source]
 
 
@@ -204,13 +207,10 @@ def leave_out(
 def score_spans(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Dict[str, Any]
 ) -> Tuple[ArrayXd, ArrayXd, Floats1d]:
-    """Score the spans that may be in the sets of docs, and their annotated entities.
-
-    RETURNS (Tuple): Two tables with the columns "label"; "doc"; "score", of a span infinity if it
-        is in the set whatever the threshold, of an entity the highest threshold at which it is
-        found; and "found", whether a span is correct, an entity is ever found. The entropies of
-        docs, for the test for a shift. Shape: (B,)
-    """
+    """Score the spans that may be in the sets of docs, and their annotated entities: two tables.
+    The "score" of a span is infinity if it is in the set whatever the threshold, that of an entity
+    the highest threshold at which it is found; "found" is whether a span is correct, an entity is
+    ever found. Also returns the entropies of docs, for the test for a shift. Shape: (B,)"""
     tables: List[Any] = []
     entropies: List[Any] = []
     n_docs = 0
@@ -227,11 +227,9 @@ def score_spans(
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
         ends = numpy.cumsum(dev.posterior.doc_lengths)
-        both = ((spans, scores, is_correct), (dev.gold, reached, reached > 0))
-        for entities, values, found in both:
-            doc = numpy.searchsorted(ends, entities.begin, side="right") + n_docs
-            columns = [entities.label, doc, values, found]
-            tables.append(numpy.rec.fromarrays(columns, dtype=ROW))
+        for some, *values in ((spans, scores, is_correct), (dev.gold, reached, reached > 0)):
+            doc = numpy.searchsorted(ends, some.begin, side="right") + n_docs
+            tables.append(numpy.rec.fromarrays([some.label, doc, *values], dtype=ROW))
         n_docs += len(batch)
         entropies.append(dev.entropies())
     of_spans, of_gold = numpy.concatenate(tables[::2]), numpy.concatenate(tables[1::2])
@@ -262,12 +260,9 @@ def find_part(
     spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Dict[str, Any]
 ) -> Dict[str, Any]:
     """What can be promised of scored spans and entities. Several parts share what may fail.
-
-    RETURNS (Dict[str, Any]): "docs" with "entities"; "threshold", the least score in the set, None
-        if the limit can't be reached; "reachable", the lowest limit that can be promised with these
-        docs, if any; "docs_needed" for the limit, None if no number is enough; "spans" in the set,
-        for each entity; "levels", the limits that can be promised, each with its threshold.
-    """
+    "threshold" is the least score in the set, None if the limit can't be reached; "reachable" the
+    lowest limit that can be promised with these docs, "docs_needed" their number for the limit, or
+    None; "spans" those in the set for each entity; "levels" other limits with their thresholds."""
     confidence = terms["confidence"]
     delta: Any = None if confidence is None else (1 - confidence) / n_parts
     if terms["miss"] is None:
@@ -326,9 +321,8 @@ def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
 def observe(
     nlp: Language, name: str, examples: Iterable[Example]
 ) -> List[Tuple[float, float, float]]:
-    """Compare the promise of a component with what is missed of other docs.
+    """Compare the promise of a component with what is missed of other annotated docs.
 
-    examples (Iterable[Example]): Annotated docs. Docs with missing tags don't count.
     RETURNS (List[Tuple[float, float, float]]): For each limit that could be promised to each group:
         the limit, the miss rate on docs of these groups, and the spans in the set for each
         annotated entity. Empty if nothing is promised, or false alarms, or by label.
@@ -337,64 +331,42 @@ def observe(
     promise = ner.guarantee
     if not promise or promise["miss"] is None or promise["per_label"]:
         return []
-    groups, key = (
-        {value: dict(own["levels"]) for value, own in promise["groups"].items()},
-        promise["by_group"],
-    )
+    groups = {value: dict(own["levels"]) for value, own in promise["groups"].items()}
+    key, by = promise["by_group"], promise["by"]
     examples = [eg for eg in examples if group_of(eg.reference, key) in groups]
     used = leave_out(ner, examples, key)[0]
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     rows = []
     for limit in sorted(set.intersection(*map(set, groups.values()))):
         at = numpy.asarray([groups[group_of(eg.reference, key)][limit] for eg in used])
-        losses = conformal.miss_losses(
-            gold["score"] / at[gold["doc"]], gold["doc"], by=promise["by"]
-        )
+        losses = conformal.miss_losses(gold["score"] / at[gold["doc"]], gold["doc"], by=by)
         in_set = spans["score"] >= at[spans["doc"]]
         rows.append((limit, float(losses.mean(numpy.ones(1))[0]), float(in_set.sum() / len(gold))))
     return rows
 
 
+@options_of(guarantee)
 def guarantee_cli(
     model: ModelArg,
     docs_path: DevArg,
     output_path: OutputOption,
     name: NameOption = "ner",
-    miss: Annotated[
-        Optional[float], Option("--miss", help="Highest share of entities that are not found")
-    ] = None,
-    false_alarm: Annotated[
-        Optional[float],
-        Option("--false-alarm", help="In place of it: highest share of the set that is wrong"),
-    ] = None,
-    confidence: Annotated[
-        Optional[float],
-        Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
-    ] = None,
-    found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
-    by: Annotated[str, Option("--by", help="Share of each doc (doc), of docs (any)")] = "doc",
-    per_label: Annotated[
-        bool, Option("--per-label", help="A promise and a threshold for each label")
-    ] = False,
-    by_group: Annotated[
-        Optional[str],
-        Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
-    ] = None,
+    *,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    **terms: Any,
 ) -> None:
     """
     Guarantee a miss rate: choose, on calibration docs, the threshold of a set of spans that
     misses at most a share of the entities of other docs from the same source. The set is in
     doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
     """
-    options = arguments_of(guarantee, locals())
     with errors_shown():
         check_folder(output_path)
-        make_terms(miss, false_alarm, confidence, found, by, per_label)  # which checks them
+        make_terms(**terms)  # which checks them
         nlp, examples = load(model, docs_path, use_gpu, code_path)
-        result = guarantee(nlp, examples, source=str(docs_path), **options)
+        result = guarantee(nlp, examples, name=name, source=str(docs_path), **terms)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 
@@ -425,6 +397,5 @@ def describe(result: Guarantee) -> str:
     if promise["confidence"] is not None:
         sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
     each = f", for each {' and '.join(names)} with a threshold" if names else ""
-    docs = f"docs like {promise['source']}"
-    lines.append(f"\nPromised of {docs}: {what}, {sure}{each} (found: {promise['found']}).")
-    return "\n".join(lines)
+    terms = f"{what}, {sure}{each} (found: {promise['found']})"
+    return "\n".join([*lines, f"\nPromised of docs like {promise['source']}: {terms}."])

@@ -10,13 +10,13 @@ from collections import Counter
 from functools import partial
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 
 import spacy
 import typer
 from spacy.cli.init_config import RECOMMENDATIONS
-from spacy.pipeline import Sentencizer
 from spacy.training.batchers import minibatch_by_padded_size, minibatch_by_words
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
@@ -32,13 +32,11 @@ from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
-from .options import arguments_of
+from .options import options_of
 from .output import errors_shown, get_template, save_text
-from .preparation import FEW
+from .preparation import FEW, count_sentences
 from .tune import parse_aim
 
-Model = Literal["linear", "cnn", "hybrid", "transformer"]
-Decoding = Literal["viterbi", "threshold", "min-cost"]
 CostOption = Annotated[
     Optional[float],
     Option(help="Cost of this kind of mistake", show_default="1, or 0 on other costs"),
@@ -46,8 +44,6 @@ CostOption = Annotated[
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
-
-SHARED_COST = "${components.ner.scorer.cost}"
 
 MISSES = {
     "@misc": "spacy_costner.PrecisionRecallCost.v1",
@@ -62,13 +58,12 @@ LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
 
 
-@errors_shown()
-def init_cli(
-    ctx: typer.Context,
-    output_path: Annotated[
-        Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
-    ],
-    model: Annotated[Model, Option("--model", "-m", help="Model")] = "linear",
+def init(
+    output_path: Path = Path("config.cfg"),
+    *,
+    model: Annotated[
+        Literal["linear", "cnn", "hybrid", "transformer"], Option("--model", "-m", help="Model")
+    ] = "linear",
     lang: Annotated[str, Option("--lang", "-l", help="Code of the language")] = "en",
     train_path: Annotated[
         Optional[Path],
@@ -108,7 +103,7 @@ def init_cli(
         Option(help="Loss, or several, separated by commas", show_default="by model, aim and size"),
     ] = None,
     decoding: Annotated[
-        Optional[Decoding],
+        Optional[Literal["viterbi", "threshold", "min-cost"]],
         Option(help="How entities are chosen", show_default="by loss and aim"),
     ] = None,
     inner_nodes: Annotated[
@@ -135,69 +130,12 @@ def init_cli(
         Optional[str],
         Option(help="Name or folder of the transformer", show_default="as `spacy init config`"),
     ] = None,
-    force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
-) -> None:
-    """
-    Write a config for `spacy train`: for your model, language and corpus, for what mistakes
-    cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. Several costs are added.
-    """
-    on_terminal = output_path == Path("-")
-    output_path = Path("config.cfg") if on_terminal else output_path
-    if tree_by_prefix is not None:
-        tree_path = tree_path or output_path.with_name("tree.json")
-    for path in (None if on_terminal else output_path, tree_by_prefix and tree_path):
-        if path and Path(path).exists() and not force:
-            raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
-    text = init(**arguments_of(init, locals()), command=command_line(ctx))
-    if on_terminal:
-        typer.echo(text, nl=False)
-        return
-    save_text(output_path, text)
-    head, _, _ = text.partition("\n\n")
-    typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
-
-
-def command_line(ctx: typer.Context) -> str:
-    """The command as it was given."""
-    words: List[str] = []
-    for param in ctx.command.params:
-        name = param.name or ""
-        source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and value is not None:
-            options = [] if param.param_type_name == "argument" else [param.opts[0]]
-            words += options if value is True else [*options, str(value)]
-    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
-
-
-def init(
-    output_path: Path = Path("config.cfg"),
-    *,
-    model: Model = "linear",
-    lang: str = "en",
-    train_path: Optional[Path] = None,
-    dev_path: Optional[Path] = None,
-    aim: Optional[str] = None,
-    miss: Optional[float] = None,
-    false_alarm: Optional[float] = None,
-    wrong_label: Optional[float] = None,
-    wrong_boundary: Optional[float] = None,
-    tree_path: Optional[Path] = None,
-    tree_by_prefix: Optional[str] = None,
-    cost: Optional[str] = None,
-    loss: Optional[str] = None,
-    decoding: Optional[Decoding] = None,
-    inner_nodes: bool = False,
-    spans_key: Optional[str] = None,
-    groups_path: Optional[Path] = None,
-    transformer: Optional[str] = None,
     command: str = "python -m spacy costner init",
 ) -> str:
-    """Make a config. docs/init.md says what is chosen where an argument is None. See `init_cli` for
-    the other arguments. Costs are by token.
+    """Make a config. docs/init.md says what is chosen where an argument is None. Costs are by
+    token. With a separator of labels, `tree_by_prefix`, the file of `tree_path` is written.
 
     output_path (Path): Where it will be, for the commands at its head. It is not written.
-    tree_by_prefix (Optional[str]): A separator in labels: the file of tree_path is written.
     command (str): The command that makes it, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -205,27 +143,23 @@ def init(
     RAISES (ImportError): If spaCy has no such language.
     """
     get_lang_class(lang)
-    spans_key = spans_key or ("sc" if groups_path else None)
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
-    if aim not in (None, "cost", "guarantee"):
-        try:
-            parse_aim(aim)
-        except ValueError as error:
-            expected = "f, cost, guarantee, precision=0.9 or recall=0.9"
-            raise ValueError(f"--aim: expected {expected}, got {aim!r}") from error
-    corpus: Dict[str, Any] = {"lengths": [], "sentences": math.inf, "forms": 5000, "labels": []}
-    if train_path is not None:
-        corpus = read_corpus(train_path, lang, spans_key)
+    if aim is not None:
+        parse_aim(aim, "cost", "guarantee", option="--aim")
+    spans_key = spans_key or ("sc" if groups_path else None)
+    corpus = read_corpus(train_path, lang, spans_key)
     groups = choose_groups(corpus, groups_path) if spans_key is not None else {}
     components = [*groups] or ["ner"]
     few = corpus["sentences"] < FEW
 
     # What mistakes cost: a part for each option that is given.
-    kinds = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
-    numbers = (miss, false_alarm, wrong_label, wrong_boundary)
-    mistakes = {kind: value for kind, value in zip(kinds, numbers) if value is not None}
+    given = {"miss": miss, "false_alarm": false_alarm}
+    given |= {"wrong_label": wrong_label, "wrong_boundary": wrong_boundary}
+    mistakes = {kind: value for kind, value in given.items() if value is not None}
     matrix_path = Path(cost) if cost is not None and Path(cost).is_file() else None
+    paths = {"tree": tree_path, "costs": matrix_path}
+    files = {name: str(path) for name, path in paths.items() if path is not None}
     costs: Dict[str, Dict[str, Any]] = {}
     if tree_path is not None:
         costs["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
@@ -234,8 +168,7 @@ def init(
     elif cost is not None:
         costs["tags"] = {"@misc": f"spacy_costner.{find_name('Cost', cost, 'a CSV file')}Cost.v1"}
     if mistakes:
-        other = 0.0 if costs else 1.0
-        weights = {kind: mistakes.get(kind, other) for kind in kinds}
+        weights = {kind: mistakes.get(kind, 0.0 if costs else 1.0) for kind in given}
         costs["mistakes"] = {"@misc": "spacy_costner.PrecisionRecallCost.v1", **weights}
     aim = aim or ("cost" if costs or decoding == "min-cost" else "f")
     shared: Optional[Dict[str, Any]] = None
@@ -243,7 +176,6 @@ def init(
         shared = {"@misc": "spacy_costner.SumCost.v1", "costs": costs}
     elif costs or aim == "cost":
         shared = next(iter(costs.values()), HAMMING)
-
     if spans_key is not None and shared is not None:
         raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
 
@@ -279,39 +211,137 @@ def init(
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
-        tree = group_labels(corpus["labels"], tree_by_prefix)
+        tree = group_labels(sorted(corpus["counts"]), tree_by_prefix)
         save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
-    # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
-    multiplier = 1.0 if tree_path is None else 0.5
-    if shared is not None:
-        files = {"tree": str(tree_path), "costs": str(matrix_path)}
-        block = Config({"paths": files, "cost": shared}).interpolate()["cost"]
-        labels = corpus["labels"] or read_labels(tree_path, matrix_path)
-        largest = registry.resolve({"cost": block})["cost"](Tags(labels)).max()
-        multiplier = multiplier if largest * multiplier <= 5 else float(f"{5 / largest:.2g}")
-
-    sizes, n_later = choose_sizes(model, corpus), len(losses) - 1
-    lossy = {name for name, own in groups.items() if count_lost(own, corpus.get("overlaps", {}))}
+    sizes = choose_sizes(model, corpus)
     if sizes["max_epochs"]:
-        first = max(1, sizes["max_epochs"] - LATER_EPOCHS * n_later)
+        first = max(1, sizes["max_epochs"] - LATER_EPOCHS * (len(losses) - 1))
     else:
         first = max(5, math.ceil(500 / sizes["eval_frequency"]))
-    ends = [float(first + LATER_EPOCHS * i) for i in range(n_later)]
+    epochs = [float(first + LATER_EPOCHS * i) for i in range(len(losses) - 1)]
+    # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
+    multiplier = 1.0 if tree_path is None else 0.5
+    if shared is not None and multiplier * (largest := find_largest(shared, files, corpus)) > 5:
+        multiplier = float(f"{5 / largest:.2g}")
+    own_cost = "${components.ner.scorer.cost}" if shared else MISSES if loss is None else None
+    loss_block = make_loss(losses, own_cost, multiplier=multiplier, epochs=epochs)
     threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
     if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
         threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
+    lossy = [name for name, own in groups.items() if {*product(own, own)} & {*corpus["overlaps"]}]
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
-    filters = {"value": as_text, "notes": read_notes, "quote": lambda x: shlex.quote(str(x))}
-    own_cost = SHARED_COST if shared else MISSES if loss is None else None
-    loss_block = make_loss(losses, own_cost, multiplier=multiplier, epochs=ends)
     # The template sees the variables of this function.
-    text = get_template("init.cfg.jinja", filters).render(
-        locals(), **sizes, version=spacy_costner.__version__
-    )
+    template = get_template("init.cfg.jinja", as_text, read_notes, shlex.quote)
+    text = template.render(locals(), **sizes, version=spacy_costner.__version__)
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), output_path)
     return text
+
+
+@options_of(init)
+@errors_shown()
+def init_cli(
+    ctx: typer.Context,
+    output_path: Annotated[
+        Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
+    ],
+    *,
+    force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
+    **options: Any,
+) -> None:
+    """
+    Write a config for `spacy train`: for your model, language and corpus, for what mistakes
+    cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
+    config begins with the commands to run next. Several costs are added.
+    """
+    on_terminal = output_path == Path("-")
+    output_path = Path("config.cfg") if on_terminal else output_path
+    written = [] if on_terminal else [output_path]
+    if options["tree_by_prefix"] is not None:
+        options["tree_path"] = options["tree_path"] or output_path.with_name("tree.json")
+        written.append(options["tree_path"])
+    for path in written:
+        if path.exists() and not force:
+            raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
+    text = init(output_path, **options, command=command_line(ctx))
+    if on_terminal:
+        typer.echo(text, nl=False)
+        return
+    save_text(output_path, text)
+    head, _, _ = text.partition("\n\n")
+    typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
+
+
+def command_line(ctx: typer.Context) -> str:
+    """The command as it was given."""
+    words: List[str] = []
+    for param in ctx.command.params:
+        name = param.name or ""
+        source, value = ctx.get_parameter_source(name), ctx.params[name]
+        if source is not None and source.name == "COMMANDLINE" and value is not None:
+            options = [] if param.param_type_name == "argument" else [param.opts[0]]
+            words += options if value is True else [*options, str(value)]
+    return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
+
+
+def read_corpus(path: Optional[Path], lang: str, spans_key: Optional[str] = None) -> Dict[str, Any]:
+    """Measure a training corpus; without one, it is large. "counts" are the numbers of spans by
+    label, "overlaps" the numbers of pairs of them that overlap, by their labels."""
+    lengths: List[int] = []
+    counts: Counter[str] = Counter()
+    overlaps: Counter[Tuple[str, str]] = Counter()
+    corpus = {"lengths": lengths, "counts": counts, "overlaps": overlaps}
+    if path is None:
+        return {**corpus, "sentences": math.inf, "forms": 5000}
+    sentences, forms = 0, set[int]()
+    for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
+        lengths.append(len(doc))
+        sentences += count_sentences(doc)
+        forms.update(token.norm for token in doc)
+        spans = sorted({*doc.spans.get(spans_key, ())} if spans_key else doc.ents)
+        for i, one in enumerate(spans):
+            counts[one.label_] += 1
+            for other in spans[i + 1 :]:
+                if other.start >= one.end:
+                    break
+                overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
+    if not counts:
+        where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
+        raise ValueError(
+            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs"
+        )
+    return {**corpus, "sentences": sentences, "forms": len(forms)}
+
+
+def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, List[str]]:
+    """The labels of each component, from a file. Without one, each label, the most frequent first,
+    joins the group with which the fewest of its spans overlap or, if these are more than
+    `MOST_LOST`, opens another."""
+    counts, overlaps = corpus["counts"], corpus["overlaps"]
+    if path is None:
+        if not counts:
+            raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
+        found: List[List[str]] = []
+        for label, n in counts.most_common():
+            lost = [sum(overlaps[label, other] for other in own) for own in found]
+            if min(lost, default=math.inf) <= MOST_LOST * n:
+                found[lost.index(min(lost))].append(label)
+            else:
+                found.append([label])
+        names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
+        return {name: sorted(own) for name, own in zip(names, found)}
+    groups: Any = json.loads(path.read_text(encoding="utf8"))
+    if not (isinstance(groups, dict) and groups) or not all(
+        re.fullmatch(r"\w+", name) and isinstance(own, list) and own for name, own in groups.items()
+    ):
+        raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
+    every = [label for own in groups.values() for label in own]
+    if twice := [label for label, n in Counter(every).items() if n > 1]:
+        raise ValueError(f"{path}: expected each label in one component, got {twice} in several")
+    if missing := sorted({*counts} - {*every}):
+        raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
+    return groups
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) -> List[str]:
@@ -343,13 +373,12 @@ def find_name(kind: str, given: str, *others: str) -> str:
     }[kind]
     found = (re.fullmatch(pattern, point.name) for point in entry_points(group=group))
     names = {match[1].lower(): match[1] for match in found if match}
-    short = re.sub(r"^spacy_costner\.|\.v1$|[ _-]", "", given.strip()).lower()
-    name = names.get(short) or names.get(short.removesuffix("cost"))
-    if name is None:
+    short = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", given.strip().lower())
+    if short not in names:
         choices = ", ".join([*names.values(), *others])
         hint = ": separate losses by commas for a schedule" if short == "schedule" else ""
         raise ValueError(f"--{kind.lower()}: expected any of {choices}, got {given!r}{hint}")
-    return name
+    return names[short]
 
 
 def build_loss(name: str) -> Loss:
@@ -372,8 +401,7 @@ def make_loss(
     for loss in losses:
         name = f"spacy_costner.{loss}.v1"
         parameters = signature(registry.losses.get(name)).parameters
-        defaults = {key: p.default for key, p in parameters.items()}
-        given = {key: value for key, value in defaults.items() if value is not None}
+        given = {key: p.default for key, p in parameters.items() if p.default is not None}
         block = {"@losses": name, **given, **RECOMMENDED.get(loss, {})}
         for score in {"multiplier", "alpha"} & {*block}:
             block[score] = float(f"{block[score] * multiplier:.2g}")
@@ -385,6 +413,70 @@ def make_loss(
     names = [f"loss_{i + 1}" for i in range(len(blocks))] if len(blocks) > 2 else ["first", "then"]
     stages = dict(zip(names, blocks))
     return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
+
+
+def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
+    """A label tree: below each prefix, the labels that begin with it."""
+    if not separator or not any(separator in label for label in labels):
+        raise ValueError(
+            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
+            f"{', '.join(labels)}"
+        )
+    tree: Dict[str, Dict[str, Any]] = {}
+    for label in labels:
+        prefix = label.partition(separator)[0] or label
+        tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
+    return tree
+
+
+def find_largest(
+    cost: Mapping[str, Any], files: Dict[str, str], corpus: Mapping[str, Any]
+) -> float:
+    """The cost of the worst mistake with the labels of the corpus, or of the files of costs."""
+    labels = corpus["counts"]
+    if not labels and "costs" in files:
+        labels = make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows
+    elif not labels and "tree" in files:
+        labels = make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages
+    block = Config({"paths": files, "cost": cost}).interpolate()["cost"]
+    tags = Tags([label for label in labels if label != OUTSIDE] or ["label"])
+    return float(registry.resolve({"cost": block})["cost"](tags).max())
+
+
+def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
+    """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
+    100 batches or more in an epoch, and at least one evaluation."""
+    lengths, is_linear = corpus["lengths"], model == "linear"
+    part = sum(lengths) // 100 if lengths else 1000
+    size = max(1, min(500, part)) if is_linear else max(100, min(1000, part))
+    batcher = partial(minibatch_by_words, size=size, tolerance=0.2)
+    if model == "transformer":
+        size = 2000
+        batcher = partial(minibatch_by_padded_size, size=size, buffer=256, discard_oversize=True)
+    epoch = 2000 if is_linear else 200
+    if lengths:
+        batches = sum(1 for _ in batcher([range(length) for length in lengths]))
+        epoch = max(1, int(batches * 0.9))  # it may have fewer if docs are shuffled
+    patience, least_steps = (1000, 3000) if model == "hybrid" else (1600, 20000)
+    return {
+        "batch_size": size,
+        "rows": min(5000, max(1000, corpus["forms"])),
+        "many_labels": len(corpus["counts"]) > MANY_LABELS,  # see docs/linear.md
+        "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
+        "patience": 0 if is_linear else max(patience, 2 * epoch),
+        "max_epochs": 8 if is_linear else 0,
+        "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
+        "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),
+    }
+
+
+# Filters of the template.
+
+
+def as_text(value: Any) -> str:
+    """A value as a config has it: JSON, or a variable."""
+    is_variable = isinstance(value, str) and value.startswith("${")
+    return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
@@ -401,135 +493,3 @@ def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
             compute = getattr(compute, inner, compute)
         notes[""] = (getdoc(compute) or "").split("\n\n")[0]
     return {name: textwrap.wrap(" ".join(text.split()), 98) for name, text in notes.items()}
-
-
-def as_text(value: Any) -> str:
-    """A value as a config has it: JSON, or a variable."""
-    is_variable = isinstance(value, str) and value.startswith("${")
-    return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def read_corpus(path: Path, lang: str, spans_key: Optional[str] = None) -> Dict[str, Any]:
-    """Measure a training corpus. Where docs have no sentence starts, as texts without tokens,
-    sentences end with punctuation. "overlaps" has the number of overlapping pairs of spans, by
-    their labels."""
-    lengths, labels, sentences, sentencizer = [], [], 0, Sentencizer()
-    forms: Set[int] = set()
-    overlaps: Dict[Tuple[str, str], int] = Counter()
-    for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
-        lengths.append(len(doc))
-        split = doc if doc.has_annotation("SENT_START") else sentencizer(doc)
-        sentences += sum(1 for _ in split.sents)
-        forms.update(token.norm for token in doc)
-        spans = sorted({*doc.spans.get(spans_key, ())} if spans_key else doc.ents)
-        labels += [span.label_ for span in spans]
-        for i, one in enumerate(spans):
-            for other in spans[i + 1 :]:
-                if other.start >= one.end:
-                    break
-                overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
-    if not labels:
-        where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
-        raise ValueError(
-            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs"
-        )
-    counts = {"sentences": sentences, "forms": len(forms), "entities": len(labels)}
-    found = {"lengths": lengths, "labels": sorted({*labels}), **counts}
-    return {**found, "counts": Counter(labels), "overlaps": overlaps}
-
-
-def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, List[str]]:
-    """The labels of each component, from a file. Without one, each label, the most frequent first,
-    joins the group with which the fewest of its spans overlap or, if these are more than
-    `MOST_LOST`, opens another."""
-    counts, overlaps = corpus.get("counts"), corpus.get("overlaps", {})
-    if path is None:
-        if counts is None:
-            raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
-        found: List[List[str]] = []
-        for label, n in counts.most_common():
-            best = min(found, key=lambda own: count_lost(own, overlaps, label), default=None)
-            if best is not None and count_lost(best, overlaps, label) <= MOST_LOST * n:
-                best.append(label)
-            else:
-                found.append([label])
-        names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
-        return {name: sorted(own) for name, own in zip(names, found)}
-    groups: Any = json.loads(path.read_text(encoding="utf8"))
-    if (
-        not isinstance(groups, dict)
-        or not groups
-        or not all(
-            re.fullmatch(r"\w+", name) and isinstance(own, list) and own
-            for name, own in groups.items()
-        )
-    ):
-        raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
-    every = [label for own in groups.values() for label in own]
-    if twice := [label for label, n in Counter(every).items() if n > 1]:
-        raise ValueError(f"{path}: expected each label in one component, got {twice} in several")
-    if missing := [label for label in corpus["labels"] if label not in every]:
-        raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
-    return groups
-
-
-def count_lost(group: Sequence[str], overlaps: Mapping[Any, int], label: str = "") -> int:
-    """The number of pairs of spans of a group, or of a label and the group, that overlap."""
-    return sum(
-        overlaps.get((one, other), 0) for one in ([label] if label else group) for other in group
-    )
-
-
-def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
-    """A label tree: below each prefix, the labels that begin with it."""
-    if not any(separator in label for label in labels) or not separator:
-        raise ValueError(
-            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
-            f"{', '.join(labels)}"
-        )
-    tree: Dict[str, Dict[str, Any]] = {}
-    for label in labels:
-        prefix = label.partition(separator)[0] or label
-        below = tree.setdefault(prefix, {})
-        if prefix != label:
-            below[label] = {}
-    return tree
-
-
-def read_labels(tree_path: Optional[Path], matrix_path: Optional[Path]) -> List[str]:
-    """The labels in the files of costs."""
-    if matrix_path is not None:
-        rows = make_matrix(matrix_path, "spacy_costner.MatrixCost: matrix").rows
-        return [label for label in rows if label != OUTSIDE]
-    if tree_path is not None:
-        return [*make_tree(tree_path, "spacy_costner.HierarchicalCost: tree").lineages]
-    return ["label"]
-
-
-def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
-    """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
-    100 batches or more in an epoch, and at least one evaluation."""
-    lengths = corpus["lengths"]
-    part = sum(lengths) // 100 if lengths else 1000
-    if model == "transformer":
-        size = 2000
-        batcher = partial(minibatch_by_padded_size, buffer=256, discard_oversize=True)
-    else:
-        size = max(1, min(500, part)) if model == "linear" else max(100, min(1000, part))
-        batcher = partial(minibatch_by_words, tolerance=0.2)
-    epoch = 2000 if model == "linear" else 200
-    if lengths:
-        batches = batcher([range(length) for length in lengths], size=size)
-        epoch = max(1, int(sum(1 for _ in batches) * 0.9))  # it may have fewer if docs are shuffled
-    is_linear = model == "linear"
-    patience, least_steps = (1000, 3000) if model == "hybrid" else (1600, 20000)
-    return {
-        "batch_size": size,
-        "rows": min(5000, max(1000, corpus["forms"])),
-        "many_labels": len(corpus["labels"]) > MANY_LABELS,  # see docs/linear.md
-        "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
-        "patience": 0 if is_linear else max(patience, 2 * epoch),
-        "max_epochs": 8 if is_linear else 0,
-        "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
-        "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),
-    }

@@ -1,8 +1,8 @@
 """What the commands share: arguments and options, and reading them."""
 
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_origin
 
 import typer
 from click import NoSuchOption
@@ -49,6 +49,22 @@ def read_config(path: Union[str, Path], overrides: Mapping[str, Any]) -> Config:
     """Read a config with other settings, which it has to have."""
     check_overrides(load_config(path, interpolate=False), overrides)
     return load_config(path, overrides=dict(overrides), interpolate=False)
+
+
+def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Decorate a command: its `**options` are the arguments of its function for Python that have
+    an `Option`. They stand before its own keyword arguments in `--help`."""
+
+    def is_shown(param: Parameter) -> bool:
+        return param.annotation is typer.Context or get_origin(param.annotation) is Annotated
+
+    def decorate(command: Any) -> Any:
+        both = [*signature(function).parameters.values(), *signature(command).parameters.values()]
+        shown = sorted(filter(is_shown, both), key=lambda param: param.kind)
+        command.__signature__ = Signature(shown)
+        return command
+
+    return decorate
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:

@@ -4,8 +4,9 @@ import json
 import sys
 import warnings
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Iterator, Mapping, Optional
+from typing import Annotated, Any, Callable, Iterator, Optional
 
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -20,8 +21,9 @@ JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
 
 
-def get_template(name: str, filters: Mapping[str, Any], *, autoescape: bool = False) -> Template:
-    """A Jinja template of this package."""
+@lru_cache
+def get_template(name: str, *filters: Callable[..., Any], autoescape: bool = False) -> Template:
+    """A Jinja template of this package. It calls filters by the names of their functions."""
     environment = Environment(
         autoescape=autoescape,
         loader=PackageLoader(__package__),
@@ -29,7 +31,7 @@ def get_template(name: str, filters: Mapping[str, Any], *, autoescape: bool = Fa
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update(filters)
+    environment.filters.update({each.__name__: each for each in filters})
     return environment.get_template(name)
 
 

@@ -1,6 +1,7 @@
 """Linear models of a config: load and initialize them, train them, hold out folds."""
 
 import random
+from itertools import accumulate, chain, compress
 from pathlib import Path
 from typing import (
     Any,
@@ -9,7 +10,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    Mapping,
     NamedTuple,
     Optional,
     Sequence,
@@ -58,6 +58,8 @@ FEW, MOST_WEIGHTS = 1000, 2 * 10**7
 """Below this number of sentences, and up to this number of weights, training is on all docs at
 once. That takes about 150 bytes a weight."""
 
+SENTENCIZER = Sentencizer()
+
 N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
@@ -67,13 +69,10 @@ Linear = Tuple[Language, CostSensitiveNER, Dict[str, Any]]
 
 
 def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
-    """Load the pipeline of a config, to train its linear model.
+    """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model.
 
-    config (Config): A config for `spacy train`.
-    vocab (Union[Vocab, bool]): The vocabulary of the pipeline; True for a new one.
-    RETURNS (Linear): The pipeline, which is not initialized.
-    RAISES (ValueError): If there is a setting that nothing reads, or another component than ours
-        would have to be trained.
+    RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
+        would have to be trained, or if training has no end.
     """
     check_settings(config)
     seed = config.interpolate()["training"].get("seed")
@@ -82,7 +81,14 @@ def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
     block = nlp.config.interpolate()["training"]
     training = registry.resolve(block, schema=ConfigSchemaTraining)
-    return nlp, components_to_fit(nlp, training["frozen_components"])[0], training
+    ner = components_to_fit(nlp, training["frozen_components"])[0]
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    if not max(limits.values()) > 0 or min(limits.values()) < 0:
+        raise ValueError(
+            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
+            f"got {limits}"
+        )
+    return nlp, ner, training
 
 
 def components_to_fit(nlp: Language, frozen: Iterable[str]) -> List[CostSensitiveNER]:
@@ -111,42 +117,23 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> List[CostSensitiv
     return ours
 
 
-def check_end(training: Mapping[str, Any]) -> None:
-    """RAISES (ValueError): If training has no end."""
-    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
-    if not max(limits.values()) > 0 or min(limits.values()) < 0:
-        raise ValueError(
-            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
-            f"got {limits}"
-        )
-
-
-def find_corpora(nlp: Language) -> Tuple[Corpus, Corpus]:
-    """The readers of the training and the development corpus of a config. The latter is empty if
-    its path is null."""
+def find_corpora(nlp: Language) -> Tuple[Corpus, Optional[Corpus]]:
+    """The readers of the training and the development corpus of a config. There is none of the
+    latter if its path is null."""
     config = nlp.config.interpolate()
     names = [config["training"][name] for name in ("train_corpus", "dev_corpus")]
-    if not has_dev(nlp):
+    dev = dot_to_object(config, names[1])
+    if isinstance(dev, dict) and dev.get("path", "") is None:
         section, _, key = names.pop().partition(".")
         del config[section][key]  # where null is an error
-    train_corpus, *dev_corpora = resolve_dot_names(config, names)
-    return train_corpus, dev_corpora[0] if dev_corpora else lambda nlp: ()
-
-
-def has_dev(nlp: Language) -> bool:
-    """Whether the config of a pipeline names a development corpus: its path isn't null."""
-    config = nlp.config.interpolate()
-    block = dot_to_object(config, config["training"]["dev_corpus"])
-    return not isinstance(block, dict) or block.get("path", "") is not None
+    train_corpus, dev_corpus, *_ = [*resolve_dot_names(config, names), None]
+    return train_corpus, dev_corpus
 
 
 def prepare(linear: Linear, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
-    """Initialize a pipeline, and read its training corpus as the component will see it. A corpus
-    that is kept in memory is read once, for initialization and for training. spaCy's `init_nlp`
-    reads it twice, and that takes longest.
-
-    RETURNS (Iterable[Example]): The training corpus. If it isn't in memory, it can be read once.
-    """
+    """Initialize a pipeline, and read its training corpus as the component will see it. In memory
+    it is read once, for initialization and for training: spaCy's `init_nlp` reads it twice, and
+    that takes longest. If it isn't in memory, the result can be read once."""
     nlp, ner, training = linear
     examples = list(progress(corpus(nlp), desc="read", unit="doc")) if in_memory else []
     frozen = training["frozen_components"]
@@ -158,37 +145,30 @@ def prepare(linear: Linear, corpus: Corpus, *, in_memory: bool = True) -> Iterab
         nlp.initialize(lambda: examples if in_memory else corpus(nlp), sgd=training["optimizer"])
     before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
     annotating = [name for name in before if name in training["annotating_components"]]
-    if in_memory:
-        annotate(nlp, examples, annotating)
-        return examples
-
-    def stream() -> Iterator[Example]:
-        for batch in minibatch(corpus(nlp), N_DOCS):
-            annotate(nlp, batch, annotating)
-            yield from batch
-
-    return stream()
+    batches = [examples] if in_memory else minibatch(corpus(nlp), N_DOCS)
+    prepared = chain.from_iterable(annotate(nlp, batch, annotating) for batch in batches)
+    return list(prepared) if in_memory else prepared
 
 
-def annotate(nlp: Language, examples: List[Example], names: List[str]) -> None:
+def annotate(nlp: Language, examples: List[Example], names: List[str]) -> List[Example]:
     """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
-    if not names:
-        return
-    with nlp.select_pipes(enable=names):
-        for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
-            eg.predicted = doc
+    if names:
+        with nlp.select_pipes(enable=names):
+            for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
+                eg.predicted = doc
+    return examples
+
+
+def count_sentences(doc: Doc) -> int:
+    """The number of sentences of a doc. Without sentence starts they end with punctuation."""
+    if doc.has_annotation("SENT_START"):
+        return sum(1 for _ in doc.sents)
+    return sum(SENTENCIZER.predict([doc])[0])
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW` sentences. Without sentence starts these end with
-    punctuation."""
-    n_sentences, sentencizer = 0, Sentencizer()
-    for doc in docs:
-        own = doc.has_annotation("SENT_START")
-        n_sentences += len([*doc.sents]) if own else sum(sentencizer.predict([doc])[0])
-        if n_sentences >= FEW:
-            return False
-    return True
+    """Whether docs have fewer than `FEW` sentences."""
+    return all(total < FEW for total in accumulate(map(count_sentences, docs)))
 
 
 def train_linear(
@@ -208,36 +188,22 @@ def train_linear(
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
     shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
 
-    linear (Linear): The pipeline, initialized. Its weights are set.
-    examples (Iterable[Example]): The training corpus: see `prepare`.
-    n_seeds (int): Number of trainings, with the batches in other orders. The weights are the mean
-        of theirs.
-    on_epoch (Callable): Called after each epoch.
-    cache (Optional[Path]): A folder for features and targets of tokens, in place of memory.
-    is_small (Optional[bool]): Whether docs are few. None: whether they have fewer than `FEW`
-        sentences.
-    RETURNS (Trained): The last training.
+    Weights are the mean of `n_seeds` trainings, with the batches in other orders; the last is
+    returned. `cache` is a folder for features and targets of tokens, in place of memory. `is_small`
+    says whether docs are few; None: if they have fewer than `FEW` sentences.
     """
     _, ner, training = linear
-    optimizer = training["optimizer"]
+    parts, optimizer = (ner.model, ner.objective, ner.chain_tags), training["optimizer"]
     features, weights = linear_part(ner.model)
     first, *later = ner.objective.loss.stages
     is_possible = first.is_smooth and not (later or first.needs_start or weights.rows.any())
     if is_possible and cache is None and weights.rows.size <= MOST_WEIGHTS:
         examples = list(examples)
         if are_few(eg.reference for eg in examples) if is_small is None else is_small:
-            trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+            trained = train_at_once(*parts, examples)
             ner.cfg["progress"] = trained.progress._asdict()
             return trained
-    batches = batch_pieces(
-        ner.model,
-        ner.objective,
-        ner.chain_tags,
-        examples,
-        training["batcher"],
-        random.shuffle,
-        cache,
-    )
+    batches = batch_pieces(*parts, examples, training["batcher"], random.shuffle, cache)
 
     def after_epoch(trained: Trained) -> None:
         ner.cfg["progress"] = trained.progress._asdict()
@@ -273,7 +239,6 @@ def fit_linear(linear: Linear, corpus: Corpus, **settings: Any) -> None:
 
     RAISES (KeyboardInterrupt): If training is interrupted.
     """
-    check_end(linear[2])
     if train_linear(linear, prepare(linear, corpus), **settings).reason == INTERRUPTED:
         raise KeyboardInterrupt
 
@@ -305,34 +270,30 @@ def hold_out(
     """Train the linear model of a config once for each fold, on all other docs, as it would be
     trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
-    examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data
-        of the predicted docs are taken.
-    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
-    before (Optional[Callable]): Called with each component before it is initialized. Workers need
-        to import it.
-    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(2)`, for
-        a task a fold. None: one after another, in this process; folds then have the examples.
-    code_path (Optional[Path]): A Python file with registered functions that workers import.
+    No doc may be empty; of predicted docs only the tokens and the user data are taken. `before` is
+    called with each component before it is initialized; workers need to import it, and import the
+    file of `code_path`. Without an executor folds are trained in this process, and have the
+    examples.
+
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
     """
     fold_of = assign_folds(len(examples), n_folds, seed)
     settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
     settings["is_small"] = are_few(eg.reference for eg in examples)
-    folds = range(n_folds)
     if make_executor is None:
-        turns = progress(folds, desc=desc, unit="fold")
+        turns = progress(range(n_folds), desc=desc, unit="fold")
         return [fit_fold(examples, fold_of == i, **settings) for i in turns]
     sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
-    docs = tuple(DocBin(docs=side, store_user_data=True).to_bytes() for side in sides)
-    settings.update(docs=docs, code_path=code_path)
-    runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in folds]
+    settings["docs"] = [DocBin(docs=side, store_user_data=True).to_bytes() for side in sides]
+    settings["code_path"] = code_path
+    runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)]
     done: Dict[str, Fold] = {}
     for run, ended in progress(run_all(runs, make_executor), desc=desc, unit="fold", total=n_folds):
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         done[run.name] = ended.value
-    return [done[str(i)] for i in folds]
+    return [done[run.name] for run in runs]
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
@@ -350,11 +311,9 @@ def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1
     return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
 
 
-def work(
-    docs: Tuple[bytes, bytes], config: Config, code_path: Optional[Path], **settings: Any
-) -> Fold:
-    """Fit a fold in a worker. All docs, predicted and reference, come as two `DocBin`s; no
-    examples are returned."""
+def work(docs: List[bytes], config: Config, code_path: Optional[Path], **settings: Any) -> Fold:
+    """Fit a fold in a worker, with predicted and reference docs as two `DocBin`s. No examples are
+    returned."""
     import_once(code_path)
     vocab = load_model_from_config(config, auto_fill=True).vocab
     predicted, reference = (DocBin().from_bytes(side).get_docs(vocab) for side in docs)
@@ -377,14 +336,13 @@ def fit_fold(
     if before is not None:
         before(ner)
 
-    def copies(is_chosen: Array1d) -> List[Example]:
+    def copies(is_chosen: Array1d) -> Iterator[Example]:
         """Some of the examples, with predicted docs of the pipeline's vocab."""
-        chosen = [examples[i] for i in numpy.flatnonzero(is_chosen).tolist()]
-        docs = [copy_tokens(eg.predicted, nlp.vocab) for eg in chosen]
-        for doc, eg in zip(docs, chosen):
+        for eg in compress(examples, is_chosen):
+            doc = copy_tokens(eg.predicted, nlp.vocab)
             doc.user_data.update(eg.predicted.user_data)
-        return [Example(doc, eg.reference) for doc, eg in zip(docs, chosen)]
+            yield Example(doc, eg.reference)
 
-    fit_linear(linear, lambda nlp: copies(~is_held_out), **settings)
+    fit_linear(linear, lambda nlp: [*copies(~is_held_out)], **settings)
     dev = predict_dev(nlp, ner, copies(is_held_out))
     return Fold(numpy.flatnonzero(is_held_out), dev)

@@ -422,8 +422,7 @@ def sum_others(confusion: Confusion) -> Confusion:
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
-    filters = {each.__name__: each for each in (number, percent, probability, cost_number)}
-    page = get_template(template, filters, autoescape=True)
+    page = get_template(template, number, percent, probability, cost_number, autoescape=True)
     page.environment.policies["json.dumps_kwargs"] = {}  # keys in our order
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 

@@ -1,5 +1,7 @@
 """Choose a decision threshold or a bias on development docs. No retraining."""
 
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import (
     Annotated,
@@ -32,8 +34,8 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    arguments_of,
     load,
+    options_of,
 )
 from .output import JsonOption, errors_shown, print_result
 from .plots import precision_recall, save
@@ -85,22 +87,30 @@ def tune(
     nlp: Language,
     examples: Iterable[Example],
     *,
-    name: str = "ner",
-    parameter: Optional[str] = None,
-    beta: float = 1.0,
-    precision: Optional[float] = None,
-    recall: Optional[float] = None,
+    name: NameOption = "ner",
+    parameter: Annotated[
+        Optional[str],
+        Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
+    ] = None,
+    beta: Annotated[float, Option("--beta", "-b", help="Weight of recall in F-beta")] = 1.0,
+    precision: Annotated[
+        Optional[float],
+        Option("--precision", help="Required precision: maximise recall instead of F-beta"),
+    ] = None,
+    recall: Annotated[
+        Optional[float],
+        Option("--recall", help="Required recall: maximise precision instead of F-beta"),
+    ] = None,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it. See
-    `tune_cli` for the other arguments.
+    """Choose the value of a parameter with the best scores on development docs, and set it.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    parameter (Optional[str]): "threshold" or "bias": its decoding replaces the component's.
-        Defaults to "threshold", if the component has a decoding with one of the two.
-    beta (float): Best F-beta. Recall is so many times as important as precision.
+    parameter (Optional[str]): "threshold" or "bias": its decoding replaces the component's. None:
+        "threshold", if the component has a decoding with one of the two.
+    beta (float): Recall is so many times as important as precision.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
@@ -108,18 +118,15 @@ def tune(
     """
     ner, examples = get_component(nlp, name), list(examples)
     parameter = check_parameter(nlp, ner, parameter)
-    devs = [predict_dev(nlp, ner, examples)]
     aim = {"beta": beta, "precision": precision, "recall": recall}
-    tuning = tune_on(devs, nlp, ner, parameter, **aim)
+    tuning = tune_on([predict_dev(nlp, ner, examples)], nlp, ner, parameter, **aim)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return tuning
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: Optional[str] = None) -> str:
-    """The parameter to tune.
-
-    RAISES (ValueError): If there is none of that name or, without a name, the decoding has none.
-    """
+    """The parameter to tune. It is an error if there is none of that name or, without a name, if
+    the decoding has none."""
     block = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and block in [decoding for decoding, _ in PARAMETERS.values()]:
         return "threshold"
@@ -132,24 +139,15 @@ def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: Optional[st
 
 
 def tune_on(
-    devs: Sequence[DevPredictions],
-    nlp: Language,
-    ner: CostSensitiveNER,
-    parameter: str,
-    **aim: Any,
+    devs: Sequence[DevPredictions], nlp: Language, ner: CostSensitiveNER, parameter: str, **aim: Any
 ) -> Tuning:
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
-    points = sweep(devs, parameter)
-    decoded = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
-    before, chosen = score(float("nan"), devs, decoded), choose(points, **aim)
-    block = {"@misc": PARAMETERS[parameter][0], parameter: chosen.value, "labels": {}}
+    points = [score(value, devs, decoded) for value, decoded in decode_at_all(devs, parameter)]
+    before = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
+    tuning = Tuning(parameter, points, choose(points, **aim), score(float("nan"), devs, before))
+    block = {"@misc": PARAMETERS[parameter][0], parameter: tuning.chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
-    return Tuning(parameter, points, chosen, before)
-
-
-def sweep(devs: Sequence[DevPredictions], parameter: str) -> List[Point]:
-    """The scores at all values of a parameter."""
-    return [score(value, devs, decoded) for value, decoded in decode_at_all(devs, parameter)]
+    return tuning
 
 
 def decode_at_all(
@@ -182,32 +180,30 @@ def choose(
     recall: Optional[float] = None,
 ) -> Point:
     """The best point: see `tune`."""
+    if precision is None and recall is None:
+        return max(points, key=lambda point: point.f_score(beta))
     if precision is not None and recall is not None:
         raise ValueError("precision, recall: expected only one of them, got both")
-    for name, other, least in (("precision", "recall", precision), ("recall", "precision", recall)):
-        if least is None:
-            continue
-        highest = max(getattr(point, name) for point in points)
-        if highest < least:
-            raise ValueError(
-                f"{name}: expected {highest:.4f} or less, the highest value found, got {least}"
-            )
-        reached = [point for point in points if getattr(point, name) >= least]
-        return max(reached, key=lambda point: (getattr(point, other), getattr(point, name)))
-    return max(points, key=lambda point: point.f_score(beta))
+    names = ("recall", "precision") if precision is None else ("precision", "recall")
+    least, required, other = precision or recall or 0.0, *map(attrgetter, names)
+    if (highest := max(map(required, points))) < least:
+        raise ValueError(
+            f"{names[0]}: expected {highest:.4f} or less, the highest value found, got {least}"
+        )
+    reached = [point for point in points if required(point) >= least]
+    return max(reached, key=lambda point: (other(point), required(point)))
 
 
-def parse_aim(text: str) -> Dict[str, Any]:
-    """Read an aim as arguments of `tune`: "f", "precision=0.9" or "recall=0.9"."""
+def parse_aim(text: str, *others: str, option: str = "--tune") -> Dict[str, Any]:
+    """Read an aim as arguments of `tune`: "f" (or another name), "precision=0.9", "recall=0.9"."""
     name, _, least = text.partition("=")
-    try:
-        if text == "f":
+    with suppress(ValueError):
+        if text in ("f", *others):
             return {}
         if name in ("precision", "recall") and 0 < float(least) < 1:
             return {name: float(least)}
-    except ValueError:
-        pass
-    raise ValueError(f"--tune: expected f, precision=0.9 or recall=0.9, got {text!r}")
+    names = ", ".join(["f", *others])
+    raise ValueError(f"{option}: expected {names}, precision=0.9 or recall=0.9, got {text!r}")
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) -> None:
@@ -216,24 +212,12 @@ def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) ->
     nlp.get_pipe_config(ner.name)["decoding"] = block
 
 
+@options_of(tune)
 def tune_cli(
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
-    name: NameOption = "ner",
-    parameter: Annotated[
-        Optional[str],
-        Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
-    ] = None,
-    beta: Annotated[float, Option("--beta", "-b", help="Weight of recall in F-beta")] = 1.0,
-    precision: Annotated[
-        Optional[float],
-        Option("--precision", help="Required precision: maximise recall instead of F-beta"),
-    ] = None,
-    recall: Annotated[
-        Optional[float],
-        Option("--recall", help="Required recall: maximise precision instead of F-beta"),
-    ] = None,
+    *,
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
     ] = None,
@@ -241,13 +225,13 @@ def tune_cli(
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    **options: Any,
 ) -> None:
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
     or the best recall at a required precision. No retraining: the model runs once, and all
     values are tried on its output.
     """
-    options = arguments_of(tune, locals())
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
