@@ -211,7 +211,15 @@ def init(
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
-        tree = group_labels(sorted(corpus["counts"]), tree_by_prefix)
+        labels, tree = sorted(corpus["counts"]), dict[str, Any]()
+        if not tree_by_prefix or not any(tree_by_prefix in label for label in labels):
+            raise ValueError(
+                f"--tree-by-prefix: expected a separator in labels, got {tree_by_prefix!r} for "
+                f"{', '.join(labels)}"
+            )
+        for label in labels:
+            prefix = label.partition(tree_by_prefix)[0] or label
+            tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
         save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     sizes = choose_sizes(model, corpus)
@@ -413,20 +421,6 @@ def make_loss(
     names = [f"loss_{i + 1}" for i in range(len(blocks))] if len(blocks) > 2 else ["first", "then"]
     stages = dict(zip(names, blocks))
     return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
-
-
-def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
-    """A label tree: below each prefix, the labels that begin with it."""
-    if not separator or not any(separator in label for label in labels):
-        raise ValueError(
-            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
-            f"{', '.join(labels)}"
-        )
-    tree: Dict[str, Dict[str, Any]] = {}
-    for label in labels:
-        prefix = label.partition(separator)[0] or label
-        tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
-    return tree
 
 
 def find_largest(
