@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy
 import spacy
 
-from spacy_costner.cli.guarantee import FOUND, LOWEST, make_terms, score_spans
+from spacy_costner.cli.guarantee import FOUND, LOWEST, score_spans
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 
@@ -132,7 +132,7 @@ def main() -> None:
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
     rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
-        terms = make_terms(0.5, None, None, found, given.by, given.per_label)
+        terms = {"miss": 0.5, "found": found, "by": given.by, "per_label": given.per_label}
         both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)[:2]
         if given.by_group:
             groups = numpy.asarray([str(eg.reference.user_data[given.by_group]) for eg in examples])

@@ -43,7 +43,7 @@ from ..tags import Entities, Tags
 from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .options import AddressOption, CodeOption, arguments_of, read_config, read_overrides
+from .options import AddressOption, CodeOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .preparation import Fold, hold_out
 from .report import (
@@ -119,6 +119,48 @@ class Audit(NamedTuple):
     entities: int  # annotated ones
 
 
+def audit(
+    config: Config,
+    docs: Sequence[Doc],
+    *,
+    n_folds: Annotated[int, Option("--folds", help="Number of folds")] = 5,
+    n_seeds: Annotated[
+        int, Option("--seeds", help="Trainings for each fold, whose weights are averaged", min=1)
+    ] = 1,
+    seed: Annotated[
+        Optional[int],
+        Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
+    ] = None,
+    make_executor: Optional[MakeExecutor] = None,
+    code_path: CodeOption = None,
+) -> Audit:
+    """Find probable mistakes in the annotation of docs.
+
+    config (Config): A config of a linear model. Its corpora are not read. If its component has a
+        cost, probabilities are weighed by it.
+    docs (Sequence[Doc]): The annotated docs, none of them empty.
+    make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
+        `local_processes(2)`. None: one fold after another, in this process.
+    RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
+        entities, or a worker failed.
+    """
+    component = config.interpolate()["components"][component_name(config, Path("config"))]
+    settings = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed, "code_path": code_path}
+    try:
+        folds = cross_fit(config, docs, make_executor=make_executor, **settings)
+    except ValueError as error:
+        raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
+    tags = folds[0].dev.posterior.tags.collapsed
+    cost, _, cost_name = find_cost(component)
+    suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
+    probable = [one for one in suspects if one.prob_suggested > one.prob_annotated]
+    kinds = {kind: sum(one.kind == kind for one in probable) for kind in KINDS}
+    kinds["inconsistent"] = sum(one.as_suggested > one.as_annotated for one in probable)
+    n_entities = sum(len(doc.ents) for doc in docs)
+    return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
+
+
+@options_of(audit)
 def audit_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
@@ -135,18 +177,11 @@ def audit_cli(
         Option("--apply", help="Correct the corpus by the lines of this JSONL file", exists=True),
     ] = None,
     n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
-    n_folds: Annotated[int, Option("--folds", help="Number of folds")] = 5,
-    n_seeds: Annotated[
-        int, Option("--seeds", help="Trainings for each fold, whose weights are averaged", min=1)
-    ] = 1,
-    seed: Annotated[
-        Optional[int],
-        Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
-    ] = None,
+    *,
     jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
     address: AddressOption = None,
     print_json: JsonOption = False,
-    code_path: CodeOption = None,
+    **options: Any,
 ) -> None:
     """
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
@@ -157,11 +192,11 @@ def audit_cli(
     the command again with --apply and a new --output. Override settings as in `spacy train`, e.g.
     --nlp.lang es.
     """
-    options, overrides = arguments_of(audit, locals()), read_overrides(ctx)
+    overrides = read_overrides(ctx)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         for path in (output_path, html_path):
             check_file(path, [config_path, corpus_path, *([apply_path] if apply_path else [])])
-        import_code(code_path)
+        import_code(options["code_path"])
         config = read_config(config_path, overrides)
         docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
         if apply_path is not None:
@@ -184,43 +219,6 @@ def audit_cli(
             save_text(html_path, page(result.suspects, docs, str(corpus_path)))
     as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
     print_result(as_dict, as_text(result, tasks), print_json, output_path, html_path)
-
-
-def audit(
-    config: Config,
-    docs: Sequence[Doc],
-    *,
-    n_folds: int = 5,
-    n_seeds: int = 1,
-    seed: Optional[int] = None,
-    make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[Path] = None,
-) -> Audit:
-    """Find probable mistakes in the annotation of docs. See `audit_cli` for the other arguments.
-
-    config (Config): A config of a linear model. Its corpora are not read. If its component has a
-        cost, probabilities are weighed by it.
-    docs (Sequence[Doc]): The annotated docs, none of them empty.
-    make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
-        `local_processes(2)`. None: one fold after another, in this process.
-    code_path (Optional[Path]): A Python file with registered functions that workers import.
-    RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
-        entities, or a worker failed.
-    """
-    component = config.interpolate()["components"][component_name(config, Path("config"))]
-    settings = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed, "code_path": code_path}
-    try:
-        folds = cross_fit(config, docs, make_executor=make_executor, **settings)
-    except ValueError as error:
-        raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
-    tags = folds[0].dev.posterior.tags.collapsed
-    cost, _, cost_name = find_cost(component)
-    suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
-    probable = [one for one in suspects if one.prob_suggested > one.prob_annotated]
-    kinds = {kind: sum(one.kind == kind for one in probable) for kind in KINDS}
-    kinds["inconsistent"] = sum(one.as_suggested > one.as_annotated for one in probable)
-    n_entities = sum(len(doc.ents) for doc in docs)
-    return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
 
 
 def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold]:

@@ -120,20 +120,19 @@ def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Tempe
     """
     labels = predicted[0][0].tags.labels
 
-    def slopes(logs: Floats1d) -> Floats1d:
+    def slope(logs: Floats1d) -> Floats1d:
         temperature = make_temperature(logs, labels)
-        return numpy.sum([find_slopes(p.at(temperature), *rest) for p, *rest in predicted], axis=0)
-
-    overall = minimise(lambda logs: slopes(logs).sum(keepdims=True), numpy.zeros(1))
-    if not per_label:
-        return make_temperature(overall, labels)
-
-    def regularised(logs: Floats1d) -> Floats1d:
+        each = [find_slopes(p.at(temperature), *rest) for p, *rest in predicted]
+        slopes = numpy.sum(each, axis=0)
+        if len(logs) == 1:
+            return slopes.sum(keepdims=True)
         apart = logs[1:] - logs[0]
-        return slopes(logs) + 2 * numpy.append(-apart.sum(), apart)
+        return slopes + 2 * numpy.append(-apart.sum(), apart)
 
-    start = numpy.repeat(overall, len(labels) + 1)
-    return make_temperature(minimise(regularised, start), labels)
+    logs = minimise(slope, numpy.zeros(1))
+    if per_label:
+        logs = minimise(slope, numpy.repeat(logs, len(labels) + 1))
+    return make_temperature(logs, labels)
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:

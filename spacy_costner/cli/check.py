@@ -6,7 +6,7 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 import typer
@@ -165,16 +165,14 @@ def check_corpora(
                 for span in without_overlap(eg.reference, key, own)[1]:
                     place = _place(i, eg.reference, f"{span.text!r} {span.label_}")
                     findings.append(Finding(severity, corpus, LOST_SPANS, [place]))
-        corpora = {
-            corpus: [
-                Example(eg.predicted, spans_as_entities(eg.reference, key, own, longest=True))
-                for eg in examples
-            ]
-            for corpus, examples in corpora.items()
-        }
+
+        def as_entities(eg: Example) -> Example:
+            return Example(eg.predicted, spans_as_entities(eg.reference, key, own, longest=True))
+
+        corpora = {corpus: [*map(as_entities, egs)] for corpus, egs in corpora.items()}
     counts = {
-        corpus: Counter(ent.label_ for eg in examples for ent in eg.reference.ents)
-        for corpus, examples in corpora.items()
+        corpus: Counter(ent.label_ for eg in egs for ent in eg.reference.ents)
+        for corpus, egs in corpora.items()
     }
     labels = sorted(counts["train"]) if labels is None else labels
     if not labels:
@@ -272,17 +270,15 @@ def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
     """Check the docs of a corpus."""
-    first: Dict[Tuple[str, ...], int] = {}
+    first: Dict[Tuple[str, ...], Tuple[int, Set[Any]]] = {}
     for i, eg in enumerate(examples):
         problems = [*check_doc(eg, ner, labels)]
         if len(eg.reference) and all(token.ent_iob for token in eg.reference):
-            before = first.setdefault(tuple(token.text for token in eg.reference), i)
-            here, there = (
-                {(ent.text, ent.label_, ent.start) for ent in examples[j].reference.ents}
-                for j in (i, before)
-            )
-            if here != there:
-                text = f"{[*here - there]} against {[*there - here]} in doc {before}"
+            ents = {(ent.text, ent.label_, ent.start) for ent in eg.reference.ents}
+            words = tuple(token.text for token in eg.reference)
+            before, others = first.setdefault(words, (i, ents))
+            if ents != others:
+                text = f"{[*ents - others]} against {[*others - ents]} in doc {before}"
                 problems.append((WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [_place(i, eg.reference, text)])

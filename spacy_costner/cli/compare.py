@@ -52,7 +52,7 @@ from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
 from .fit import is_fitted, train_as_fitted
 from .init import make_loss, parse_losses
-from .options import AddressOption, CodeOption, GpuOption, arguments_of, read_overrides
+from .options import AddressOption, CodeOption, GpuOption, options_of, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import (
     Ended,
@@ -109,71 +109,6 @@ class Row(NamedTuple):
     untrained: List[int]  # seeds whose best model was not trained past the first step
 
 
-def compare_cli(
-    ctx: typer.Context,
-    config_path: Annotated[Path, Argument(help="Base config", exists=True)],
-    test_path: Annotated[
-        Path, Option("--test", "-t", help="Test corpus: see `costner convert`", exists=True)
-    ],
-    output_path: Annotated[
-        Path, Option("--output", "-o", help="Output folder for pipelines and results")
-    ],
-    losses: Annotated[
-        str,
-        Option("--losses", "-l", help="Comma-separated names of losses, or paths of their configs"),
-    ] = "",
-    sweeps: Annotated[
-        List[str],
-        Option("--sweep", help="Values to try, as section.setting=1,2; repeat for combinations"),
-    ] = [],  # noqa: B006
-    seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
-    n_samples: Annotated[
-        int, Option("--samples", help="Number of bootstrap samples", min=1)
-    ] = 10_000,
-    jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings", min=1)] = 1,
-    address: AddressOption = None,
-    print_json: JsonOption = False,
-    use_gpu: GpuOption = -1,
-    code_path: CodeOption = None,
-) -> None:
-    """
-    Train a config with several losses, or several values of any settings, and compare their
-    scores. All get the same data, training budget and seeds. A loss is given by its name, as in
-    `costner init`, or as a config: its [components] and [training] settings replace those of the
-    base config. Override settings of all variants as in `spacy train`, e.g. --paths.train
-    ./train.spacy. Finished trainings are kept in the output folder and not repeated.
-
-    The last two columns are p-values of the differences in F and in cost from the first
-    row (paired bootstrap over docs, two-sided).
-    """
-    options = arguments_of(compare, locals())
-    go_on = "Finished trainings are kept: run the same command again to continue."
-    with errors_shown(go_on), stdout_for(address):
-        options |= {
-            "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
-            "seeds": [int(seed) for seed in seeds.split(",")],
-            "overrides": read_overrides(ctx),
-            "sweep": dict(_read_sweep(text) for text in sweeps),
-            "make_executor": ray_cluster(address, use_gpu),
-            "on_end": lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-        }
-        rows = compare(**options)
-    print_result(
-        {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
-    )
-
-
-def _read_sweep(text: str) -> Tuple[str, List[Any]]:
-    """Read the values of a setting: JSON, separated by commas, or else text."""
-    setting, equals, values = (part.strip() for part in text.partition("="))
-    if not (equals and values and "." in setting):
-        raise BadParameter(f"--sweep: expected section.setting=value,value, got {text!r}")
-    try:
-        return setting, srsly.json_loads(f"[{values}]")
-    except ValueError:
-        return setting, [value.strip() for value in values.split(",")]
-
-
 def compare(
     config_path: Path,
     losses: Sequence[Union[str, Path]],
@@ -183,16 +118,18 @@ def compare(
     seeds: Sequence[int] = (0,),
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
-    n_samples: int = 10_000,
-    jobs: int = 1,
-    use_gpu: int = -1,
-    code_path: Optional[Path] = None,
+    n_samples: Annotated[
+        int, Option("--samples", help="Number of bootstrap samples", min=1)
+    ] = 10_000,
+    jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings", min=1)] = 1,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
     make_executor: Optional[MakeExecutor] = None,
     on_end: Optional[Callable[[str, Ended], None]] = None,
 ) -> List[Row]:
     """Train one config with several losses, or values of settings, and compare the scores: a row
     for each loss and combination of values. Variants that are finished in the output folder are
-    not trained again. See `compare_cli` for the other arguments.
+    not trained again.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
@@ -248,6 +185,67 @@ def compare(
     }
     save_file(output_path / "comparison.json", partial(srsly.write_json, data=as_json(record)))
     return rows
+
+
+@options_of(compare)
+def compare_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, Argument(help="Base config", exists=True)],
+    test_path: Annotated[
+        Path, Option("--test", "-t", help="Test corpus: see `costner convert`", exists=True)
+    ],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Output folder for pipelines and results")
+    ],
+    losses: Annotated[
+        str,
+        Option("--losses", "-l", help="Comma-separated names of losses, or paths of their configs"),
+    ] = "",
+    sweeps: Annotated[
+        List[str],
+        Option("--sweep", help="Values to try, as section.setting=1,2; repeat for combinations"),
+    ] = [],  # noqa: B006
+    seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
+    *,
+    address: AddressOption = None,
+    print_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """
+    Train a config with several losses, or several values of any settings, and compare their
+    scores. All get the same data, training budget and seeds. A loss is given by its name, as in
+    `costner init`, or as a config: its [components] and [training] settings replace those of the
+    base config. Override settings of all variants as in `spacy train`, e.g. --paths.train
+    ./train.spacy. Finished trainings are kept in the output folder and not repeated.
+
+    The last two columns are p-values of the differences in F and in cost from the first
+    row (paired bootstrap over docs, two-sided).
+    """
+    go_on = "Finished trainings are kept: run the same command again to continue."
+    with errors_shown(go_on), stdout_for(address):
+        options |= {
+            "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
+            "seeds": [int(seed) for seed in seeds.split(",")],
+            "overrides": read_overrides(ctx),
+            "sweep": dict(_read_sweep(text) for text in sweeps),
+            "make_executor": ray_cluster(address, options["use_gpu"]),
+            "on_end": lambda name, ended: typer.echo(describe(name, ended), err=print_json),
+        }
+        rows = compare(config_path, test_path=test_path, output_path=output_path, **options)
+    print_result(
+        {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
+    )
+
+
+def _read_sweep(text: str) -> Tuple[str, List[Any]]:
+    """Read the values of a setting: JSON, separated by commas, or else text."""
+    setting, equals, values = (part.strip() for part in text.partition("="))
+    if not (equals and values and "." in setting):
+        raise BadParameter(f"--sweep: expected section.setting=value,value, got {text!r}")
+    try:
+        return setting, srsly.json_loads(f"[{values}]")
+    except ValueError:
+        return setting, [value.strip() for value in values.split(",")]
 
 
 def _check_evaluations(variants: Sequence[Variant]) -> None:

@@ -59,7 +59,7 @@ class Fitted(NamedTuple):
     has_dev: bool  # whether there is a development corpus
     calibration: Optional[Calibration] = None
     tuning: Optional[Tuning] = None
-    held_out: Optional[Mapping[str, Any]] = None  # scores before, without a development corpus
+    held_out: Optional[Dict[str, Any]] = None  # scores before, without a development corpus
 
     @property
     def is_interrupted(self) -> bool:
@@ -86,18 +86,15 @@ class Fitted(NamedTuple):
         has_two = any(first_pass_of(ner.model) for ner in self.ners)
         passes = ", two passes (features.document)" if has_two else ""
         lines = [result["training"], f"{result['weights']:,} weights{passes}"]
-        spans_key = self.ners[0].objective.spans_key
-        prefix = "ents" if spans_key is None else f"spans_{spans_key}"
-        for name, scores in (
-            ("dev", self.scores if self.has_dev else None),
-            (HELD_OUT, self.held_out),
-        ):
-            if scores is not None:
-                found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
-                parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
-                lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
-        if not self.has_dev and self.held_out is None:
+        name, scores = ("dev", self.scores) if self.has_dev else (HELD_OUT, self.held_out)
+        if scores is None:
             lines.append("not evaluated: there is no development corpus")
+        else:
+            spans_key = self.ners[0].objective.spans_key
+            prefix = "ents" if spans_key is None else f"spans_{spans_key}"
+            found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
+            parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
+            lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
         lines += [each.describe() for each in (self.calibration, self.tuning) if each is not None]
         return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
 
@@ -133,10 +130,8 @@ def fit(
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
 ) -> Fitted:
-    """Train a linear model, calibrate and tune it if asked, and save the pipeline.
-
-    Training makes the updates of `spacy train`, or minimises the loss over all docs at once if they
-    are few: see `train_linear`. The model is evaluated only at the end.
+    """Train a linear model: see `train_linear`. Calibrate and tune it if asked, and save the
+    pipeline. The model is evaluated only at the end.
 
     config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
@@ -190,11 +185,11 @@ def fit(
         save_folder(path, before_to_disk(nlp).to_disk)
 
     def after_epoch(trained: Trained) -> None:
-        if cache is not None:
-            with nlp.use_params(training["optimizer"].averages or {}):
-                save({}, {ner.name: trained.value})
+        with nlp.use_params(training["optimizer"].averages or {}):
+            save({}, {ner.name: trained.value})
 
-    settings: Any = {"n_seeds": n_seeds, "on_epoch": after_epoch, "cache": cache}
+    settings: Any = {"n_seeds": n_seeds, "cache": cache}
+    settings |= {} if cache is None else {"on_epoch": after_epoch}
     outcomes: Dict[str, Trained] = {}
     for each in ners:
         outcomes[each.name] = train_linear((nlp, each, training), examples, **settings)
@@ -205,8 +200,8 @@ def fit(
     dev: List[Example] = []
     scores: Dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        corpus = dev_corpus(nlp) if dev_corpus else ()
-        dev = list(progress(corpus, desc="read dev", unit="doc"))
+        if dev_corpus is not None:
+            dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
         scores = nlp.evaluate(dev)
     save(scores, {name: outcome.value for name, outcome in outcomes.items()})
     fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None)
@@ -291,8 +286,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
         f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
         f"{component}.model.features.bigrams": template.bigrams,
         f"{component}.model.features.document": template.document,
-        f"{name}.augmenter": corpus.get("augmenter"),
-        f"{name}.shuffle": corpus.get("shuffle"),
+        **{f"{name}.{setting}": corpus.get(setting) for setting in ("augmenter", "shuffle")},
     }
     for setting, value in refused.items():
         if value:
@@ -309,8 +303,7 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
         copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
         predict(ner, [eg.predicted for eg in copies], dev.posterior, ner.confidence)
         examples += copies
-    scores: Dict[str, Any] = as_json(Scorer(nlp).score(examples))
-    return scores
+    return dict(as_json(Scorer(nlp).score(examples)))
 
 
 @options_of(fit)

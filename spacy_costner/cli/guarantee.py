@@ -46,8 +46,7 @@ LOWEST = 1e-6
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are written down, too, for the plot of `report`."""
 
-STRICTNESS = numpy.concatenate([1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)])
-STRICTNESS = STRICTNESS.round(4)
+STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)).round(4)
 """The thresholds that are tested for false alarms, in this order."""
 
 
@@ -106,7 +105,16 @@ def guarantee(
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    terms = make_terms(miss, false_alarm, confidence, found, by, per_label, by_group)
+    terms: Dict[str, Any] = {
+        "miss": miss,
+        "false_alarm": false_alarm,
+        "confidence": confidence,
+        "found": found,
+    }
+    terms |= {"by": by, "per_label": per_label, "by_group": by_group}
+    check_terms(terms)
+    if miss is None and confidence is None:
+        terms["confidence"] = 0.95
     ner, notes = get_component(nlp, name), find_notes(nlp, source)
     used, not_counted = leave_out(ner, examples, by_group)
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
@@ -136,30 +144,18 @@ def guarantee(
     return Guarantee(promise, parts, notes)
 
 
-def make_terms(
-    miss: Optional[float],
-    false_alarm: Optional[float],
-    confidence: Optional[float],
-    found: str,
-    by: str,
-    per_label: bool,
-    by_group: Optional[str] = None,
-) -> Dict[str, Any]:
-    """Check the terms of a promise: see `guarantee`."""
-    numbers = {"miss": miss, "false_alarm": false_alarm, "confidence": confidence}
-    if (miss is None) == (false_alarm is None):
-        given = "none" if miss is None else "miss and false_alarm"
+def check_terms(terms: Dict[str, Any]) -> None:
+    """Check the terms of a promise: the arguments of `guarantee`."""
+    if (terms["miss"] is None) == (terms["false_alarm"] is None):
+        given = "none" if terms["miss"] is None else "miss and false_alarm"
         raise ValueError(f"expected miss or false_alarm, got {given}")
-    for name, value in numbers.items():
-        if value is not None and not 0 < value < 1:
-            raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
-    units = UNITS if false_alarm is None else UNITS[:1]
-    for name, word, words in (("found", found, FOUND), ("by", by, units)):
-        if word not in words:
-            raise ValueError(f"{name}: expected {' or '.join(words)}, got {word!r}")
-    if miss is None and confidence is None:
-        numbers["confidence"] = 0.95
-    return {**numbers, "found": found, "by": by, "per_label": per_label, "by_group": by_group}
+    for name in ("miss", "false_alarm", "confidence"):
+        if terms[name] is not None and not 0 < terms[name] < 1:
+            raise ValueError(f"{name}: expected a number between 0 and 1, got {terms[name]!r}")
+    units = UNITS if terms["false_alarm"] is None else UNITS[:1]
+    for name, words in (("found", FOUND), ("by", units)):
+        if terms[name] not in words:
+            raise ValueError(f"{name}: expected {' or '.join(words)}, got {terms[name]!r}")
 
 
 def find_notes(nlp: Language, source: str) -> List[str]:
@@ -306,16 +302,16 @@ def find_part(
 def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
     """The message where nothing can be promised."""
     name = "false_alarm" if terms["miss"] is None else "miss"
-    limit = terms[name]
-    message = f"{name}: expected a limit that can be promised, got {limit:g}"
+    limit = f"{terms[name]:g}"
+    sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
     for part in parts:
         could = "nothing" if part["reachable"] is None else f"{part['reachable']:.4f} or more"
-        enough = f"no number of docs is enough for {limit:g} with this model"
-        if part["docs_needed"]:
-            enough = f"{limit:g} takes about {part['docs_needed']:,} docs, if they are like these"
+        enough = f"no number of docs is enough for {limit} with this model"
+        if n := part["docs_needed"]:
+            enough = f"{limit} takes about {n:,} docs, if they are like these"
         of = "".join(f"{part[key]}: " for key in ("group", "label") if part[key])
-        message += f". {of}{could} with these {part['docs']:,} docs; {enough}"
-    return message
+        sentences.append(f"{of}{could} with these {part['docs']:,} docs; {enough}")
+    return ". ".join(sentences)
 
 
 def observe(
@@ -364,7 +360,7 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        make_terms(**terms)  # which checks them
+        check_terms(terms)
         nlp, examples = load(model, docs_path, use_gpu, code_path)
         result = guarantee(nlp, examples, name=name, source=str(docs_path), **terms)
         save_folder(output_path, nlp.to_disk)
@@ -387,15 +383,15 @@ def describe(result: Guarantee) -> str:
         lines.append(f"\nnot counted: {', '.join(kinds)}")
     lines += [f"note: {note}" for note in result.notes]
 
+    what = "the docs with entities have one that is missed"
     if promise["miss"] is None:
-        what = f"at most {promise['false_alarm']:.3g} of the set of a doc is wrong"
+        what = "the set of a doc is wrong"
     elif promise["by"] == "doc":
-        what = f"at most {promise['miss']:.3g} of the entities of a doc are missed"
-    else:
-        what = f"at most {promise['miss']:.3g} of the docs with entities have one that is missed"
+        what = "the entities of a doc are missed"
+    limit = promise["false_alarm"] if promise["miss"] is None else promise["miss"]
     sure = "in the mean over calibrations"
     if promise["confidence"] is not None:
         sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
     each = f", for each {' and '.join(names)} with a threshold" if names else ""
-    terms = f"{what}, {sure}{each} (found: {promise['found']})"
+    terms = f"at most {limit:.3g} of {what}, {sure}{each} (found: {promise['found']})"
     return "\n".join([*lines, f"\nPromised of docs like {promise['source']}: {terms}."])

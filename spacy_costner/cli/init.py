@@ -7,7 +7,6 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from functools import partial
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
 from itertools import product
@@ -17,7 +16,6 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 import spacy
 import typer
 from spacy.cli.init_config import RECOMMENDATIONS
-from spacy.training.batchers import minibatch_by_padded_size, minibatch_by_words
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
 from typer import Argument, Option
@@ -171,11 +169,9 @@ def init(
         weights = {kind: mistakes.get(kind, 0.0 if costs else 1.0) for kind in given}
         costs["mistakes"] = {"@misc": "spacy_costner.PrecisionRecallCost.v1", **weights}
     aim = aim or ("cost" if costs or decoding == "min-cost" else "f")
-    shared: Optional[Dict[str, Any]] = None
+    shared: Any = next(iter(costs.values()), HAMMING if aim == "cost" else None)
     if len(costs) > 1:
         shared = {"@misc": "spacy_costner.SumCost.v1", "costs": costs}
-    elif costs or aim == "cost":
-        shared = next(iter(costs.values()), HAMMING)
     if spans_key is not None and shared is not None:
         raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
 
@@ -211,24 +207,41 @@ def init(
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
-        tree = group_labels(sorted(corpus["counts"]), tree_by_prefix)
+        labels, tree = sorted(corpus["counts"]), dict[str, Any]()
+        if not tree_by_prefix or not any(tree_by_prefix in label for label in labels):
+            raise ValueError(
+                f"--tree-by-prefix: expected a separator in labels, got {tree_by_prefix!r} for "
+                f"{', '.join(labels)}"
+            )
+        for label in labels:
+            prefix = label.partition(tree_by_prefix)[0] or label
+            tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
         save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     sizes = choose_sizes(model, corpus)
+    n_later = len(losses) - 1
+    first = max(5, math.ceil(500 / sizes["eval_frequency"]))
     if sizes["max_epochs"]:
-        first = max(1, sizes["max_epochs"] - LATER_EPOCHS * (len(losses) - 1))
-    else:
-        first = max(5, math.ceil(500 / sizes["eval_frequency"]))
-    epochs = [float(first + LATER_EPOCHS * i) for i in range(len(losses) - 1)]
+        first = max(1, sizes["max_epochs"] - LATER_EPOCHS * n_later)
+    epochs = [float(first + LATER_EPOCHS * i) for i in range(n_later)]
     # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
     multiplier = 1.0 if tree_path is None else 0.5
     if shared is not None and multiplier * (largest := find_largest(shared, files, corpus)) > 5:
         multiplier = float(f"{5 / largest:.2g}")
     own_cost = "${components.ner.scorer.cost}" if shared else MISSES if loss is None else None
     loss_block = make_loss(losses, own_cost, multiplier=multiplier, epochs=epochs)
-    threshold, miss_weight = 0.5, mistakes.get("miss", 1.0)
-    if aim == "cost" and (both := miss_weight + mistakes.get("false_alarm", 1.0)):
-        threshold = round(1 - miss_weight / both, 4)  # see docs/decoding.md
+    threshold, both = 0.5, mistakes.get("miss", 1.0) + mistakes.get("false_alarm", 1.0)
+    if aim == "cost" and both:
+        threshold = round(1 - mistakes.get("miss", 1.0) / both, 4)  # see docs/decoding.md
+    modes: Dict[str, Tuple[str, Dict[str, Any]]] = {
+        "viterbi": ("Viterbi", {"bias": 0.0, "labels": {}}),
+        "threshold": ("Threshold", {"threshold": threshold, "labels": {}}),
+        "min-cost": ("MinCost", {"cost": own_cost}),
+    }
+    kind, settings = modes[decoding]
+    decoding_block = {"@misc": f"spacy_costner.{kind}Decoding.v1", **settings}
+    if inner_nodes:
+        decoding_block["tree"] = "${paths.tree}"
     lossy = [name for name, own in groups.items() if {*product(own, own)} & {*corpus["overlaps"]}]
     known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
     # The template sees the variables of this function.
@@ -332,8 +345,9 @@ def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, 
         names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
         return {name: sorted(own) for name, own in zip(names, found)}
     groups: Any = json.loads(path.read_text(encoding="utf8"))
-    if not (isinstance(groups, dict) and groups) or not all(
-        re.fullmatch(r"\w+", name) and isinstance(own, list) and own for name, own in groups.items()
+    items = groups.items() if isinstance(groups, dict) else ()
+    if not items or not all(
+        re.fullmatch(r"\w+", name) and own and isinstance(own, list) for name, own in items
     ):
         raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
     every = [label for own in groups.values() for label in own]
@@ -415,20 +429,6 @@ def make_loss(
     return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
 
 
-def group_labels(labels: Sequence[str], separator: str) -> Dict[str, Dict[str, Any]]:
-    """A label tree: below each prefix, the labels that begin with it."""
-    if not separator or not any(separator in label for label in labels):
-        raise ValueError(
-            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
-            f"{', '.join(labels)}"
-        )
-    tree: Dict[str, Dict[str, Any]] = {}
-    for label in labels:
-        prefix = label.partition(separator)[0] or label
-        tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
-    return tree
-
-
 def find_largest(
     cost: Mapping[str, Any], files: Dict[str, str], corpus: Mapping[str, Any]
 ) -> float:
@@ -449,17 +449,22 @@ def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
     lengths, is_linear = corpus["lengths"], model == "linear"
     part = sum(lengths) // 100 if lengths else 1000
     size = max(1, min(500, part)) if is_linear else max(100, min(1000, part))
-    batcher = partial(minibatch_by_words, size=size, tolerance=0.2)
+    batcher: Dict[str, Any] = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
+    batcher |= {"discard_oversize": False, "size": size}
     if model == "transformer":
-        size = 2000
-        batcher = partial(minibatch_by_padded_size, size=size, buffer=256, discard_oversize=True)
+        batcher = {"@batchers": "spacy.batch_by_padded.v1", "size": 2000, "buffer": 256}
+        batcher |= {"discard_oversize": True}
     epoch = 2000 if is_linear else 200
     if lengths:
-        batches = sum(1 for _ in batcher([range(length) for length in lengths]))
-        epoch = max(1, int(batches * 0.9))  # it may have fewer if docs are shuffled
+        batch = registry.resolve({"batcher": batcher})["batcher"]
+        n_batches = sum(1 for _ in batch([range(length) for length in lengths]))
+        epoch = max(1, int(n_batches * 0.9))  # it may have fewer if docs are shuffled
+    if model in ("cnn", "hybrid"):
+        growing = {"@schedules": "compounding.v1", "start": 100, "stop": size, "compound": 1.001}
+        batcher["size"] = growing
     patience, least_steps = (1000, 3000) if model == "hybrid" else (1600, 20000)
     return {
-        "batch_size": size,
+        "batcher": batcher,
         "rows": min(5000, max(1000, corpus["forms"])),
         "many_labels": len(corpus["counts"]) > MANY_LABELS,  # see docs/linear.md
         "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),

@@ -3,18 +3,7 @@
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Annotated, Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 from spacy.language import Language
@@ -72,7 +61,7 @@ class Tuning(NamedTuple):
     """The result of tuning."""
 
     parameter: str
-    points: List[Point]  # the scores at each value
+    points: Sequence[Point]  # the scores at each value
     chosen: Point  # the best of them
     before: Point  # the scores of the decoding that the component had, with the value NaN
 
@@ -152,7 +141,7 @@ def tune_on(
 
 def decode_at_all(
     devs: Sequence[DevPredictions], parameter: str
-) -> Iterator[Tuple[float, List[Entities]]]:
+) -> Iterator[Tuple[float, Sequence[Entities]]]:
     """All values of a parameter, each with the entities that are decoded with it."""
     if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
@@ -260,7 +249,7 @@ def describe(tuning: Tuning, show_all: bool) -> str:
     """The scores of the values around the chosen one, or of all, and those before and after."""
     points, n_rows = tuning.points, len(tuning.points) if show_all else N_ROWS
     begin = min(max(points.index(tuning.chosen) - n_rows // 2, 0), len(points) - n_rows)
-    rows: List[Any] = [[tuning.parameter, "P", "R", "F", ""]]
+    rows: Any = [[tuning.parameter, "P", "R", "F", ""]]
     for point in points[max(begin, 0) :][:n_rows]:
         mark = "<- chosen" if point == tuning.chosen else ""
         rows.append([f"{point.value:g}", *(100 * score for score in point.scores), mark])
