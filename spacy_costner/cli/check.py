@@ -352,15 +352,13 @@ def check_cli(
 def describe(found: Check, n_places: int) -> str:
     """The counts, the findings with their first places, and how many there are."""
     rows: List[Any] = [["label", "train", "dev"], *found.counts]
-    for what, numbers in (("docs", found.docs), ("tokens", found.tokens)):
-        rows.append([what, numbers["train"], numbers["dev"]])
+    rows += [["docs", *found.docs.values()], ["tokens", *found.tokens.values()]]
     lines = [found.component, "", text_table(rows)]
     for finding in found.findings:
         number = f" ({len(finding.places)})" if finding.places else ""
         lines.append(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
         for place in finding.places[:n_places]:
             lines.append("    doc {doc}: {words} {text}".format(**place).rstrip())
-    severities = [finding.severity for finding in found.findings]
-    counts = [(severities.count(severity), severity) for severity in (ERROR, WARNING)]
-    totals = [f"{n or 'no'} {severity}{'' if n == 1 else 's'}" for n, severity in counts]
+    n_of = Counter(finding.severity for finding in found.findings)
+    totals = [f"{n_of[x] or 'no'} {x}{'' if n_of[x] == 1 else 's'}" for x in (ERROR, WARNING)]
     return "\n".join([*lines, "", ", ".join(totals)])
