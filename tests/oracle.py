@@ -159,18 +159,6 @@ def expected_features(potentials: Potentials, b: int) -> Potentials:
     return from_vector(log_sum(potentials, b).gradient, potentials)
 
 
-def gold_gradient(potentials: Potentials, gold: numpy.ndarray) -> Potentials:
-    """The gradient of - sum_b log p(y*_b), y* (N,) complete."""
-    flat = vector(zeros(potentials))
-    for b, tokens in enumerate(spans(potentials)):
-        right = tuple(gold[tokens].tolist())
-        flat -= log_probability(potentials, b, lambda y, right=right: y == right).gradient
-    return from_vector(flat, potentials)
-
-
-# Best paths
-
-
 def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> List[Path]:
     """The legal paths `which` holds for, the best one first."""
     some = [path for path in paths(potentials, b) if which(path.tags)]

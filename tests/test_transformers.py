@@ -197,6 +197,27 @@ def test_frozen(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> None:
     assert largest_change(before, encoder(nlp)) == 0
 
 
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_frozen_tagger_keeps_a_copy(
+    replace: bool, kind: str, saved: Path, corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(kind, corpus, frozen_components=["tagger"])
+    for name in ("transformer", "tagger"):
+        config["components"][name] = {"source": str(saved)}
+    config.get("initialize", {}).get("components", {}).pop("transformer", None)
+    if replace:
+        config["components"]["tagger"]["replace_listeners"] = ["model.tok2vec"]
+    spacy.util.logger.propagate = True
+    nlp = init_nlp(config)
+    assert ("W087" in caplog.text) is not replace
+    if not replace:
+        return
+    before, tags = encoder(nlp), [tags for _, tags in answers(nlp)]
+    learn(nlp, 5)
+    assert largest_change(before, encoder(nlp)) > RATE
+    assert [found for _, found in answers(nlp)] == tags
+
+
 def test_init_writes_a_config_that_trains(tmp_path: Path) -> None:
     pytest.importorskip("spacy_transformers", reason="not installed: run make test-transformers")
     make_corpus(tmp_path / "corpus.spacy")
