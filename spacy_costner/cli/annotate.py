@@ -44,7 +44,7 @@ from ..readers.files import digest, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
 from . import options
-from .options import AddressOption, CodeOption, GpuOption, ModelArg, arguments_of
+from .options import AddressOption, CodeOption, GpuOption, ModelArg, options_of
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .runs import Done, MakeExecutor, Run, local_processes, ray_cluster, run_all
 
@@ -72,58 +72,6 @@ ENTRY = {
 """The fields of a line of the manifest."""
 
 
-def annotate_cli(
-    model: ModelArg,
-    inputs: Annotated[
-        List[Path],
-        Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
-    ],
-    output_path: Annotated[Path, Option("--output", "-o", help="Output folder")],
-    form: Annotated[
-        Literal["jsonl", "parquet", "spacy"], Option("--format", "-f", help="Form of the output")
-    ] = "jsonl",
-    jobs: Annotated[int, Option("--jobs", "-j", help="Number of processes", min=1)] = 1,
-    address: AddressOption = None,
-    n_rows: Annotated[
-        int, Option("--part", help="Lines or rows of a part, which has its own output file", min=1)
-    ] = 10_000,
-    text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
-    id_name: Annotated[str, Option("--id", help="Key or column of the id")] = "id",
-    with_text: Annotated[
-        bool, Option("--with-text/--no-text", help="Whether the output has the texts")
-    ] = True,
-    on_error: Annotated[
-        Literal["row", "raise"],
-        Option("--on-error", help="What a doc that fails does: a row with its error, or stop all"),
-    ] = "row",
-    print_json: JsonOption = False,
-    use_gpu: GpuOption = -1,
-    code_path: CodeOption = None,
-) -> None:
-    """
-    Annotate files of texts. Writes the entities with their probabilities and, if the pipeline has
-    them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
-    the command again to do what is missing, or what has changed: the model, a setting, an input.
-    """
-    given = arguments_of(annotate, locals())
-    with errors_shown(), stdout_for(address):
-        executor = ray_cluster(address, use_gpu)
-        summary = annotate(**given, make_executor=executor)
-    lines = [
-        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
-        f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
-        f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
-    ]
-    lines += [f"{name}: {found.describe()}" for name, found in summary.shift.items()]
-    errors = [f"not written: {file}: {reason}" for file, reason in summary.errors.items()]
-    more = [f"and {len(errors) - SHOWN} others"] if len(errors) > SHOWN else []
-    text_ = "\n".join([*lines, *errors[:SHOWN], *more])
-    tests = {name: found.summary for name, found in summary.shift.items()}
-    print_result({**summary._asdict(), "shift": tests}, text_, print_json, output_path)
-    if errors:
-        raise typer.Exit(1)
-
-
 class Summary(NamedTuple):
     """What was done. Parts are "kept", finished before; "changed", finished before with another
     model, other settings or another input; or "new"."""
@@ -143,19 +91,28 @@ def annotate(
     inputs: Sequence[Union[str, Path]],
     output_path: Union[str, Path],
     *,
-    form: str = "jsonl",
-    jobs: int = 1,
-    n_rows: int = 10_000,
-    text: str = "text",
-    id_name: str = "id",
-    with_text: bool = True,
-    on_error: str = "row",
-    use_gpu: int = -1,
-    code_path: Optional[Union[str, Path]] = None,
+    form: Annotated[
+        Literal["jsonl", "parquet", "spacy"], Option("--format", "-f", help="Form of the output")
+    ] = "jsonl",
+    jobs: Annotated[int, Option("--jobs", "-j", help="Number of processes", min=1)] = 1,
+    n_rows: Annotated[
+        int, Option("--part", help="Lines or rows of a part, which has its own output file", min=1)
+    ] = 10_000,
+    text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
+    id_name: Annotated[str, Option("--id", help="Key or column of the id")] = "id",
+    with_text: Annotated[
+        bool, Option("--with-text/--no-text", help="Whether the output has the texts")
+    ] = True,
+    on_error: Annotated[
+        Literal["row", "raise"],
+        Option("--on-error", help="What a doc that fails does: a row with its error, or stop all"),
+    ] = "row",
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
     make_executor: Optional[MakeExecutor] = None,
 ) -> Summary:
     """Annotate files with a trained pipeline. What a finished run has left is kept, if model,
-    settings and input are the same. See `annotate_cli` for the other arguments.
+    settings and input are the same.
 
     n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
         are not divided.
@@ -166,13 +123,13 @@ def annotate(
     RAISES (ValueError): If an argument is wrong, an input is not there, another process writes to
         the folder or, with `on_error = "raise"`, a doc fails.
     """
-    folder, code_path = Path(output_path), None if code_path is None else str(code_path)
+    folder, code = Path(output_path), None if code_path is None else str(code_path)
     if form not in WRITERS:
         raise ValueError(f"annotate: format: expected one of {[*WRITERS]}, got {form!r}")
     if form == "parquet":
         require_pyarrow()
     sources = find_sources([Path(path) for path in inputs], folder)
-    content = _digest_model(str(model), code_path)
+    content = _digest_model(str(model), code)
     parts = {
         f"{source}-{number:05}.{form}": part
         for source, path in sources.items()
@@ -206,7 +163,7 @@ def annotate(
         save_text(folder / MANIFEST, "".join(lines))
         work = {
             "folder": folder,
-            "load": partial(_load_once, str(model), content, code_path, use_gpu),
+            "load": partial(_load_once, str(model), content, code, use_gpu),
             "read": partial(read_rows, text=text, id_name=id_name),
             "write": partial(WRITERS[form], with_text=with_text),
             "on_error": on_error,
@@ -240,7 +197,7 @@ def annotate(
     measured = [done[file]["shift"] for file in parts if file in done]
     shift = {}
     for name in dict.fromkeys(name for of_part in measured for name in of_part):
-        ner: Any = _load_once(str(model), content, code_path, use_gpu).get_pipe(name)
+        ner: Any = _load_once(str(model), content, code, use_gpu).get_pipe(name)
         own = [of_part[name] for of_part in measured]
         scores = [score for each in own for score in each["scores"]]
         sums = {label: [0.0] * 3 for each in own for label in each["counts"]}
@@ -250,6 +207,42 @@ def annotate(
         shift[name] = find_shift(ner.cfg["shift"], in_random_order(scores), sums)
     speeds: Any = {"seconds": seconds, "tokens_per_second": speed}
     return Summary(planned, **totals, **speeds, errors=errors, shift=shift)
+
+
+@options_of(annotate)
+def annotate_cli(
+    model: ModelArg,
+    inputs: Annotated[
+        List[Path],
+        Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
+    ],
+    output_path: Annotated[Path, Option("--output", "-o", help="Output folder")],
+    *,
+    address: AddressOption = None,
+    print_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """
+    Annotate files of texts. Writes the entities with their probabilities and, if the pipeline has
+    them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
+    the command again to do what is missing, or what has changed: the model, a setting, an input.
+    """
+    with errors_shown(), stdout_for(address):
+        executor = ray_cluster(address, options["use_gpu"])
+        summary = annotate(model, inputs, output_path, make_executor=executor, **options)
+    lines = [
+        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
+        f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
+        f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
+    ]
+    lines += [f"{name}: {found.describe()}" for name, found in summary.shift.items()]
+    errors = [f"not written: {file}: {reason}" for file, reason in summary.errors.items()]
+    more = [f"and {len(errors) - SHOWN} others"] if len(errors) > SHOWN else []
+    text_ = "\n".join([*lines, *errors[:SHOWN], *more])
+    tests = {name: found.summary for name, found in summary.shift.items()}
+    print_result({**summary._asdict(), "shift": tests}, text_, print_json, output_path)
+    if errors:
+        raise typer.Exit(1)
 
 
 def find_sources(inputs: Sequence[Path], folder: Optional[Path] = None) -> Dict[str, Path]:

@@ -15,7 +15,7 @@ from ..progress import progress
 from ..readers import read_texts
 from ..saving import check_file
 from ..validation import require
-from .options import LangOption, arguments_of
+from .options import LangOption, options_of
 from .output import JsonOption, errors_shown, print_result, save_text
 
 SIZES = (64, 256, 1024)
@@ -35,75 +35,21 @@ CHUNK = 1 << 22
 """Tokens whose contexts are counted at a time."""
 
 
-def clusters_cli(
-    input_paths: Annotated[
-        List[Path],
-        Argument(help="Text, a sentence per line, or corpora: see `costner convert`", exists=True),
-    ],
-    output_path: Annotated[Path, Option("--output", "-o", help="Output file: JSON")],
-    sizes: Annotated[
-        str, Option("--sizes", "-s", help="Comma-separated numbers of clusters")
-    ] = ",".join(map(str, SIZES)),
+def learn_clusters(
+    sentences: Iterable[Sequence[str]],
+    *,
+    sizes: Sequence[int] = SIZES,
     min_count: Annotated[
         int, Option("--min-count", help="Minimum number of times that a word occurs", min=1)
     ] = 3,
     dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
     seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
-    lang: LangOption = "xx",
-    print_json: JsonOption = False,
-) -> None:
-    """
-    Learn clusters of words from text, as features of a linear model: words that occur beside
-    the same words are in the same cluster. Entities of annotated corpora are not used.
-    Requires SciPy: pip install 'spacy-costner[clusters]'.
-    """
-    options = arguments_of(learn_clusters, locals())
-    with errors_shown():
-        numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
-        if not all(numbers):
-            raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
-        scipy_sparse()
-        check_file(output_path, input_paths)
-        nlp = spacy.blank(lang)
-        sentences = (
-            [token.text for token in span if not token.is_space]
-            for path in input_paths
-            for doc in read_texts(nlp, path)
-            for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
-        )
-        bar = progress(sentences, desc="clusters", unit="sent")
-        n_tokens, learned = learn_clusters(bar, **{**options, "sizes": numbers})
-        save_text(output_path, json.dumps(learned, ensure_ascii=False))
-    # Of each size some clusters: of words at equal distances in the list, from the most frequent.
-    examples: Dict[int, List[List[str]]] = {}
-    for i, size in enumerate(numbers):
-        some = [names[i] for names in list(learned.values())[:: max(len(learned) // 4, 1)]]
-        examples[size] = [
-            [word for word, names in learned.items() if names[i] == name][:6]
-            for name in dict.fromkeys(some)
-        ]
-    result = {"tokens": n_tokens, "words": len(learned), "examples": examples}
-    lines = [f"{size:>6}  {' '.join(words)}" for size in examples for words in examples[size]]
-    text = f"{n_tokens:,} tokens, {len(learned):,} words in clusters\n\n"
-    text += "\n".join([f"{'of':>6}  examples", *lines, ""])
-    print_result({**result, "path": output_path}, text, print_json, output_path)
-
-
-def learn_clusters(
-    sentences: Iterable[Sequence[str]],
-    *,
-    sizes: Sequence[int] = SIZES,
-    min_count: int = 3,
-    dim: int = 100,
-    seed: int = 0,
 ) -> Tuple[int, Dict[str, List[str]]]:
     """Learn clusters of words that occur beside the same words: spherical k-means of the vectors
     that `embed` makes of them.
 
     sentences (Iterable[Sequence[str]]): The words of each sentence.
     sizes (Sequence[int]): Numbers of clusters.
-    min_count (int): How often a word has to occur to be in a cluster.
-    dim (int): Length of the vectors.
     seed (int): The seed of the singular value decomposition and of the first centres.
     RETURNS (Tuple[int, Dict[str, List[str]]]): The number of tokens, and the names of the clusters
         of each word, one for each size, from the most frequent word.
@@ -119,6 +65,57 @@ def learn_clusters(
     vectors = embed(tokens, len(words), dim=dim, seed=seed)
     names = [[f"{size}:{i}" for i in k_means(vectors, size, seed=seed)] for size in sizes]
     return n_tokens, dict(zip(words, map(list, zip(*names))))
+
+
+@options_of(learn_clusters)
+def clusters_cli(
+    input_paths: Annotated[
+        List[Path],
+        Argument(help="Text, a sentence per line, or corpora: see `costner convert`", exists=True),
+    ],
+    output_path: Annotated[Path, Option("--output", "-o", help="Output file: JSON")],
+    sizes: Annotated[
+        str, Option("--sizes", "-s", help="Comma-separated numbers of clusters")
+    ] = ",".join(map(str, SIZES)),
+    *,
+    lang: LangOption = "xx",
+    print_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """
+    Learn clusters of words from text, as features of a linear model: words that occur beside
+    the same words are in the same cluster. Entities of annotated corpora are not used.
+    Requires SciPy: pip install 'spacy-costner[clusters]'.
+    """
+    with errors_shown():
+        numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
+        if not all(numbers):
+            raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {sizes!r}")
+        scipy_sparse()
+        check_file(output_path, input_paths)
+        nlp = spacy.blank(lang)
+        sentences = (
+            [token.text for token in span if not token.is_space]
+            for path in input_paths
+            for doc in read_texts(nlp, path)
+            for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])
+        )
+        bar = progress(sentences, desc="clusters", unit="sent")
+        n_tokens, learned = learn_clusters(bar, sizes=numbers, **options)
+        save_text(output_path, json.dumps(learned, ensure_ascii=False))
+    # Of each size some clusters: of words at equal distances in the list, from the most frequent.
+    examples: Dict[int, List[List[str]]] = {}
+    for i, size in enumerate(numbers):
+        some = [names[i] for names in list(learned.values())[:: max(len(learned) // 4, 1)]]
+        examples[size] = [
+            [word for word, names in learned.items() if names[i] == name][:6]
+            for name in dict.fromkeys(some)
+        ]
+    result = {"tokens": n_tokens, "words": len(learned), "examples": examples}
+    lines = [f"{size:>6}  {' '.join(words)}" for size in examples for words in examples[size]]
+    text = f"{n_tokens:,} tokens, {len(learned):,} words in clusters\n\n"
+    text += "\n".join([f"{'of':>6}  examples", *lines, ""])
+    print_result({**result, "path": output_path}, text, print_json, output_path)
 
 
 def number_words(

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from ..readers import CorpusInfo, ReadOptions, doc_to_task, read_docs, write_columns, write_tasks
 from ..saving import check_file, save_file
 from ..spans import is_missing
-from .options import LangOption, arguments_of
+from .options import LangOption
 from .output import JsonOption, errors_shown, print_result
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
@@ -54,8 +54,9 @@ def convert_cli(
     Studio's JSON export; a Hugging Face dataset on disk; a folder of these. All commands, and
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
-    options = arguments_of(ReadOptions, locals())
-    options["tag_names"] = [name.strip() for name in tag_names.split(",")] if tag_names else None
+    names = [name.strip() for name in tag_names.split(",")] if tag_names else None
+    keys = {"incorrect_spans_key": incorrect_spans_key, "spans_key": spans_key, "doc_id": doc_id}
+    options: Any = {"n_sents": n_sents, "column": column, "tag_names": names, **keys}
     with errors_shown():
         result = convert(input_path, output_path, lang=lang, **options)
     print_result(result, describe(result), print_json, output_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import (
     Annotated,
+    Any,
     Callable,
     Dict,
     Iterable,
@@ -41,7 +42,7 @@ from ..saving import check_folder, save_file
 from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fit import is_fitted, train_as_fitted
-from .options import CodeOption, GpuOption, arguments_of, read_config, read_overrides
+from .options import CodeOption, GpuOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .predictions import check_ents
 from .runs import fingerprint
@@ -59,69 +60,6 @@ N_DOCS = 250
 Corpus = Callable[[Language], Iterable[Example]]
 Entity = Tuple[int, int, str]
 """The first token, the token after the last, and the label."""
-
-
-def distill_cli(
-    ctx: typer.Context,
-    teacher: Annotated[
-        str,
-        Argument(help="Pipeline that sets doc.ents: a package or a folder; or its answers, JSONL"),
-    ],
-    config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
-    output_path: Annotated[
-        Path, Option("--output", "-o", help="Output folder for answers and student")
-    ],
-    raw: Annotated[
-        Optional[List[str]], Argument(help="Text: .txt, a doc per line, or a corpus of any format")
-    ] = None,
-    others: Annotated[
-        Optional[List[str]], Option("--teacher", "-t", help="Another teacher. Repeatable")
-    ] = None,
-    soft: Annotated[
-        bool, Option("--soft", help="Learn the probabilities of the teachers, not their entities")
-    ] = False,
-    min_confidence: Annotated[
-        float,
-        Option("--min-confidence", help="Less certain entities are missing, not O", min=0, max=1),
-    ] = 0.0,
-    gold_path: Annotated[
-        Optional[Path], Option("--gold", help="Annotated corpus to learn from, too", exists=True)
-    ] = None,
-    gold_weight: Annotated[float, Option("--gold-weight", help="Its docs' weight", min=0)] = 1.0,
-    n_seeds: Annotated[
-        int, Option("--seeds", help="Train a linear student so many times: see `fit`", min=1)
-    ] = 1,
-    print_json: JsonOption = False,
-    use_gpu: GpuOption = -1,
-    code_path: CodeOption = None,
-) -> None:
-    """
-    Distill a teacher, such as a transformer, into a student, such as a linear model: the teacher
-    annotates text, and the student is trained on that. Answers are kept in the output folder, and
-    a run that was interrupted goes on where it was. Override settings of the student as in
-    `spacy train`, e.g. --paths.dev ./dev.spacy.
-    """
-    options = arguments_of(distill, locals())
-    # Settings of the config, "--name value" or "--name=value", may stand among the texts.
-    raw_paths, rest = [], iter([*(raw or ()), *ctx.args])
-    ctx.args = []
-    for argument in rest:
-        if not argument.startswith("--"):
-            raw_paths.append(Path(argument))
-        else:
-            ctx.args += [argument, *islice(rest, 0 if "=" in argument else 1)]
-    overrides = read_overrides(ctx)
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    with errors_shown(), show_validation_error(config_path, hint_fill=False):
-        config = read_config(config_path, overrides)
-        result = distill([teacher, *(others or ())], config, raw_paths, **options)
-    table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
-    for name, *scores, speed, size in result.rows:
-        table.append([name, *(f"{100 * x:.2f}" for x in scores), f"{speed:,.0f}", f"{size:.1f}"])
-    missing = f"; {result.n_missing:,} are missing, being uncertain" if result.n_missing else ""
-    text = f"{result.n_docs:,} docs with {result.n_entities:,} entities of the teacher{missing}"
-    print_result(result, f"{text}\n\n{text_table(table)}", print_json, result.path)
 
 
 class Row(NamedTuple):
@@ -152,14 +90,22 @@ def distill(
     raw_paths: Sequence[Path],
     output_path: Path,
     *,
-    soft: bool = False,
-    min_confidence: float = 0.0,
-    gold_path: Optional[Path] = None,
-    gold_weight: float = 1.0,
-    n_seeds: int = 1,
+    soft: Annotated[
+        bool, Option("--soft", help="Learn the probabilities of the teachers, not their entities")
+    ] = False,
+    min_confidence: Annotated[
+        float,
+        Option("--min-confidence", help="Less certain entities are missing, not O", min=0, max=1),
+    ] = 0.0,
+    gold_path: Annotated[
+        Optional[Path], Option("--gold", help="Annotated corpus to learn from, too", exists=True)
+    ] = None,
+    gold_weight: Annotated[float, Option("--gold-weight", help="Its docs' weight", min=0)] = 1.0,
+    n_seeds: Annotated[
+        int, Option("--seeds", help="Train a linear student so many times: see `fit`", min=1)
+    ] = 1,
 ) -> Distilled:
-    """Train a student on what teachers predict for unlabelled text, and save it. See `distill_cli`
-    for the other arguments.
+    """Train a student on what teachers predict for unlabelled text, and save it.
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
         of texts with entities, which anything has made.
@@ -211,6 +157,58 @@ def distill(
     if len(rows) > 1:
         rows.append(evaluate_together(pipelines, rows, corpus))
     return Distilled(path, *numbers, [*rows, evaluate("student", nlp, corpus)])
+
+
+@options_of(distill)
+def distill_cli(
+    ctx: typer.Context,
+    teacher: Annotated[
+        str,
+        Argument(help="Pipeline that sets doc.ents: a package or a folder; or its answers, JSONL"),
+    ],
+    config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Output folder for answers and student")
+    ],
+    raw: Annotated[
+        Optional[List[str]], Argument(help="Text: .txt, a doc per line, or a corpus of any format")
+    ] = None,
+    others: Annotated[
+        Optional[List[str]], Option("--teacher", "-t", help="Another teacher. Repeatable")
+    ] = None,
+    *,
+    print_json: JsonOption = False,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+    **options: Any,
+) -> None:
+    """
+    Distill a teacher, such as a transformer, into a student, such as a linear model: the teacher
+    annotates text, and the student is trained on that. Answers are kept in the output folder, and
+    a run that was interrupted goes on where it was. Override settings of the student as in
+    `spacy train`, e.g. --paths.dev ./dev.spacy.
+    """
+    # Settings of the config, "--name value" or "--name=value", may stand among the texts.
+    raw_paths, rest = [], iter([*(raw or ()), *ctx.args])
+    ctx.args = []
+    for argument in rest:
+        if not argument.startswith("--"):
+            raw_paths.append(Path(argument))
+        else:
+            ctx.args += [argument, *islice(rest, 0 if "=" in argument else 1)]
+    overrides = read_overrides(ctx)
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    with errors_shown(), show_validation_error(config_path, hint_fill=False):
+        config = read_config(config_path, overrides)
+        teachers = [teacher, *(others or ())]
+        result = distill(teachers, config, raw_paths, output_path, **options)
+    table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
+    for name, *scores, speed, size in result.rows:
+        table.append([name, *(f"{100 * x:.2f}" for x in scores), f"{speed:,.0f}", f"{size:.1f}"])
+    missing = f"; {result.n_missing:,} are missing, being uncertain" if result.n_missing else ""
+    text = f"{result.n_docs:,} docs with {result.n_entities:,} entities of the teacher{missing}"
+    print_result(result, f"{text}\n\n{text_table(table)}", print_json, result.path)
 
 
 # Teachers

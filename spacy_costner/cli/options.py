@@ -67,11 +67,6 @@ def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return decorate
 
 
-def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The options of a command that its function for Python has, too."""
-    return {name: given[name] for name in signature(function).parameters if name in given}
-
-
 def load_pipeline(
     model: Union[str, Path], code_path: Union[str, Path, None] = None, use_gpu: int = -1
 ) -> Language:
