@@ -18,7 +18,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file
 from ..tags import Tags
 from ..types import Potentials, first_tokens, last_tokens
-from .options import CodeOption, ModelArg, NameOption, load_pipeline
+from .options import CodeOption, ModelArg, NameOption, load_pipeline, options_of
 from .output import errors_shown, print_result
 from .plots import heat_map, save
 from .predictions import get_component, run_before
@@ -32,49 +32,18 @@ class TransitionWeights(NamedTuple):
     weights: List[List[Optional[float]]]  # shape: (K + 1, K + 1)
 
 
-def explain_cli(
-    model: ModelArg,
+def explain(
+    nlp: Language,
+    *,
+    name: NameOption = "ner",
     text: Annotated[
         Optional[str], Option("--text", "-t", help="Text to predict and explain")
     ] = None,
-    name: NameOption = "ner",
     n_features: Annotated[
         int, Option("--features", "-n", help="Number of features to show per tag and token", min=1)
     ] = 10,
-    json_path: Annotated[
-        Optional[Path], Option("--json", help="Output JSON file, or - for the terminal")
-    ] = None,
-    plot_path: Annotated[
-        Optional[Path],
-        Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
-    ] = None,
-    code_path: CodeOption = None,
-) -> None:
-    """
-    Show the weights of a linear model: the strongest features for and against each tag, the
-    transition weights and, for a text, the features behind the tag of each token.
-    """
-    with errors_shown():
-        print_json = json_path == Path("-")
-        file_path = None if print_json else json_path
-        for path in (file_path, plot_path):
-            check_file(path, [model])
-        nlp = load_pipeline(model, code_path)
-        explanation = explain(nlp, name=name, text=text, n_features=n_features)
-        if file_path is not None:
-            srsly.write_json(file_path, as_json(explanation))
-        if plot_path is not None:
-            save(
-                draw_transitions(explanation["transitions"], title="Transition weights"), plot_path
-            )
-    print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
-
-
-def explain(
-    nlp: Language, *, name: str = "ner", text: Optional[str] = None, n_features: int = 10
 ) -> Dict[str, Any]:
-    """Show the weights of a linear model, or of the linear part of a hybrid model: see
-    `explain_cli`.
+    """Show the weights of a linear model, or of the linear part of a hybrid model.
 
     RETURNS (Dict[str, Any]): For each of "tags" the "tag" and its strongest features, "in_favour"
         and "against"; "transitions", the `TransitionWeights`; for each of "tokens" the "token", the
@@ -102,6 +71,40 @@ def explain(
     tokens = [one for doc in docs for one in reasons(ner, doc, names, n_features)]
     transitions = transition_weights(ner.chain_tags, weights)
     return {"tags": tags, "transitions": transitions, "tokens": tokens}
+
+
+@options_of(explain)
+def explain_cli(
+    model: ModelArg,
+    *,
+    json_path: Annotated[
+        Optional[Path], Option("--json", help="Output JSON file, or - for the terminal")
+    ] = None,
+    plot_path: Annotated[
+        Optional[Path],
+        Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
+    ] = None,
+    code_path: CodeOption = None,
+    **options: Any,
+) -> None:
+    """
+    Show the weights of a linear model: the strongest features for and against each tag, the
+    transition weights and, for a text, the features behind the tag of each token.
+    """
+    with errors_shown():
+        print_json = json_path == Path("-")
+        file_path = None if print_json else json_path
+        for path in (file_path, plot_path):
+            check_file(path, [model])
+        nlp = load_pipeline(model, code_path)
+        explanation = explain(nlp, **options)
+        if file_path is not None:
+            srsly.write_json(file_path, as_json(explanation))
+        if plot_path is not None:
+            save(
+                draw_transitions(explanation["transitions"], title="Transition weights"), plot_path
+            )
+    print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
 
 
 def weighted(feature: str, weight: float) -> Dict[str, Any]:

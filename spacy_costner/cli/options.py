@@ -60,7 +60,7 @@ def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
 
     def decorate(command: Any) -> Any:
         both = [*signature(function).parameters.values(), *signature(command).parameters.values()]
-        shown = sorted(filter(is_shown, both), key=lambda param: param.kind)
+        shown = sorted(filter(is_shown, both), key=lambda p: (p.kind, p.default is not p.empty))
         command.__signature__ = Signature(shown)
         return command
 

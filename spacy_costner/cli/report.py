@@ -31,7 +31,7 @@ from ..types import Cost
 from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
 from .guarantee import observe
-from .options import CodeOption, GpuOption, ModelArg, NameOption, load
+from .options import CodeOption, GpuOption, ModelArg, NameOption, load, options_of
 from .output import errors_shown, get_template, save_text
 from .predictions import DevPredictions, get_component, predict, predict_dev
 from .tune import PARAMETERS, Point, decode_at_all, score
@@ -109,45 +109,18 @@ class Report(NamedTuple):
     transitions: TransitionWeights
 
 
-def report_cli(
-    model: ModelArg,
-    test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
-    output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
-    name: NameOption = "ner",
-    n_mistakes: Annotated[
-        int, Option("--mistakes", "-n", help="Number of mistakes to show, costliest first", min=0)
-    ] = 20,
-    use_gpu: GpuOption = -1,
-    code_path: CodeOption = None,
-) -> None:
-    """
-    Write an HTML report of a pipeline on a test corpus: scores by label and by level of the
-    label tree, the precision-recall curve, calibration, the confusion matrix by cost, the
-    costliest mistakes in their sentences, and the transition weights. The file is
-    self-contained.
-    """
-    with errors_shown():
-        check_file(output_path, [model, test_path])
-        plots.require_matplotlib()
-        nlp, examples = load(model, test_path, use_gpu, code_path)
-        sources = {"source": model, "corpus": str(test_path)}
-        result = report(nlp, examples, name=name, n_mistakes=n_mistakes, **sources)
-        save_text(output_path, page(result))
-    if "labels" in result.facts:
-        typer.echo(f"report: {result.facts['labels']}", err=True)
-    typer.echo(f"Written to {output_path}")
-
-
 def report(
     nlp: Language,
     examples: Iterable[Example],
     *,
-    name: str = "ner",
-    n_mistakes: int = 20,
+    name: NameOption = "ner",
+    n_mistakes: Annotated[
+        int, Option("--mistakes", "-n", help="Number of mistakes to show, costliest first", min=0)
+    ] = 20,
     source: str = "",
     corpus: str = "",
 ) -> Report:
-    """Evaluate a pipeline on a corpus. See `report_cli` for the other arguments.
+    """Evaluate a pipeline on a corpus.
 
     nlp (Language): The trained pipeline. It is not modified.
     examples (Iterable[Example]): The docs. They should be neither training docs nor docs used to
@@ -233,6 +206,34 @@ def report(
         mistakes=mistakes,
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
     )
+
+
+@options_of(report)
+def report_cli(
+    model: ModelArg,
+    test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
+    output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
+    *,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+    **options: Any,
+) -> None:
+    """
+    Write an HTML report of a pipeline on a test corpus: scores by label and by level of the
+    label tree, the precision-recall curve, calibration, the confusion matrix by cost, the
+    costliest mistakes in their sentences, and the transition weights. The file is
+    self-contained.
+    """
+    with errors_shown():
+        check_file(output_path, [model, test_path])
+        plots.require_matplotlib()
+        nlp, examples = load(model, test_path, use_gpu, code_path)
+        sources: Any = {"source": model, "corpus": str(test_path)}
+        result = report(nlp, examples, **options, **sources)
+        save_text(output_path, page(result))
+    if "labels" in result.facts:
+        typer.echo(f"report: {result.facts['labels']}", err=True)
+    typer.echo(f"Written to {output_path}")
 
 
 def find_cost(component: Dict[str, Any]) -> Tuple[Cost, Optional[Tree], str]:

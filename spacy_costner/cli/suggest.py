@@ -40,7 +40,7 @@ from ..progress import progress
 from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
-from .options import CodeOption, GpuOption, NameOption, read_config, read_overrides
+from .options import CodeOption, GpuOption, NameOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
 from .plots import ACCENT, DASHED, SECOND, drawing, require_matplotlib, save
 from .predictions import check_ents, get_component, predict, run_before
@@ -114,17 +114,18 @@ class Suggestion(NamedTuple):
 def suggest(
     nlp: Language,
     docs: Iterable[Doc],
-    n: int = 200,
+    n: Annotated[int, Option("--n", "-n", help="Number of docs, or of each round", min=1)] = 200,
     *,
-    by: str = "cost",
-    per: str = "token",
-    diverse: bool = True,
-    name: str = "ner",
+    by: Annotated[
+        Literal["cost", "entropy", "least-confidence"],
+        Option("--by", help="How unsure the model is"),
+    ] = "cost",
+    per: Annotated[Literal["token", "doc"], Option("--per", help="Price of a doc")] = "token",
+    diverse: Annotated[bool, Option(help="The same words count less in further docs")] = True,
+    name: NameOption = "ner",
     annotated: Iterable[Doc] = (),
 ) -> List[Suggestion]:
     """Choose the docs whose annotation is worth most, and predict their entities.
-
-    See `suggest_cli` for the other arguments.
 
     docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
         and those with the same text as one before are left out.
@@ -250,6 +251,7 @@ def simulate(
         for seed in seeds:
             _, ner = learn("all", seed, range(len(examples)))
         goal = share * float(numpy.mean([one.score for one in rounds]))
+        choice["name"] = ner.name
         for seed, way in product(seeds, WAYS):
             rest = numpy.random.default_rng(seed).permutation(len(examples)).tolist()
             chosen, rest = rest[:start], rest[start:]
@@ -258,7 +260,7 @@ def simulate(
                 more = rest[:n]
                 if way == "suggested":
                     pool = (examples[i].predicted.copy() for i in rest)
-                    more = [rest[s.place] for s in suggest(nlp, pool, n, name=ner.name, **choice)]
+                    more = [rest[s.place] for s in suggest(nlp, pool, n, **choice)]
                 chosen, rest = chosen + more, [i for i in rest if i not in {*more}]
                 nlp, ner = learn(way, seed, chosen)
     return {"measure": "F" if ner.cost is None else "savings", "goal": goal, "rounds": rounds}
@@ -286,6 +288,7 @@ def score(nlp: Language, ner: CostSensitiveNER, dev: Sequence[Example]) -> float
     return 1.0 - float(pairs.look_up(table).sum()) / float(nothing.look_up(table).sum())
 
 
+@options_of(suggest)
 def suggest_cli(
     ctx: typer.Context,
     model: Annotated[
@@ -303,13 +306,6 @@ def suggest_cli(
     form: Annotated[
         str, Option("--format", "-f", help="Form of the output: prodigy, doccano, label-studio")
     ] = "prodigy",
-    n: Annotated[int, Option("--n", "-n", help="Number of docs, or of each round", min=1)] = 200,
-    by: Annotated[
-        Literal["cost", "entropy", "least-confidence"],
-        Option("--by", help="How unsure the model is"),
-    ] = "cost",
-    per: Annotated[Literal["token", "doc"], Option("--per", help="Price of a doc")] = "token",
-    diverse: Annotated[bool, Option(help="The same words count less in further docs")] = True,
     annotated_path: Annotated[
         Optional[Path],
         Option("--annotated", help="Annotated corpus: its texts are left out", exists=True),
@@ -331,10 +327,11 @@ def suggest_cli(
     plot_path: Annotated[
         Optional[Path], Option("--plot", help="With --simulate: output file for a plot")
     ] = None,
+    *,
     print_json: JsonOption = False,
-    name: NameOption = "ner",
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    **choice: Any,
 ) -> None:
     """
     Choose the docs whose annotation is worth most: those of which the model is least sure, and
@@ -346,7 +343,6 @@ def suggest_cli(
     Override settings of a config as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
-    choice: Dict[str, Any] = {"by": by, "per": per, "diverse": diverse}
     with errors_shown():
         for path in (output_path, plot_path):
             check_file(path, [p for p in (model, pool_path, annotated_path, dev_path) if p])
@@ -362,7 +358,7 @@ def suggest_cli(
             nlp = load_model(model)
             known = () if annotated_path is None else read_texts(nlp, annotated_path)
             pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
-            docs = suggest(nlp, pool, n, name=name, annotated=known, **choice)
+            docs = suggest(nlp, pool, annotated=known, **choice)
             save_tasks(output_path, (one.task() for one in docs), form)
             (result, text), plot_path = describe(docs), None
         else:
@@ -375,7 +371,8 @@ def suggest_cli(
                 nlp = load_model(model)
                 config = nlp.config
             train, dev = (list(make_reader(path)(nlp)) for path in (pool_path, dev_path))
-            plan: Any = {"n": n, "start": start, "share": share, **choice}
+            plan: Any = {"start": start, "share": share, **choice}
+            del plan["name"]
             plan["seeds"] = [int(seed) for seed in seeds.split(",")]
             result = simulate(config, train, dev, vocab=nlp.vocab, **plan)
             if output_path is not None:

@@ -16,7 +16,7 @@ from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
 from .annotate import annotate_rows, find_sources, load_pipeline
-from .options import CodeOption, GpuOption, ModelArg, NameOption
+from .options import CodeOption, GpuOption, ModelArg, NameOption, options_of
 from .output import JsonOption, errors_shown, print_result
 from .plots import draw_martingale, require_matplotlib, save
 from .predictions import get_component
@@ -26,8 +26,11 @@ def watch(
     ner: CostSensitiveNER,
     docs: Iterable[Doc],
     *,
-    key: Optional[str] = None,
-    seed: int = 0,
+    key: Annotated[
+        Optional[str],
+        Option("--key", help="Key of doc.user_data: a test for the docs with each of its values"),
+    ] = None,
+    seed: Annotated[int, Option("--seed", help="Seed of the random order")] = 0,
     in_order: bool = False,
 ) -> Tuple[Dict[str, Any], Shift]:
     """Test docs without labels, and compute the scores that are expected of them.
@@ -35,7 +38,6 @@ def watch(
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
     key (Optional[str]): A key of `doc.user_data`: the docs with each of its values are tested
         against the calibration docs with this value, and the tests share what may fail.
-    seed (int): The seed of the order and of the test.
     in_order (bool): Whether to test docs in their order, which sees changes within it, too.
     RETURNS (Tuple[Dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
         any test; the "tests" of all docs, or of those with a "value": see `Shift.summary`;
@@ -83,6 +85,7 @@ def watch(
     return result, whole
 
 
+@options_of(watch)
 def watch_cli(
     model: ModelArg,
     inputs: Annotated[
@@ -90,19 +93,16 @@ def watch_cli(
         Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
     ],
     name: NameOption = "ner",
-    key: Annotated[
-        Optional[str],
-        Option("--key", help="Key of doc.user_data: a test for the docs with each of its values"),
-    ] = None,
-    seed: Annotated[int, Option("--seed", help="Seed of the random order")] = 0,
     plot_path: Annotated[
         Optional[Path],
         Option("--plot", help="Test in the order of the input, and plot it (requires matplotlib)"),
     ] = None,
     text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
+    *,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    **options: Any,
 ) -> None:
     """
     Test without labels whether texts are still like the calibration docs of `guarantee`, and
@@ -128,7 +128,7 @@ def watch_cli(
                     errors.append(answer)
 
         in_order = plot_path is not None
-        result, whole = watch(ner, docs(), key=key, seed=seed, in_order=in_order)
+        result, whole = watch(ner, docs(), in_order=in_order, **options)
         result["failed"] = len(errors)
         if plot_path is not None:
             save(draw_martingale(whole.log_martingale, whole.level), plot_path)
