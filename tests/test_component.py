@@ -101,6 +101,11 @@ def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> Non
     expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold)
     assert loss == pytest.approx(expected / 2, abs=1e-5)
     assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
+    one = [Example.from_dict(trained.make_doc("Berlin"), {"entities": [(0, 6, "LOC")]})]
+    potentials = ner.model.predict([one[0].predicted])
+    legal = chain.constrain(potentials, ner.tags.constraints)
+    expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold[:1])
+    assert ner.get_loss(one, potentials)[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_learning_goes_on_from_partial_annotation() -> None:

@@ -13,6 +13,7 @@ from spacy.training import Example
 from thinc.api import Adam, Optimizer
 
 from spacy_costner.ml import linear_part
+from spacy_costner.training.online import Trained, train
 from spacy_costner.types import Progress
 
 from .support.config import FEATURES, resolve
@@ -107,6 +108,19 @@ def test_a_new_label_is_learned() -> None:
     rows = weights.rows.copy()
     learn(nlp, Adam(0.01), 1)
     assert not numpy.array_equal(weights.rows, rows)
+
+
+def test_the_linear_part_has_the_mean_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    last: List[numpy.ndarray] = []
+
+    def noted(weights: Any, *args: Any, **settings: Any) -> Trained:
+        trained = train(weights, *args, **settings)
+        last.append(weights.rows.copy())
+        return trained
+
+    monkeypatch.setattr("spacy_costner.training.folds.train", noted)
+    rows = linear_part(initialized().get_pipe("ner").model)[1].rows
+    assert rows.any() and not numpy.allclose(rows, last[0], atol=1e-3)
 
 
 def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:

@@ -315,6 +315,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
         ({"L1": -1.0}, "L1: expected a finite number"),
         ({"average_power": -1.0}, "average_power: expected a finite number"),
         ({"L2": float("nan")}, "L2: expected a finite number"),
+        ({"first_pass_epochs": 0}, "first_pass_epochs: expected a number of at least 1"),
     ],
 )
 def test_bad_settings_are_named(settings: Dict[str, float], message: str) -> None:
