@@ -52,8 +52,8 @@ def random_batch(n_labels: int) -> Tuple[Potentials, Gold]:
     gold = Gold(
         tags=path,
         cost=wrong.astype("float32"),
-        opening=tags.having(tags.scheme.opening),
-        continuing=tags.having(tags.scheme.continuing),
+        opening=tags.opening,
+        continuing=tags.continuing,
     )
     return potentials, gold
 
