@@ -18,8 +18,8 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     and, after white space with a line break, the next token. Shape: (N,)"""
     if not boundaries or not any(map(len, docs)):
         return numpy.zeros(sum(map(len, docs)), dtype=bool)
-    arrays = [doc.to_array([SENT_START, IS_SPACE, ORTH]).reshape(len(doc), 3) for doc in docs]
-    starts, is_space, orth = numpy.concatenate(arrays).T
+    attrs = [SENT_START, IS_SPACE, ORTH]
+    starts, is_space, orth = numpy.concatenate([doc.to_array(attrs) for doc in docs]).T
     begins = starts == 1
     space = numpy.flatnonzero(is_space)
     if boundaries is True and len(space):
@@ -28,8 +28,8 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
         has_break = numpy.asarray([not {*"\n\r"}.isdisjoint(strings[x]) for x in words.tolist()])
         after = space[has_break[which]] + 1
         begins[after[after < len(begins)]] = True
-    if begins.any():
-        begins[first_tokens(numpy.asarray([len(doc) for doc in docs], dtype="int32"))] = False
+    first = first_tokens(numpy.asarray([*map(len, docs)], "int32")) if len(docs) > 1 else 0
+    begins[first] = False
     return begins
 
 

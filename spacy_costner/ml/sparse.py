@@ -1,5 +1,6 @@
 """A CRF on sparse features: the linear model."""
 
+from itertools import chain
 from typing import Callable, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from spacy.tokens import Doc
@@ -87,8 +88,8 @@ def first_pass_of(model: Model) -> Optional[FirstPass]:
 
 
 def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
-    shims = (shim for node in model.walk() for shim in node.shims)
-    return next((shim for shim in shims if isinstance(shim, kind)), None)
+    nodes = chain([model], model.walk())  # which is slower
+    return next((shim for node in nodes for shim in node.shims if isinstance(shim, kind)), None)
 
 
 def forward(
