@@ -87,7 +87,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     tree = Tree(source, where)
-    if tree.lineages:
+    if tree.lineages:  # a ValueError if it is not a tree
         check_config_names(source, where)
     return tree
 

@@ -88,7 +88,7 @@ def first_pass_of(model: Model) -> Optional[FirstPass]:
 
 
 def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
-    nodes = chain([model], model.walk())  # which is slower
+    nodes = chain([model], model.walk())  # a walk is slow
     return next((shim for node in nodes for shim in node.shims if isinstance(shim, kind)), None)
 
 

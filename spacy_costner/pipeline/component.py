@@ -303,7 +303,8 @@ class CostSensitiveNER(TrainablePipe):
                 yield doc
 
         docs = references()
-        self.model.attrs.get("build_vocab", lambda model, docs: None)(self.model, docs)
+        if build_vocab := self.model.attrs.get("build_vocab"):
+            build_vocab(self.model, docs)
         deque(docs, maxlen=0)  # reads those that the model has not read
         return labels
 
