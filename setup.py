@@ -4,7 +4,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
-from typing import Any, List
+from typing import Any
 
 import numpy
 from setuptools import Extension, find_packages, setup
@@ -49,7 +49,7 @@ class BuildExt(build_ext):
     def build_extensions(self) -> None:
         compile_source, pool = self.compiler.compile, ThreadPoolExecutor(os.cpu_count())
 
-        def compile_sources(sources: List[str], **settings: Any) -> List[str]:
+        def compile_sources(sources: list[str], **settings: Any) -> list[str]:
             objects = pool.map(lambda source: compile_source([source], **settings), sources)
             return [path for paths in objects for path in paths]
 

@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import active_children
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
@@ -20,7 +21,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from time import perf_counter, process_time
-from typing import Callable, Dict, List, Tuple
 
 import spacy
 from spacy.language import Language
@@ -43,10 +43,10 @@ def as_line(doc: Doc, number: int) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-def tasks(nlp: Language, model: str, path: Path, folder: Path) -> Dict[str, Callable[[], object]]:
+def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Callable[[], object]]:
     """Loops and the command, all in this process."""
 
-    def texts() -> List[str]:
+    def texts() -> list[str]:
         return path.read_text(encoding="utf8").splitlines()
 
     def write_lines() -> None:
@@ -67,7 +67,7 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> Dict[str, Call
     }
 
 
-def written(folder: Path) -> Dict[str, bytes]:
+def written(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*-*.jsonl")}
 
 
@@ -109,7 +109,7 @@ def scale(model: str, path: str, *addresses: str) -> None:
         print(f"{memory:.0f} MB, {1e6 * (cpu - cpu_of_start) / n:.1f} CPU microseconds a text")
 
 
-def run_command(model: str, path: str, output: str, *options: str) -> Tuple[float, float]:
+def run_command(model: str, path: str, output: str, *options: str) -> tuple[float, float]:
     """Seconds on the clock, and of the processor in all processes that are waited for."""
     words = ["-W", "ignore", "-m", "spacy", "costner", "annotate", model, path, "--output", output]
     begin, before = perf_counter(), getrusage(RUSAGE_CHILDREN)
@@ -126,7 +126,7 @@ def main(model: str, text_path: str, *modes: str) -> None:
     nlp, path = spacy.load(model), Path(text_path)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        seconds: Dict[str, List[float]] = {}
+        seconds: dict[str, list[float]] = {}
         for turn in range(TURNS + 1):
             for label, task in tasks(nlp, model, path, folder).items():
                 begin = process_time()

@@ -9,9 +9,10 @@ by kind is of the items that the method says are of the kind and, after the slas
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import process_time
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import NamedTuple
 
 import numpy
 import spacy
@@ -27,8 +28,8 @@ from spacy_costner.metrics import markdown_table
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
-Entity = Tuple[int, int, str]
-Change = Tuple[int, List[Entity], List[Entity], str]
+Entity = tuple[int, int, str]
+Change = tuple[int, list[Entity], list[Entity], str]
 """The doc, entities that are removed and put in, the kind."""
 
 
@@ -79,10 +80,10 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
         yield s.doc, s.annotated, s.suggested, other[s.kind]
 
 
-def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> Tuple[List[Doc], List[Item]]:
+def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
     """Make the first changes of each kind that don't overlap, nor cross sentences."""
     n = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
-    ents: List[Set[Entity]] = [{(e.start, e.end, e.label_) for e in doc.ents} for doc in docs]
+    ents: list[set[Entity]] = [{(e.start, e.end, e.label_) for e in doc.ents} for doc in docs]
     quota, done = Counter({**dict.fromkeys(KINDS, n), SAME_WORDS: n // 2}), []
     for i, old, new, said in changes:
         kind, bounds = said.split(",")[0], [b for one in (*old, *new) for b in one[:2]]
@@ -100,7 +101,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> Tuple[List[Doc], 
     return copies, done
 
 
-def by_token(fold: Fold) -> Iterator[Tuple[str, Item]]:
+def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
     """Adjacent tokens with a score above 0.1 or, for "issues", those that cleanlab finds."""
     posterior, tags = fold.dev.posterior, fold.dev.posterior.tags.collapsed
     lengths, probs = posterior.potentials.lengths, posterior.marginals.astype("float64")
@@ -129,10 +130,10 @@ def by_token(fold: Fold) -> Iterator[Tuple[str, Item]]:
                 yield name, Item(*place, float(scores[name][run].max()))
 
 
-def evaluate(items: Sequence[Item], done: Sequence[Item], kinds: Sequence[str]) -> List[bool]:
+def evaluate(items: Sequence[Item], done: Sequence[Item], kinds: Sequence[str]) -> list[bool]:
     """Whether each item, by score, is right for these kinds. Those on other corruptions, or on ones
     found before, are left out."""
-    by_doc: Dict[int, List[Item]] = {}
+    by_doc: dict[int, list[Item]] = {}
     for one in done:
         by_doc.setdefault(one.doc, []).append(one)
     found, hits = set(), []

@@ -12,7 +12,8 @@ its parts into tags is not.
 
 import sys
 import warnings
-from typing import Callable, Dict, NamedTuple, Optional
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -106,7 +107,7 @@ def pytorch_crf_tasks(batch: Batch) -> Tasks:
     return Tasks(loss, viterbi)
 
 
-def torch_struct_tasks(batch: Batch) -> Optional[Tasks]:
+def torch_struct_tasks(batch: Batch) -> Tasks | None:
     n_sequences, longest, n_tags = batch.emissions.shape
     if 4 * n_sequences * longest / 2 * n_tags**3 > MOST_BYTES:
         return None
@@ -139,7 +140,7 @@ def _set_parameters(crf: CRF, potentials: Potentials) -> None:
         crf.end_transitions.copy_(torch.tensor(potentials.end))
 
 
-def check(tasks: Dict[str, Tasks]) -> None:
+def check(tasks: dict[str, Tasks]) -> None:
     """All libraries must find the same loss."""
     value = tasks[OURS].loss().value
     for name in (PYTORCH_CRF, TORCH_STRUCT):

@@ -11,10 +11,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Callable, Dict, List
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
@@ -22,13 +22,13 @@ LEAST_SECONDS = 0.05
 """As long a task is repeated for a turn."""
 
 
-def make_tasks() -> Dict[str, Callable[[], object]]:
+def make_tasks() -> dict[str, Callable[[], object]]:
     """Tasks on which both checkouts agree: losses, the chain, training and tagging."""
     from losses import LOSSES, random_batch
 
     from spacy_costner import chain
 
-    tasks: Dict[str, Callable[[], object]] = {}
+    tasks: dict[str, Callable[[], object]] = {}
     for n_labels in (4, 18):
         batch = random_batch(n_labels)
         n_tags = len(batch[0].start)
@@ -41,7 +41,7 @@ def make_tasks() -> Dict[str, Callable[[], object]]:
     return tasks
 
 
-def pipeline_tasks(config: str) -> Dict[str, Callable[[], object]]:
+def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
     """Updates, tagging, and saving and loading of a config on the demo corpus, as each checkout
     ships it."""
     from spacy.training import Corpus
@@ -73,7 +73,7 @@ def pipeline_tasks(config: str) -> Dict[str, Callable[[], object]]:
 def work() -> None:
     """Do what standard input says, and tell the seconds that each repetition took."""
     tasks = make_tasks()
-    repeats: Dict[str, int] = {}
+    repeats: dict[str, int] = {}
     print(*tasks, sep="\t", flush=True)
     for line in sys.stdin:
         name = line.rstrip("\n")
@@ -118,8 +118,8 @@ def main(other: str, turns: int = 15) -> None:
     print(f"\n## This checkout against {Path(other).name}\n")
     print("| task | ms | ratio: median | quartiles |\n|---|---|---|---|")
     for name in (name for name in names[0] if name in names[1]):
-        ours: List[float] = []
-        ratios: List[float] = []
+        ours: list[float] = []
+        ratios: list[float] = []
         for turn in range(turns + 1):
             order = (here, there) if turn % 2 else (there, here)
             took = {process.pid: ask(process, name) for process in order}

@@ -8,10 +8,10 @@ thousand words taking turns; then they take turns at the test documents.
 """
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Callable, Dict, List
 
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -38,16 +38,16 @@ def load(name: str) -> Language:
     return init_nlp(config)
 
 
-def read(nlp: Language, path: Path) -> List[Doc]:
+def read(nlp: Language, path: Path) -> list[Doc]:
     return list(DocBin().from_disk(path).get_docs(nlp.vocab))
 
 
-def unannotated(docs: List[Doc]) -> List[Doc]:
+def unannotated(docs: list[Doc]) -> list[Doc]:
     """The same words, to be annotated."""
     return [Doc(d.vocab, [t.text for t in d], [bool(t.whitespace_) for t in d]) for d in docs]
 
 
-def encode(nlp: Language, batch: List[Example]) -> None:
+def encode(nlp: Language, batch: list[Example]) -> None:
     """What the Tok2Vec does before the component learns from a batch."""
     docs = [eg.predicted for eg in batch]
     encoder = nlp.get_pipe("tok2vec")
@@ -56,14 +56,14 @@ def encode(nlp: Language, batch: List[Example]) -> None:
     listener.receive(listener.get_batch_id(docs), vectors, lambda d_vectors: None)
 
 
-def learn(nlp: Language, batch: List[Example], sgd: Callable) -> None:
+def learn(nlp: Language, batch: list[Example], sgd: Callable) -> None:
     """What is left to the component."""
     ner = nlp.get_pipe("ner")
     ner.update(batch, drop=0.2)
     ner.finish_update(sgd)
 
 
-def compare_training(pipelines: Dict[str, Language], path: Path, turns: int) -> None:
+def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> None:
     """Each turn is one batch."""
     batches = {}
     for name, nlp in pipelines.items():
@@ -79,7 +79,7 @@ def compare_training(pipelines: Dict[str, Language], path: Path, turns: int) -> 
     }
     tasks[REST] = lambda batch: learn(pipelines[REST], batch, sgd[REST])
 
-    def prepare(name: str) -> List[Example]:
+    def prepare(name: str) -> list[Example]:
         batch = next(upcoming[name])
         if name == REST:
             encode(pipelines[REST], batch)
@@ -89,12 +89,12 @@ def compare_training(pipelines: Dict[str, Language], path: Path, turns: int) -> 
     print_row("training, batches of 1,000 words", timed, words)
 
 
-def compare_pipes(pipelines: Dict[str, Language], path: Path, turns: int) -> None:
+def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> None:
     """Each turn is the whole test corpus; then short documents, one at a time."""
     docs = {name: read(nlp, path) for name, nlp in pipelines.items()}
     encoder, ner = (pipelines[REST].get_pipe(name) for name in ("tok2vec", "ner"))
 
-    def prepare(name: str) -> List[Doc]:
+    def prepare(name: str) -> list[Doc]:
         some = unannotated(docs[name])
         return list(encoder.pipe(some)) if name == REST else some
 
@@ -115,7 +115,7 @@ def compare_pipes(pipelines: Dict[str, Language], path: Path, turns: int) -> Non
     print_row("`nlp(doc)`, a sentence at a time", timed, sum(map(len, docs[OURS])))
 
 
-def print_row(title: str, timed: Dict[str, Comparison], words: float) -> None:
+def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
     speeds = [f"{words / timed[name].seconds:,.0f}" for name in (OURS, PEER)]
     _, ratio, low, high = timed[PEER]
     share = [f"{100 * part:.0f}" for part in timed[REST][1:]]

@@ -12,10 +12,10 @@ processor.
 
 import sys
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Dict, List, Sequence, Tuple
 
 import spacy
 from spacy.language import Language
@@ -50,15 +50,15 @@ SETTINGS = {
 }
 """Soft targets, least confidence, and weight of the gold docs; 0 for none."""
 
-Parts = Dict[str, Corpus]
-Measured = Dict[str, List[Row]]
+Parts = dict[str, Corpus]
+Measured = dict[str, list[Row]]
 """Rows on each part, one for each seed."""
 
 
-def split(train: Path, output: Path, lang: str) -> Tuple[Path, Path]:
+def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
     """Save the docs with the first sentences, and the others."""
     nlp, n_sents = spacy.blank(lang), 0
-    parts: Tuple[List[Doc], List[Doc]] = ([], [])
+    parts: tuple[list[Doc], list[Doc]] = ([], [])
     for doc in DocBin().from_disk(train).get_docs(nlp.vocab):
         sents = list(doc.sents)
         n_here = min(max(N_GOLD - n_sents, 0), len(sents))
@@ -94,13 +94,13 @@ def speed(nlp: Language, read: Corpus) -> float:
     return max(rates)
 
 
-def together(teachers: Sequence[Language], each: List[Measured], parts: Parts) -> Measured:
+def together(teachers: Sequence[Language], each: list[Measured], parts: Parts) -> Measured:
     """The rows of the mean of several teachers."""
     rows = {part: [row for of_teacher in each for row in of_teacher[part]] for part in parts}
     return {part: [evaluate_together(teachers, rows[part], read)] for part, read in parts.items()}
 
 
-def students(config: Config, corpus: Path, output: Path) -> List[Language]:
+def students(config: Config, corpus: Path, output: Path) -> list[Language]:
     """A student for each seed."""
     trained = []
     for seed in range(N_SEEDS):

@@ -11,10 +11,10 @@ linear.py, a sequence a sentence; spaCy's `ner` with the model of `nlp.add_pipe(
 
 import random
 import sys
+from collections.abc import Callable
 from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Callable, Dict, List, Tuple
 
 import pycrfsuite
 import spacy
@@ -34,7 +34,7 @@ NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
 SIZES, N_ARTICLE, N_NER = (100, 300, 1_000), 20, 300
 VOCAB = spacy.blank("xx").vocab
 
-Articles = List[List[Doc]]
+Articles = list[list[Doc]]
 
 
 def read(name: str, part: str) -> Articles:
@@ -43,7 +43,7 @@ def read(name: str, part: str) -> Articles:
     docs = corpora.read_docs(ROOT / file, VOCAB, *ends)
     group = corpora.DOCUMENTS[SPEC["corpora"][name].get("documents")]
     groups = group(docs, *ends) if group else [i // N_ARTICLE for i in range(len(docs))]
-    articles: Dict[object, List[Doc]] = {}
+    articles: dict[object, list[Doc]] = {}
     for doc, key in zip(docs, groups):
         articles.setdefault(key, []).append(doc)
     return list(articles.values())
@@ -78,7 +78,7 @@ def fit(train: Path, dev: Path, lang: str, seed: int, **settings: bool) -> float
 
 
 def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
-    cache: Dict[str, List[Tuple[int, str]]] = {}
+    cache: dict[str, list[tuple[int, str]]] = {}
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
         trainer.append(features([token.text for token in doc], cache), corpora.tags_of(doc))
@@ -101,7 +101,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
 
-    def examples(articles: Articles) -> List[Example]:
+    def examples(articles: Articles) -> list[Example]:
         docs = DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab)
         return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in docs]
 
@@ -116,7 +116,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
 
 def systems(
     train: Articles, dev: Articles, lang: str, seed: int, folder: Path
-) -> Dict[str, Callable[[], float]]:
+) -> dict[str, Callable[[], float]]:
     """What trains each system, and returns its F."""
     paths = save(train, folder / "train.spacy"), save(dev, folder / "dev.spacy")
     return {

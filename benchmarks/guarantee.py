@@ -15,7 +15,7 @@ could be promised. `p` is the size at the same promise with the probability as s
 import argparse
 from itertools import product
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import numpy
 import spacy
@@ -26,7 +26,7 @@ from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
-Half = Tuple[Any, Any]
+Half = tuple[Any, Any]
 """Tables of spans and of annotated entities: see `score_spans`."""
 
 
@@ -38,11 +38,11 @@ class Tally:
     """What the splits showed of one way to choose thresholds."""
 
     def __init__(self) -> None:
-        self.misses: List[float] = []
-        self.sizes: List[float] = []
+        self.misses: list[float] = []
+        self.sizes: list[float] = []
         self.refused = 0
 
-    def add(self, at: Optional[float], half: Half, by: str) -> None:
+    def add(self, at: float | None, half: Half, by: str) -> None:
         if at is None:
             self.refused += 1
             return
@@ -50,7 +50,7 @@ class Tally:
         self.misses.append(float(losses_of(gold, by).mean(numpy.asarray([at]))[0]))
         self.sizes.append(float((spans["score"] >= at).sum() / len(gold)))
 
-    def cells(self, limit: float) -> List[str]:
+    def cells(self, limit: float) -> list[str]:
         if not self.misses:
             return ["-", "-", f"- ({self.refused})"]
         misses, refused = numpy.asarray(self.misses), f" ({self.refused})" * (self.refused > 0)
@@ -60,21 +60,21 @@ class Tally:
         return [f"{misses.mean():.4f}{late}", over, f"{numpy.mean(self.sizes):.2f}{refused}"]
 
 
-def halves(both: Half, n_docs: int, seed: int) -> Tuple[Half, Half]:
+def halves(both: Half, n_docs: int, seed: int) -> tuple[Half, Half]:
     first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
     one, other = (tuple(each[which[each["doc"]]] for each in both) for which in (first, ~first))
     return (one[0], one[1]), (other[0], other[1])
 
 
-def naive(losses: conformal.Losses, limit: float) -> Optional[float]:
+def naive(losses: conformal.Losses, limit: float) -> float | None:
     """The largest threshold that keeps the limit on the calibration docs."""
     candidates = numpy.unique(numpy.clip(losses.score, LOWEST, 1))
     kept = losses.mean(candidates) <= limit
     return float(candidates[kept][-1]) if kept.any() else None
 
 
-def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int) -> List[str]:
-    tallies: Dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
+def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
+    tallies: dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
     for seed in range(splits):
         (_, gold), test = halves(both, n_docs, seed)
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
@@ -90,7 +90,7 @@ def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int
     return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
 
 
-def run_groups(by: str, both: Half, groups: Any, splits: int) -> List[List[str]]:
+def run_groups(by: str, both: Half, groups: Any, splits: int) -> list[list[str]]:
     """What is missed of each group, with a threshold of its own and with one for all. `groups` has
     the group of each doc. Shape: (D,)"""
     rows = [["group", "limit", *(f"{way} {cell}" for way in ("own", "one") for cell in COLUMNS)]]
@@ -106,7 +106,7 @@ def run_groups(by: str, both: Half, groups: Any, splits: int) -> List[List[str]]
     return rows
 
 
-def shift(by: str, both: Half, other: Half) -> List[List[str]]:
+def shift(by: str, both: Half, other: Half) -> list[list[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
     rows = []
     for limit in LIMITS:
@@ -130,7 +130,7 @@ def main() -> None:
     nlp = spacy.load(given.model)
     examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
-    rows: List[List[str]] = [["found", "label", "limit", *names, "p spans"]]
+    rows: list[list[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
         terms = {"miss": 0.5, "found": found, "by": given.by, "per_label": given.per_label}
         both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)[:2]

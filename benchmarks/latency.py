@@ -15,7 +15,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Dict, List
 
 import numpy
 import spacy
@@ -37,7 +36,7 @@ MB = 1e6
 DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
 
 
-def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: str) -> Path:
+def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: str) -> Path:
     """Train a config, and return where the pipeline is."""
     config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
@@ -50,7 +49,7 @@ def train_pipeline(name: str, paths: Dict[str, str], folder: Path, transformer: 
     return folder / name / "model-last"
 
 
-def read_texts(path: Path) -> List[str]:
+def read_texts(path: Path) -> list[str]:
     """Short texts of a corpus: its sentences, or its docs if it has none."""
     docs = DocBin().from_disk(path).get_docs(spacy.blank("es").vocab)
     parts = (s for doc in docs for s in (doc.sents if doc.has_annotation("SENT_START") else [doc]))
@@ -63,9 +62,9 @@ def peak_bytes() -> int:
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
-def measure(path: str, texts_path: str) -> Dict[str, float]:
+def measure(path: str, texts_path: str) -> dict[str, float]:
     """Load a pipeline and annotate texts, one at a time. To be called in a new process."""
-    texts: List[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
+    texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
     memory, began = peak_bytes(), perf_counter()
     nlp = spacy.load(path)
     loaded, seconds = perf_counter() - began, []

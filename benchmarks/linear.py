@@ -15,10 +15,10 @@ testb, from words to entities.
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pycrfsuite
 import spacy
@@ -42,7 +42,7 @@ ARTICLES = TemporaryDirectory()
 TURNS = 9
 CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
 AFFIXES = 4
-FLAGS: Dict[str, Callable[[str], bool]] = {
+FLAGS: dict[str, Callable[[str], bool]] = {
     "first": lambda word: word[:1].isupper(),
     "upper": str.isupper,
     "number": str.isdigit,
@@ -50,11 +50,11 @@ FLAGS: Dict[str, Callable[[str], bool]] = {
     "hyphen": lambda word: "-" in word,
 }
 
-Tagger = Callable[[List[Doc]], List[Doc]]
+Tagger = Callable[[list[Doc]], list[Doc]]
 NLP = spacy.blank("es")
 
 
-Trained = Tuple[float, float, Tagger]
+Trained = tuple[float, float, Tagger]
 """What came of a training: seconds, megabytes, and what finds the entities of words."""
 
 
@@ -69,11 +69,11 @@ def write_articles() -> None:
         DocBin(docs=docs).to_disk(path_of(part))
 
 
-def read(part: str) -> List[Doc]:
+def read(part: str) -> list[Doc]:
     return list(DocBin().from_disk(path_of(part)).get_docs(NLP.vocab))
 
 
-def words_of(docs: Sequence[Doc]) -> List[List[str]]:
+def words_of(docs: Sequence[Doc]) -> list[list[str]]:
     return [[token.text for token in doc] for doc in docs]
 
 
@@ -83,7 +83,7 @@ def f_score(tag: Tagger, part: str) -> float:
     return 100 * get_ner_prf([Example(x, y) for x, y in zip(found, gold)])["ents_f"]
 
 
-def pipe(nlp: Language, docs: List[Doc]) -> List[Doc]:
+def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
     """Have a pipeline, which has a vocab of its own, find the entities."""
     return list(nlp.pipe(Doc(nlp.vocab, words) for words in words_of(docs)))
 
@@ -101,7 +101,7 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
     return (seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
 
 
-def see(word: str, cache: Dict[str, List[Tuple[int, str]]]) -> List[Tuple[int, str]]:
+def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
     """What configs/sparse.cfg sees of a word, and from how far away; worked out once."""
     if word not in cache:
         lexeme = NLP.vocab[word]
@@ -112,7 +112,7 @@ def see(word: str, cache: Dict[str, List[Tuple[int, str]]]) -> List[Tuple[int, s
     return cache[word]
 
 
-def features(words: List[str], cache: Dict[str, List[Tuple[int, str]]]) -> List[List[str]]:
+def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
     """The features of each token, for CRFsuite."""
     seen = [see(word, cache) for word in words]
     return [
@@ -126,7 +126,7 @@ def features(words: List[str], cache: Dict[str, List[Tuple[int, str]]]) -> List[
     ]
 
 
-def find_memory(memory: Features, docs: List[Doc], *, is_train: bool) -> Iterator[List[List[str]]]:
+def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
     """The features of the label memory of each token, by doc."""
     names = memory.names()
     for doc in docs:
@@ -135,10 +135,10 @@ def find_memory(memory: Features, docs: List[Doc], *, is_train: bool) -> Iterato
 
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
-    cache: Dict[str, List[Tuple[int, str]]] = {}
+    cache: dict[str, list[tuple[int, str]]] = {}
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
-    def see_all(docs: List[Doc], *, is_train: bool = False) -> Iterator[List[List[str]]]:
+    def see_all(docs: list[Doc], *, is_train: bool = False) -> Iterator[list[list[str]]]:
         plain = (features(words, cache) for words in words_of(docs))
         if not has_memory:
             return plain
@@ -158,7 +158,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     tagger.open(str(path))
     seconds = time.perf_counter() - began
 
-    def tag(docs: List[Doc]) -> List[Doc]:
+    def tag(docs: list[Doc]) -> list[Doc]:
         for doc, seen in zip(docs, see_all(docs)):
             found = tags_to_entities(iob_to_biluo(tagger.tag(seen)))
             doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in found])
@@ -167,7 +167,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     return (seconds, path.stat().st_size / 1e6, tag)
 
 
-def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, Trained]]:
+def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, Trained]]:
     for seed in range(n_seeds):
         own = ("--system.seed", seed)
         for name in ("sparse", "sparse_document"):
@@ -183,7 +183,7 @@ def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[Tuple[str, T
     yield f"`ner`, {n_steps:,} steps", by_spacy(folder / "ner", *ner, *limits)
 
 
-def compare_tagging(taggers: Dict[str, Tagger]) -> None:
+def compare_tagging(taggers: dict[str, Tagger]) -> None:
     docs = read("testb")
     words = words_of(docs)
     ours, *_ = taggers
@@ -209,7 +209,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
     print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
-    taggers: Dict[str, Tagger] = {}
+    taggers: dict[str, Tagger] = {}
     with TemporaryDirectory() as folder:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))

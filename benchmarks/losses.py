@@ -8,8 +8,8 @@ from the model, and O raised so that an entity begins at one token in 14, as in 
 
 import math
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import Callable, Dict, Tuple
 
 import numpy
 from timing import compare
@@ -18,7 +18,7 @@ from spacy_costner import chain, losses
 from spacy_costner.tags import Tags
 from spacy_costner.types import Gold, Potentials
 
-LOSSES: Dict[str, Callable] = {
+LOSSES: dict[str, Callable] = {
     "Sequential": losses.sequential,
     "SoftmaxMargin": losses.softmax_margin,
     "MaxMargin": losses.max_margin,
@@ -38,7 +38,7 @@ RAISE_OF_OUTSIDE = {4: 4.9, 18: 9.8}
 """By the number of labels."""
 
 
-def random_batch(n_labels: int) -> Tuple[Potentials, Gold]:
+def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
     """Random scores that favour O, and gold drawn from them."""
     rng = numpy.random.default_rng(0)
     tags = Tags([f"L{i}" for i in range(n_labels)])

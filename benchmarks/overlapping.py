@@ -11,10 +11,10 @@ writes it, with the span lengths of the training corpus up to the 99th percentil
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Dict, Iterable, List, Set, Tuple
 
 import numpy
 import spacy
@@ -31,13 +31,13 @@ from spacy_costner.readers import ReadOptions, read_docs
 KEY, PARTS = "sc", ("train", "dev", "test")
 COARSE = ("DNA", "RNA", "protein", "cell_line", "cell_type")
 SYSTEMS = ("linear", "flat", "cnn", "spancat")
-Spans = Set[Tuple[int, int, str]]
+Spans = set[tuple[int, int, str]]
 
 
-def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> Dict[str, List[Doc]]:
+def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str, list[Doc]]:
     """Read the abstracts with coarse labels, and save them as .spacy files."""
     parts = dict(line.split("\t")[1::2] for line in index.read_text("utf8").splitlines())
-    corpora: Dict[str, List[Doc]] = {part: [] for part in PARTS}
+    corpora: dict[str, list[Doc]] = {part: [] for part in PARTS}
     options = ReadOptions(spans_key=KEY, doc_id="abstract")
     for doc in read_docs(spacy.blank("en"), path, options):
         spans = set()
@@ -53,7 +53,7 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> Dict[str
     return corpora
 
 
-def train_system(name: str, train_docs: List[Doc], folder: Path) -> Path:
+def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
     """Train a system, and return where it is."""
     paths = {part: folder / f"{part}.spacy" for part in PARTS[:2]}
     output, config = folder / name, folder / f"{name}.cfg"
@@ -83,7 +83,7 @@ def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
     return 100 * total.fscore
 
 
-def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> List[Spans]:
+def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> list[Spans]:
     """The characters and labels of spans."""
     chosen = (filter_spans(doc.spans[KEY]) if outermost else doc.spans[KEY] for doc in docs)
     return [{(s.start_char, s.end_char, s.label_) for s in spans} for spans in chosen]

@@ -14,7 +14,6 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Set, Tuple
 
 import numpy
 import spacy
@@ -33,16 +32,16 @@ ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 class Tally:
     """What an analyzer found in the test docs. Of results: score, whether exact, whether wrong."""
 
-    def __init__(self, path: Path, engine: type, lang: str, labels: Set[str]) -> None:
+    def __init__(self, path: Path, engine: type, lang: str, labels: set[str]) -> None:
         entities = {label: ENTITIES.get(label, label) for label in labels}
         settings = NerModelConfiguration(model_to_presidio_entity_mapping=entities)
         nlp_engine = engine([{"lang_code": lang, "model_name": str(path)}], settings)
         analyzer = AnalyzerEngine(nlp_engine=nlp_engine, supported_languages=[lang])
         self.types = sorted(set(entities.values()))
         self.analyze = partial(analyzer.analyze, language=lang)
-        self.leaks: List[float] = []
-        self.seconds: List[float] = []
-        self.results: List[Tuple[float, bool, bool]] = []
+        self.leaks: list[float] = []
+        self.seconds: list[float] = []
+        self.results: list[tuple[float, bool, bool]] = []
 
     def add(self, doc: Doc) -> None:
         began = time.process_time()
@@ -58,7 +57,7 @@ class Tally:
         leaked = [any(token.idx not in covered for token in ent) for ent in doc.ents]
         self.leaks += [float(numpy.mean(leaked))] if leaked else []
 
-    def cells(self) -> List[str]:
+    def cells(self) -> list[str]:
         scores, exact, wrong = (numpy.asarray(column) for column in zip(*self.results))
         leaks, shares = 100 * numpy.asarray(self.leaks), (100 * wrong.mean(), 100 * exact.mean())
         numbers = f"{area(scores, exact):.3f}", f"{1000 * numpy.mean(self.seconds):.2f}"
@@ -82,8 +81,8 @@ def make(output: Path, *arguments: object) -> Path:
     return output
 
 
-def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> Dict[str, Path]:
-    """Train, calibrate, promise. RETURNS (Dict[str, Path]): The pipelines, by title."""
+def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> dict[str, Path]:
+    """Train, calibrate, promise. RETURNS (dict[str, Path]): The pipelines, by title."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
     cnn = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]

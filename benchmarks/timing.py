@@ -5,10 +5,11 @@ python benchmarks/timing.py prints the head of RESULTS.md: machine and packages.
 
 import platform
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy
 
@@ -35,23 +36,23 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    tasks: Dict[str, Callable[..., object]],
+    tasks: dict[str, Callable[..., object]],
     ours: str,
     turns: int,
-    prepare: Optional[Callable[[str], object]] = None,
-) -> Dict[str, Comparison]:
+    prepare: Callable[[str], object] | None = None,
+) -> dict[str, Comparison]:
     """Time tasks against one of them.
 
-    tasks (Dict[str, Callable]): What to time.
+    tasks (dict[str, Callable]): What to time.
     ours (str): The one that the others are compared with.
     turns (int): How often each has its turn, at least 2.
-    prepare (Optional[Callable]): Called before each turn with the name of the task, to make
+    prepare (Callable | None): Called before each turn with the name of the task, to make
         what the task takes; this is not timed, and the task not repeated.
-    RETURNS (Dict[str, Comparison]): One for each task, ours too.
+    RETURNS (dict[str, Comparison]): One for each task, ours too.
     """
     _settle_memory()
     repeats = {name: _repeats(task) if prepare is None else 1 for name, task in tasks.items()}
-    seconds: Dict[str, List[float]] = {name: [] for name in tasks}
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(turns + (prepare is not None)):
         for name, task in tasks.items():
             arguments = () if prepare is None else (prepare(name),)

@@ -1,7 +1,7 @@
 """`python -m experiments mixed_loss [--quick] [--jobs 2] [--address host:port]`."""
 
 from enum import Enum
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -15,7 +15,7 @@ def main(
     name: Annotated[Name, Argument(help="The experiment")],
     quick: Annotated[bool, Option("--quick", help="A part of it, in a few minutes")] = False,
     jobs: Annotated[int, Option("--jobs", "-j", help="Trainings at a time", min=1)] = 2,
-    address: Annotated[Optional[str], Option("--address", help="Ray cluster: host:port")] = None,
+    address: Annotated[str | None, Option("--address", help="Ray cluster: host:port")] = None,
 ) -> None:
     """Run an experiment and print its section of docs/reproduction.md; in full, write it, too."""
     typer.echo(run_experiment(name.value, quick=quick, jobs=jobs, address=address))

@@ -2,7 +2,8 @@
 kind, every sequence of which is possible; the Z-score in closed form, also with the Hamming loss,
 the margin method, the likelihood; hidden Markov models to draw sequences from."""
 
-from typing import Callable, List, NamedTuple, Optional, Tuple, Union
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy
 from numpy.random import Generator
@@ -27,7 +28,7 @@ NO_SHARE = 1e-9
 SETTLED, ROUNDING = 1e-5, 4 * float(numpy.finfo("float64").eps)
 """Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone."""
 
-Objective = Callable[[Floats1d], Tuple[float, Floats1d]]
+Objective = Callable[[Floats1d], tuple[float, Floats1d]]
 """Takes a vector to value and gradient."""
 
 
@@ -87,7 +88,7 @@ def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
 class OfComponent:
     """Examples with the features and the legal paths of a component, with starts and ends."""
 
-    def __init__(self, ner: CostSensitiveNER, examples: List[Example]) -> None:
+    def __init__(self, ner: CostSensitiveNER, examples: list[Example]) -> None:
         """Read the examples; all in one batch, as the loss is the Z-score."""
         self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
         ((_, self.targets, _),) = self.total.batches
@@ -175,23 +176,23 @@ class Moments:
 
     def __init__(
         self,
-        sequences: Union[Sequences, OfComponent],
+        sequences: Sequences | OfComponent,
         *,
         c2: float,
-        n_sampled: Optional[int] = None,
+        n_sampled: int | None = None,
         seed: int = 0,
     ) -> None:
         """Find b*, `right`.
 
-        sequences (Union[Sequences, OfComponent]): The sequences.
+        sequences (Sequences | OfComponent): The sequences.
         c2 (float): Weight of the penalty.
-        n_sampled (Optional[int]): How many paths to draw once for each sequence, in place of all
+        n_sampled (int | None): How many paths to draw once for each sequence, in place of all
             legal paths (section 6). None: all legal paths.
         seed (int): The seed of the draws.
         """
         self.sequences, self.c2 = sequences, c2
         legal = uniform_over_legal(sequences.score(numpy.zeros(sequences.size)))
-        self.paths: Union[AllPaths, SampledPaths] = AllPaths(legal)
+        self.paths: AllPaths | SampledPaths = AllPaths(legal)
         if n_sampled is not None:
             self.paths = SampledPaths(legal, n_sampled, numpy.random.default_rng(seed))
         self.average = self.paths.average()
@@ -230,10 +231,10 @@ def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d
 
 
 def best_z_score(
-    sequences: Union[Sequences, OfComponent],
+    sequences: Sequences | OfComponent,
     *,
     c2: float,
-    n_sampled: Optional[int] = None,
+    n_sampled: int | None = None,
     seed: int = 0,
 ) -> Floats1d:
     """The weights of the best Z-score, theta, up to their scale: section 5. For the arguments see
@@ -264,7 +265,7 @@ def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
     """The weights of the CRF: the most likely ones, less c2 times the sum of their squares."""
     total = summed(sequences, sequential)
 
-    def penalised(vector: Floats1d) -> Tuple[float, Floats1d]:
+    def penalised(vector: Floats1d) -> tuple[float, Floats1d]:
         value, gradient = total(vector)
         return value + c2 * float(vector @ vector), gradient + 2 * c2 * vector
 
@@ -280,7 +281,7 @@ def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minim
 def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]) -> Objective:
     """A loss as a function of the weights."""
 
-    def evaluate(vector: Floats1d) -> Tuple[float, Floats1d]:
+    def evaluate(vector: Floats1d) -> tuple[float, Floats1d]:
         value, gradient = loss(sequences.score(vector), sequences.gold)
         return value, sequences.weight_gradient(gradient)
 

@@ -1,8 +1,9 @@
 """Losses, costs and decodings that none of the papers put together, on four corpora, with linear
 models, a CNN and a hybrid."""
 
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any
 
 from spacy.util import load_config
 
@@ -26,14 +27,14 @@ CORPORA = {each["title"]: {**SPEC["defaults"], **each} for each in SPEC["corpora
 Corpus = Mapping[str, Any]
 
 
-def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> Dict[str, Block]:
+def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
     """The "losses" or the "decodings", with the cost of a corpus and its weight."""
     alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
     own = {"cost": COSTS[corpus["cost"]], "multiplier": corpus["multiplier"], "alpha": alpha}
     return {name: filled(block, **own) for name, block in SPEC[kind].items()}
 
 
-def methods(architecture: str) -> Dict[str, Any]:
+def methods(architecture: str) -> dict[str, Any]:
     """The ways of training. Those with Mixed are for linear models only, to save time."""
     return {
         name: method
@@ -80,7 +81,7 @@ def stage(
     """The training with a loss. The second one has shorter steps, from where the first one came
     to."""
     share = size["second"] if is_second else 1.0
-    settings: Dict[str, Any] = {"epochs": corpus["epochs"] // (SECOND_EPOCHS if is_second else 1)}
+    settings: dict[str, Any] = {"epochs": corpus["epochs"] // (SECOND_EPOCHS if is_second else 1)}
     settings |= {"words": corpus["words"], "learn_rate": LEARN_RATES["CNN"] * share}
     if architecture == "linear":
         epochs, batch_size = (size[each][is_second] for each in ("epochs", "batches"))
@@ -95,15 +96,15 @@ def stage(
     }
 
 
-def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
+def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     """Run all methods with all architectures and seeds: a loss in each run, with those that come
     second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
     corpus, limit = CORPORA[name], size["limit"]
     data = {part: corpus[part] for part in ("train", "dev", "test")}
     if limit:
         data = {part: (file, begin, begin + limit) for part, (file, begin, _) in data.items()}
-    trials: List[Trial] = []
-    trained: List[List[Tuple[str, str]]] = []
+    trials: list[Trial] = []
+    trained: list[list[tuple[str, str]]] = []
     for seed in size["seeds"]:
         for architecture in ARCHITECTURES:
             grid = {m: each["losses"] for m, each in methods(architecture).items()}
@@ -115,7 +116,7 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> List[System]:
                 trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
                 trained.append([(architecture, m) for m in own])
     ways, cost = blocks("decodings", corpus), COSTS[corpus["cost"]]
-    looks: Dict[Tuple[str, str], List[Any]] = {}
+    looks: dict[tuple[str, str], list[Any]] = {}
     for keys, found in zip(trained, train_all(run, trials, decodings=ways, cost=cost)):
         for pair, look in zip(keys, found):
             looks.setdefault(pair, []).append(look)
@@ -166,9 +167,9 @@ def describe(systems: Sequence[System], *scores: Score) -> str:
 def score_table(systems: Sequence[System]) -> str:
     """The mean scores on the test set, and the deviation of the first: for each architecture, the
     methods that are always shown and those that are best in a column."""
-    rows: List[List[str]] = []
+    rows: list[list[str]] = []
     for architecture, own in groupby(systems, lambda one: one.settings["architecture"]):
-        found: Dict[str, List[str]] = {}
+        found: dict[str, list[str]] = {}
         for method, some in groupby(own, lambda one: one.settings["method"]):
             by_decoding = dict(zip(SPEC["decodings"], some))
             found[method] = [
@@ -186,7 +187,7 @@ def score_table(systems: Sequence[System]) -> str:
     return markdown_table(["", "loss", *COLUMNS], rows)
 
 
-def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> List[object]:
+def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> list[object]:
     """The best of some against the best of what is known, both chosen on the dev set and judged
     on the test set, each doc with what all seeds made of it."""
     ours, theirs = best_on_dev(some, score), best_on_dev(known, score)

@@ -2,10 +2,11 @@
 
 import json
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import spacy
 from spacy.tokens import Doc
@@ -22,10 +23,10 @@ SEED, N_FOLDS = 0, 10
 HELD_OUT = 4
 """One in so many sentences or abstracts of the training data is held out for tuning."""
 
-TREE: Dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
+TREE: dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
 """The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
 
-COSTS: Dict[str, Mapping[str, Any]] = {
+COSTS: dict[str, Mapping[str, Any]] = {
     "hamming": HAMMING,
     "tree": {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE},
     "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"},
@@ -33,7 +34,7 @@ COSTS: Dict[str, Mapping[str, Any]] = {
 """What mistakes cost, by the name that specs have for it."""
 
 
-def parts_of(path: str, limit: Optional[int] = None) -> Dict[str, Any]:
+def parts_of(path: str, limit: int | None = None) -> dict[str, Any]:
     """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003, for `read`: the path of its
     files without ".train" and so on, and the most sentences of "train"."""
     suffixes = {"train": "train", "dev": "testa", "test": "testb"}
@@ -42,13 +43,13 @@ def parts_of(path: str, limit: Optional[int] = None) -> Dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def read(data: str) -> Dict[str, List[Doc]]:
+def read(data: str) -> dict[str, list[Doc]]:
     """Read the parts of a corpus.
 
     data (str): In JSON, the file of each part, below the repository, and the first and the last
         sentence, as in a slice, and perhaps "documents", how sentences of one doc are found, one of
         DOCUMENTS; or the arguments of `divide`.
-    RETURNS (Dict[str, List[Doc]]): The docs of "train", and of "dev" or "test" or both.
+    RETURNS (dict[str, list[Doc]]): The docs of "train", and of "dev" or "test" or both.
     """
     parts = json.loads(data)
     if "fold" in parts:
@@ -61,13 +62,13 @@ def read(data: str) -> Dict[str, List[Doc]]:
     return found
 
 
-def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> List[Doc]:
+def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> list[Doc]:
     """Join docs that follow each other in the same group."""
     pairs = groupby(zip(groups, docs), key=lambda pair: pair[0])
     return [join([doc for _, doc in own]) for _, own in pairs]
 
 
-def by_dateline(docs: Sequence[Doc], *ends: Optional[int]) -> List[int]:
+def by_dateline(docs: Sequence[Doc], *ends: int | None) -> list[int]:
     """The number of the article of each sentence: one begins where "(" and a token that begins with
     EFE follow each other in the first 14 tokens."""
     words = [[token.text for token in doc[:14]] for doc in docs]
@@ -75,7 +76,7 @@ def by_dateline(docs: Sequence[Doc], *ends: Optional[int]) -> List[int]:
     return [*accumulate(map(int, opens))]
 
 
-def by_abstract(docs: Sequence[Doc], *ends: Optional[int]) -> List[str]:
+def by_abstract(docs: Sequence[Doc], *ends: int | None) -> list[str]:
     """The abstract of each sentence of a part of GENIA."""
     return read_abstracts()[slice(*ends)]
 
@@ -84,11 +85,11 @@ DOCUMENTS = {None: None, "datelines": by_dateline, "abstracts": by_abstract}
 """How the sentences of a document are found."""
 
 
-def read_columns(path: Path) -> Iterator[List[List[str]]]:
+def read_columns(path: Path) -> Iterator[list[list[str]]]:
     """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks,
     an empty line after each sentence.
 
-    RETURNS (Iterator[List[List[str]]]): For each sentence the columns of its tokens.
+    RETURNS (Iterator[list[list[str]]]): For each sentence the columns of its tokens.
     RAISES (FileNotFoundError): If it isn't there.
     """
     if not path.exists():
@@ -96,7 +97,7 @@ def read_columns(path: Path) -> Iterator[List[List[str]]]:
             f"{path}: expected the corpus; `python -m spacy project assets --extra` fetches what "
             "may be fetched, `scripts/convert_genia.py` converts GENIA"
         )
-    rows: List[List[str]] = []
+    rows: list[list[str]] = []
     for line in [*path.read_text(encoding="utf8").splitlines(), ""]:
         columns = line.split()
         if columns and columns[0] != "-DOCSTART-":
@@ -107,12 +108,12 @@ def read_columns(path: Path) -> Iterator[List[List[str]]]:
 
 
 def read_docs(
-    path: Path, vocab: Vocab, begin: Optional[int] = None, end: Optional[int] = None
-) -> List[Doc]:
+    path: Path, vocab: Vocab, begin: int | None = None, end: int | None = None
+) -> list[Doc]:
     """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
     are three or more, parts of speech in the second, which become `token.tag_`. An I- tag that
     continues nothing begins an entity, as in conlleval. Begin and end are as in a slice."""
-    docs: List[Doc] = []
+    docs: list[Doc] = []
     for rows in list(read_columns(path))[begin:end]:
         pos = [row[1] for row in rows] if len(rows[0]) > 2 else None
         tags = [row[-1] for row in rows]
@@ -122,7 +123,7 @@ def read_docs(
     return docs
 
 
-def as_examples(docs: Sequence[Doc]) -> List[Example]:
+def as_examples(docs: Sequence[Doc]) -> list[Example]:
     """Examples of docs: what is predicted has their words and parts of speech, no entities."""
     return [Example(bare(doc), doc) for doc in docs]
 
@@ -132,38 +133,38 @@ def bare(doc: Doc) -> Doc:
     return Doc(doc.vocab, words=[t.text for t in doc], tags=[t.tag_ for t in doc])
 
 
-def tags_of(doc: Doc) -> List[str]:
+def tags_of(doc: Doc) -> list[str]:
     """The IOB2 tag of each token."""
     return [f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc]
 
 
 @lru_cache
-def read_genia(tokenization: str, folder: Path = GENIA) -> Tuple[List[Doc], List[str]]:
+def read_genia(tokenization: str, folder: Path = GENIA) -> tuple[list[Doc], list[str]]:
     """GENIA in one of the tokenizations of scripts/convert_genia.py: a doc for each sentence, and
     its abstract."""
     docs = read_docs(folder / f"{tokenization}.iob2", spacy.blank("xx").vocab)
     return docs, read_abstracts(folder)
 
 
-def read_abstracts(folder: Path = GENIA) -> List[str]:
+def read_abstracts(folder: Path = GENIA) -> list[str]:
     """The abstract of each sentence of GENIA."""
     lines = (folder / "sentences.tsv").read_text(encoding="utf8").splitlines()
     return [line.split("\t")[1] for line in lines]
 
 
-def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> List[List[int]]:
+def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> list[list[int]]:
     """Deal out a corpus by chance: the sentences of each fold. The groups to which sentences belong
     stay together."""
     names = sorted(set(groups))
     random.Random(seed).shuffle(names)
     fold_of = {name: i % n_folds for i, name in enumerate(names)}
-    folds: List[List[int]] = [[] for _ in range(n_folds)]
+    folds: list[list[int]] = [[] for _ in range(n_folds)]
     for i, group in enumerate(groups):
         folds[fold_of[group]].append(i)
     return folds
 
 
-def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int], List[int]]:
+def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> tuple[list[int], list[int]]:
     """The sentences that are not in a fold, and those that are."""
     folds = deal(groups, n_folds)
     rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
@@ -171,16 +172,16 @@ def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> Tuple[List[int],
 
 
 def divide(
-    tokenization: str, by_abstract: bool, limit: Optional[int], fold: int, held_out: bool = False
-) -> Dict[str, List[Doc]]:
+    tokenization: str, by_abstract: bool, limit: int | None, fold: int, held_out: bool = False
+) -> dict[str, list[Doc]]:
     """Divide GENIA.
 
     tokenization (str): See `read_genia`.
     by_abstract (bool): Whether the sentences of an abstract stay together.
-    limit (Optional[int]): The most sentences.
+    limit (int | None): The most sentences.
     fold (int): The fold that is tested.
     held_out (bool): Whether a part of its training data is taken for development in its place.
-    RETURNS (Dict[str, List[Doc]]): "train", and "test" or "dev".
+    RETURNS (dict[str, list[Doc]]): "train", and "test" or "dev".
     """
     docs, abstracts = read_genia(tokenization)
     groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))

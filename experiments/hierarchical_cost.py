@@ -1,7 +1,8 @@
 """Higashiyama et al.: the perceptrons and passive-aggressive with the cost of a tree, on ten folds
 of GENIA. Methods are tuned on a part of the first fold's training data."""
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy
 
@@ -30,7 +31,7 @@ FEATURES = {
 }
 """Those of the paper are without what stands in for features of pairs of tags."""
 
-Tuned = Dict[str, List[System]]
+Tuned = dict[str, list[System]]
 
 
 def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
@@ -43,7 +44,7 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
     }
 
 
-def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, Dict[str, System]]:
+def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, dict[str, System]]:
     """Tune the methods on a split, and test them: all that was tried, and what was chosen, by
     method."""
     split = SPLITS[name]
@@ -66,7 +67,7 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> Tuple[Tuned, D
     return tuned, test(run, folds, cost=COSTS["tree"])
 
 
-def best_setting(tuned: Sequence[System]) -> Dict[str, Any]:
+def best_setting(tuned: Sequence[System]) -> dict[str, Any]:
     """The value and the number of epochs with the least cost; of several the smallest."""
     in_order = sorted(tuned, key=lambda one: (one.settings["value"], one.settings["epochs"]))
     return dict(best_on_dev(in_order, COST).settings)
@@ -95,7 +96,7 @@ def table_of_levels(outcomes: Outcomes) -> str:
 
 def table_of_differences(outcomes: Outcomes) -> str:
     """How far the tree cost is from the others, and whether that may be chance."""
-    rows: List[List[object]] = []
+    rows: list[list[object]] = []
     scores = (AVERAGE_COST, F_SCORE)
     for name, found in outcomes.items():
         for method in ("zero_one", "none"):
@@ -108,7 +109,7 @@ def table_of_differences(outcomes: Outcomes) -> str:
     return markdown_table(["split", "tree cost against", *(score.name for score in scores)], rows)
 
 
-def least(tuned: Sequence[System]) -> Dict[float, float]:
+def least(tuned: Sequence[System]) -> dict[float, float]:
     """The cost at the best number of epochs, of each value."""
     costs = sorted((one.settings["value"], -one.on("dev", COST)[0]) for one in tuned)
     return {value: -cost for value, cost in costs}

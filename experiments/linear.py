@@ -1,6 +1,7 @@
 """The linear model with its features of documents, against the features of windows only."""
 
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from spacy_costner.metrics import markdown_table
 
@@ -39,13 +40,13 @@ def stage(corpus: Corpus, name: str, loss: str, seed: int, epochs: int) -> Stage
 
 def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
     """F and the cost of all systems on a corpus: a row for each."""
-    data: Dict[str, Any] = {part: corpus[part] for part in ("train", "dev", "test")}
+    data: dict[str, Any] = {part: corpus[part] for part in ("train", "dev", "test")}
     if size["limit"]:
         data = {part: (file, i, (i or 0) + size["limit"]) for part, (file, i, _) in data.items()}
     data["documents"] = corpus["documents"]
     cost = COSTS[corpus["cost"]]
     ways = {name: filled(block, cost=cost) for name, block in SPEC["decodings"].items()}
-    rows: List[List[object]] = []
+    rows: list[list[object]] = []
     for name in corpus["systems"]:
         for loss in corpus["losses"]:
             stages = [stage(corpus, name, loss, seed, size["epochs"]) for seed in size["seeds"]]

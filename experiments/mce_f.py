@@ -1,6 +1,7 @@
 """Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spacy_costner.metrics import Difference, markdown_table
 
@@ -29,7 +30,7 @@ Criterion = Mapping[str, Any]
 "tried" on the development part; the "seeds" for the order of the sentences, for the test part."""
 
 
-def batch(n: Optional[int], max_iter: Optional[int] = None) -> Setting:
+def batch(n: int | None, max_iter: int | None = None) -> Setting:
     """L-BFGS, with the penalty |w|^2 / C, C = 10^n, or without one; stopped, if that is said."""
     title = "no penalty" if n is None else f"C = 10^{n}"
     title += "" if max_iter is None else f", {max_iter} iterations"
@@ -47,7 +48,7 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
     }
 
 
-def criteria(size: Mapping[str, Any]) -> Dict[str, Criterion]:
+def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
     """The rows of a task, MAP first."""
     tried = {
         "MAP": [batch(n) for n in size["exponents"]],
@@ -67,7 +68,7 @@ def criteria(size: Mapping[str, Any]) -> Dict[str, Criterion]:
     }
 
 
-def data_of(task: Task, part: str, limit: Optional[int]) -> Dict[str, Any]:
+def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
     """The training data and a part: see `corpora.read`. Where a task has no development part, that
     is the end of the training data."""
     train, other = task["files"]["train"], task["files"].get(part)
@@ -87,8 +88,8 @@ def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
 
 
 def trials(
-    name: str, limit: Optional[int], part: str, rows: Mapping[str, Criterion], start: Any = ()
-) -> List[Trial]:
+    name: str, limit: int | None, part: str, rows: Mapping[str, Criterion], start: Any = ()
+) -> list[Trial]:
     """The trials of rows on a part of a task, with what each tries and each of its seeds for the
     test; of the development part, with the first one."""
     data, task = data_of(TASKS[name], part, limit), TASKS[name]
@@ -108,17 +109,17 @@ def trials(
 
 
 def systems_of(
-    run: Runner, name: str, rows: Mapping[str, Criterion], limit: Optional[int] = None
-) -> List[System]:
+    run: Runner, name: str, rows: Mapping[str, Criterion], limit: int | None = None
+) -> list[System]:
     """Settings are chosen on the development part, then the models are trained with them on all
     training data and scored on the test part: a system for each row; "setting" is what was chosen.
     MAP is the first row, and tries a smaller C first."""
 
-    def choose(some: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> Dict[str, System]:
+    def choose(some: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
         tried = tune(run, trials(name, limit, "dev", some, start))
         return {row: best_on_dev(systems) for row, systems in tried.items()}
 
-    def chain(settings: Sequence[Setting]) -> List[Stage]:
+    def chain(settings: Sequence[Setting]) -> list[Stage]:
         first = stage(TASKS[name], by_map, settings[0])
         return in_turn(first, [each["settings"] for each in settings])
 
@@ -171,7 +172,7 @@ HEADER = (
 )
 
 
-def line(one: System, by_map: System, published: Mapping[str, Sequence[float]]) -> List[object]:
+def line(one: System, by_map: System, published: Mapping[str, Sequence[float]]) -> list[object]:
     """A row of the table as it is shown."""
     theirs = [f"{value:.2f}" for value in published.get(one.name, ())] or ["", ""]
     gap = ["", ""]

@@ -1,7 +1,8 @@
 """Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction":
 losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy
 
@@ -13,7 +14,7 @@ from .scores import F, System, Trial, best_on_dev, compare, tune
 from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
-LOSSES: Dict[str, Block] = SPEC["losses"]
+LOSSES: dict[str, Block] = SPEC["losses"]
 PAPER_1, PAPER_2 = (
     {row: dict(zip(LOSSES, figures)) for row, figures in SPEC[table].items()}
     for table in ("paper_1", "paper_2")
@@ -29,7 +30,7 @@ Fits = Mapping[str, Sequence[System]]
 def trial(
     name: str,
     loss: str,
-    limit: Optional[int],
+    limit: int | None,
     settings: Sequence[Mapping[str, Any]],
     fit: str = "batch",
 ) -> Trial:
@@ -53,7 +54,7 @@ def variance(fit: System) -> str:
 def table_1(fits: Mapping[str, System]) -> str:
     """All sentences: the paper's figures and ours, by loss, "seq" among them; and whether F differs
     from that of "seq" by more than chance."""
-    rows: List[List[object]] = [
+    rows: list[list[object]] = [
         ["F, paper", *(PAPER_1["F"][loss] for loss in fits)],
         ["F, here", *(fit.on("test", F)[0] for fit in fits.values())],
     ]
@@ -69,7 +70,7 @@ def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     """The first sentences: the paper's figures and ours, by size and on the average of sizes."""
     published = [[PAPER_2[str(size)][loss] for loss in losses] for size in fits]
     found = [mean_f(of_size, losses) for of_size in fits.values()]
-    rows: List[List[object]] = []
+    rows: list[list[object]] = []
     for size, theirs, ours in zip(
         [*fits, "mean"], [*published, _mean(published)], [*found, _mean(found)]
     ):
@@ -77,13 +78,13 @@ def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     return markdown_table(["sentences", *losses], rows)
 
 
-def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> List[float]:
+def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> list[float]:
     """The mean F of development and test set, for each loss after the i-th training."""
     own = [fits[loss][i] for loss in losses]
     return [float(fit.on("dev", F)[0] + fit.on("test", F)[0]) / 2 for fit in own]
 
 
-def _mean(rows: Sequence[Sequence[float]]) -> List[float]:
+def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
     return numpy.mean(rows, axis=0).tolist()
 
 

@@ -1,13 +1,14 @@
 """The engine: runs what a spec lists, keeps the results, and fills in the page."""
 
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from string import Formatter
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 from spacy.util import load_config
 from thinc.api import Config
@@ -31,7 +32,7 @@ OUTPUT = ROOT / "training" / "experiments"
 PAGE = ROOT / "docs" / "reproduction.md"
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "scipy")
 
-Figures = Dict[str, Any]
+Figures = dict[str, Any]
 """What a page has places for: numbers, words and tables."""
 
 
@@ -41,21 +42,21 @@ class Runner:
     def __init__(
         self,
         folder: Path,
-        make_executor: Optional[MakeExecutor] = None,
-        figures: Optional[Path] = None,
+        make_executor: MakeExecutor | None = None,
+        figures: Path | None = None,
     ) -> None:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
-        make_executor (Optional[MakeExecutor]): See `spacy_costner.cli.runs.run_all`.
-        figures (Optional[Path]): The folder of pictures; None: that of the results.
+        make_executor (MakeExecutor | None): See `spacy_costner.cli.runs.run_all`.
+        figures (Path | None): The folder of pictures; None: that of the results.
         """
         self.folder = folder
         self.make_executor = make_executor
         self.figures = figures or folder
         self.seconds = 0.0
 
-    def __call__(self, runs: Sequence[Run]) -> List[Any]:
+    def __call__(self, runs: Sequence[Run]) -> list[Any]:
         """Run, or take what is kept: what each function returned. Each run has a name of its own.
 
         RAISES (ValueError): If any failed, once the others have come to their end.
@@ -77,7 +78,7 @@ class Runner:
         self.seconds += sum(one.seconds for one in done)
         return [one.value for one in done]
 
-    def grid(self, name: str, function: Callable[..., Any], **values: Any) -> Dict[Any, Any]:
+    def grid(self, name: str, function: Callable[..., Any], **values: Any) -> dict[Any, Any]:
         """Run a function with all combinations of some values of its arguments: what it returned,
         by the combination."""
         cells = [*product(*values.values())]
@@ -94,7 +95,7 @@ class Runner:
         return f"{name}.svg"
 
 
-def run_experiment(name: str, *, quick: bool, jobs: int, address: Optional[str] = None) -> str:
+def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = None) -> str:
     """Run an experiment, with so many jobs side by side, or on a Ray cluster: its section of the
     page, which is written if it isn't a quick part of it only."""
     folder = OUTPUT / name / ("quick" if quick else "full")
@@ -119,7 +120,7 @@ def spec(name: str) -> Config:
     return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
 
 
-def size_of(config: Mapping[str, Any], quick: bool) -> Dict[str, Any]:
+def size_of(config: Mapping[str, Any], quick: bool) -> dict[str, Any]:
     """How much is run: [full] of a spec, with what [quick] has in the place of it."""
     return {**config["full"], **(config["quick"] if quick else {})}
 

@@ -1,7 +1,8 @@
 """From runs to scores of systems: settings are tried on the dev part, the chosen ones are trained
 for the test part, and differences are judged."""
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
@@ -105,7 +106,7 @@ class Trial(NamedTuple):
     start: Sequence[Stage] = ()
 
 
-def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> List[List[Look]]:
+def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Look]]:
     """Run trials: the looks of each. What else there is, is that of `train_and_count`."""
     return run(
         [
@@ -119,11 +120,11 @@ def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> List[List[Lo
     )
 
 
-def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> Dict[str, List[System]]:
+def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[System]]:
     """Train, and make a system of each look: see `train_all`. By name, the systems with the
     settings of their trial and stage, and with the epochs that they had and whether weights are
     averaged."""
-    found: Dict[str, List[System]] = {trial.name: [] for trial in trials}
+    found: dict[str, list[System]] = {trial.name: [] for trial in trials}
     for trial, looks in zip(trials, train_all(run, trials, **more)):
         for look in looks:
             facts = {key: look[key] for key in ("epochs", "averaged") if key in look}
@@ -132,10 +133,10 @@ def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> Dict[str, List[Sy
     return found
 
 
-def test(run: Runner, trials: Sequence[Trial], **more: Any) -> Dict[str, System]:
+def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]:
     """Train, and make a system of all trials with a name, which have a look each: see
     `train_all`. "levels" are a setting, too, those of each trial."""
-    looks: Dict[str, List[Look]] = {trial.name: [] for trial in trials}
+    looks: dict[str, list[Look]] = {trial.name: [] for trial in trials}
     settings = {trial.name: trial.settings for trial in trials}
     for trial, (look,) in zip(trials, train_all(run, trials, **more)):
         looks[trial.name].append(look)
@@ -152,14 +153,14 @@ def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
 
 def compare(
     systems: Sequence[System], baseline: System, scores: Sequence[Score] = (F,), **settings: Any
-) -> List[List[Difference]]:
+) -> list[list[Difference]]:
     """How far the mean scores of systems are from those of one of them on the same sentences, and
     whether that may be chance: the paired bootstrap.
 
     systems (Sequence[System]), baseline (System): The systems. The one of them with the most
         seeds has a multiple of the number of those of each other.
     **settings (Any): See `paired_differences`.
-    RETURNS (List[List[Difference]]): For each score one for each system.
+    RETURNS (list[list[Difference]]): For each score one for each system.
     """
     tests = [one.test for one in (baseline, *systems)]
     n_seeds = max(map(len, tests))

@@ -1,9 +1,10 @@
 """Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1."""
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import mean
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 from spacy_costner.cli.runs import Run
 from spacy_costner.costs.tables import HAMMING
@@ -41,11 +42,11 @@ class Plan:
         self.data, self.size = data, size
         self.n_batches = -(-n_train // size["batch_size"])
 
-    def penalty(self, c: Optional[float]) -> float:
+    def penalty(self, c: float | None) -> float:
         """What L2 makes C ||w||^2 of the steps of an epoch."""
         return 2 * (c or 0.0) / self.n_batches
 
-    def optimizer(self, name: str, c: Optional[float], m: Optional[float]) -> Block:
+    def optimizer(self, name: str, c: float | None, m: float | None) -> Block:
         """The settings of AdaGrad for a method. Steps of a fixed size are AdaGrad with an eps
         beside which the sum of the squared gradients is nothing. Risk, eq 5, times m: steps that
         are m times as long, with a penalty that isn't."""
@@ -75,11 +76,11 @@ class Plan:
         }
 
     def tune(
-        self, run: Runner, names: Sequence[str], crf: Optional[System] = None
-    ) -> Dict[str, List[System]]:
+        self, run: Runner, names: Sequence[str], crf: System | None = None
+    ) -> dict[str, list[System]]:
         """Try the grids of some methods: of each the systems of all settings.
 
-        crf (Optional[System]): The likelihood to start from; None for weights of 0.
+        crf (System | None): The likelihood to start from; None for weights of 0.
         """
         seed = self.size["seeds"][0]
         start = [] if crf is None else [self.stage("crf", crf.settings, seed)]
@@ -95,7 +96,7 @@ class Plan:
                 trials.append(Trial(name, f"tune-{c}-{m}", data, [stage], cell, start))
         return tune(run, trials)
 
-    def test(self, run: Runner, chosen: Mapping[str, Settings]) -> Dict[str, System]:
+    def test(self, run: Runner, chosen: Mapping[str, Settings]) -> dict[str, System]:
         """Train with the settings that were chosen, with all seeds."""
         trials = []
         for seed, name in product(self.size["seeds"], METHODS):
@@ -117,7 +118,7 @@ def find_corpus() -> str:
     raise FileNotFoundError(f"assets: expected any of {', '.join(CORPORA)}, found none")
 
 
-def survey(data: Mapping[str, Any]) -> Dict[str, Any]:
+def survey(data: Mapping[str, Any]) -> dict[str, Any]:
     """A run: what there is in a corpus."""
     docs = read(json.dumps(data))
     ner = make_ner(as_examples(docs["train"]), model=linear_block(FEATURES))

@@ -9,9 +9,10 @@ part.
 
 import json
 import random
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 import numpy
 import spacy
@@ -37,7 +38,7 @@ from .corpora import ROOT, as_examples, bare, read
 
 Block = Mapping[str, Any]
 Stage = Mapping[str, Any]
-Look = Dict[str, Any]
+Look = dict[str, Any]
 OnLook = Callable[..., None]
 
 BEST_PATH = "best path"
@@ -46,7 +47,7 @@ SEQUENTIAL: Block = {"@losses": "spacy_costner.Sequential.v1"}
 DROPOUT = 0.2
 
 
-def features_of(experiment: str) -> Dict[str, Any]:
+def features_of(experiment: str) -> dict[str, Any]:
     """What the config of an experiment, in configs/papers, says of features."""
     config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
     return dict(config["components"]["ner"]["model"]["features"])
@@ -69,7 +70,7 @@ def linear_block(features: Block, **settings: Any) -> Block:
     return {**architecture, **settings, "features": features}
 
 
-def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> List[Stage]:
+def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> list[Stage]:
     """A stage with one setting of its fit after another, each from the weights so far."""
     after = [None, *range(len(settings))]
     return [{**stage, "settings": one, "after": i} for one, i in zip(settings, after)]
@@ -82,7 +83,7 @@ def train_and_count(
     start: Sequence[Stage] = (),
     decodings: Mapping[str, Block] = VITERBI,
     cost: Block = HAMMING,
-) -> List[Look]:
+) -> list[Look]:
     """Train in stages, and count what is right and wrong.
 
     data (Mapping[str, Any]): See `corpora.read`.
@@ -91,12 +92,12 @@ def train_and_count(
         for the next run in this process that starts from them.
     decodings (Mapping[str, Block]): The ways to predict, by name.
     cost (Block): What mistakes cost.
-    RETURNS (List[Look]): What was seen: the number of the "stage", what its fit tells, and for
+    RETURNS (list[Look]): What was seen: the number of the "stage", what its fit tells, and for
         each decoding the sums of COUNTS over "dev", the COUNTS of each sentence of "test".
     """
     docs = read(json.dumps(data))
     first = start_weights(json.dumps(data), json.dumps(start)) if start else None
-    looks: List[Look] = []
+    looks: list[Look] = []
 
     def look(ner: CostSensitiveNER, **facts: Any) -> None:
         looks.append({**facts, **count(ner, docs, decodings, cost)})
@@ -106,7 +107,7 @@ def train_and_count(
 
 
 @lru_cache(maxsize=1)
-def start_weights(data: str, stages: str) -> List[FloatsXd]:
+def start_weights(data: str, stages: str) -> list[FloatsXd]:
     """The weights after some stages; data and stages in JSON."""
     examples = as_examples(read(data)["train"])
     return run_stages(examples, json.loads(stages), None, lambda ner, **facts: None)
@@ -115,15 +116,15 @@ def start_weights(data: str, stages: str) -> List[FloatsXd]:
 def run_stages(
     examples: Sequence[Example],
     stages: Sequence[Stage],
-    first: Optional[List[FloatsXd]],
+    first: list[FloatsXd] | None,
     look: OnLook,
-) -> List[FloatsXd]:
+) -> list[FloatsXd]:
     """Train in stages, at least one: the weights after the last one.
 
-    first (Optional[List[FloatsXd]]): The weights to start from.
+    first (list[FloatsXd] | None): The weights to start from.
     look (Callable): Takes the component and what a fit tells, whenever one may look.
     """
-    weights: Dict[Optional[int], Any] = {None: first}
+    weights: dict[int | None, Any] = {None: first}
     for i, stage in enumerate(stages):
         made_of = {
             name: stage[name] for name in ("loss", "seed", "scheme", "outside") if name in stage
@@ -160,7 +161,7 @@ def make_ner(
     return ner
 
 
-def weights_of(ner: CostSensitiveNER) -> List[FloatsXd]:
+def weights_of(ner: CostSensitiveNER) -> list[FloatsXd]:
     """All weights, to read and to write; those of the linear part, if there is one, first."""
     dense = [
         node.get_param(name)
@@ -172,9 +173,7 @@ def weights_of(ner: CostSensitiveNER) -> List[FloatsXd]:
     return [linear_part(ner.model)[1].rows, *dense] if has_linear_part else dense
 
 
-def read_weights(
-    ner: CostSensitiveNER, averages: Optional[Dict[Any, Any]] = None
-) -> List[FloatsXd]:
+def read_weights(ner: CostSensitiveNER, averages: dict[Any, Any] | None = None) -> list[FloatsXd]:
     """Copies of all weights, or of the averages that an optimizer keeps of them."""
     with nullcontext() if averages is None else ner.model.use_params(averages):
         return [weights.copy() for weights in weights_of(ner)]
@@ -192,7 +191,7 @@ def fit_batch(
     look: OnLook,
     *,
     c2: float,
-    max_iter: Optional[int] = None,
+    max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> None:
     """Train a linear model by L-BFGS from the weights that it has: see
@@ -209,7 +208,7 @@ def fit_conjugate(
     """Train a linear model without a prior by nonlinear conjugate gradient. It ends when the last
     ten iterations made the objective smaller by less than `tolerance` times it."""
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
-    values: List[float] = []
+    values: list[float] = []
 
     def after_iteration(intermediate_result: Any) -> None:
         values.append(float(intermediate_result.fun))
@@ -285,7 +284,7 @@ def fit_neural(
     look(epochs=epochs)
 
 
-FITS: Dict[str, Callable[..., None]] = {
+FITS: dict[str, Callable[..., None]] = {
     "batch": fit_batch,
     "conjugate": fit_conjugate,
     "online": fit_online,
@@ -327,9 +326,9 @@ def counts_of(
 
 def predict(
     ner: CostSensitiveNER, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
-) -> Dict[str, List[Example]]:
+) -> dict[str, list[Example]]:
     """Examples of what is predicted and of the gold, for each decoding. The model is asked once."""
-    found: Dict[str, List[Example]] = {name: [] for name in decodings}
+    found: dict[str, list[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)
         for name, block in decodings.items():

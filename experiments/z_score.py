@@ -4,9 +4,10 @@ table 2 and the times of training."""
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy
 import spacy
@@ -43,7 +44,7 @@ N_FOLDS = 5
 MOST_DRAWN = 20_000
 
 
-Measured = Dict[str, List[float]]
+Measured = dict[str, list[float]]
 """By method, the test error in per cent and the seconds of training."""
 
 
@@ -51,7 +52,7 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
     """Train by each method, by sampled paths, too, if asked for. Those with a penalty have the same
     everywhere."""
     c2 = FULL["c2"]
-    methods: Dict[str, Callable[[], Floats1d]] = {
+    methods: dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
         Z: lambda: best_z_score(train, c2=c2),
         Z_H: lambda: best_hamming_z_score(train, c2=c2),
@@ -67,7 +68,7 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
     return found
 
 
-def timed(function: Callable[[], Any]) -> Tuple[Any, float]:
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     """What a function returns, and the seconds of the processor that it takes."""
     began = time.process_time()
     value = function()
@@ -80,7 +81,7 @@ def mean_of(found: Iterable[Measured]) -> Measured:
     return {name: numpy.mean([row[name] for row in rows], axis=0).tolist() for name in rows[0]}
 
 
-def short_sequences(size: int, n_runs: int) -> Dict[str, Any]:
+def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
     """Figure 1: sequences of 10 tokens, so many for training, of HMMs of 3 states and 4 symbols,
     another one in each run: the means of "methods"."""
     found = []
@@ -92,12 +93,12 @@ def short_sequences(size: int, n_runs: int) -> Dict[str, Any]:
     return {"methods": mean_of(found)}
 
 
-def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> Dict[str, Any]:
+def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[str, Any]:
     """Table 1: sequences of 100 tokens, of HMMs of 2 states that are as hard as the paper's.
 
     n_symbols (int), kind (str): Symbols, and the kind of HMMs: see [kinds] in the spec.
     n_hmms (int), n_runs (int): How many, and how often each is trained.
-    RETURNS (Dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
+    RETURNS (dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
         "drawn".
     """
     error = PAPER_1[n_symbols][MM_H][0]
@@ -111,17 +112,17 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> Dict[
     return {"methods": mean_of(of_each), "of_each": of_each, "drawn": n_drawn}
 
 
-def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> Tuple[List[HMM], int]:
+def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple[list[HMM], int]:
     """Draw HMMs of 2 states until there are so many whose own error is as wanted.
 
     error (float): The error of the best path under the true probabilities, in per cent, with
         the tolerance "near" of the spec.
     n_symbols (int), **settings (Any): See `random_hmm`.
     n (int): How many.
-    RETURNS (Tuple[List[HMM], int]): The HMMs, and how many were drawn.
+    RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
     RAISES (ValueError): If they are too rare.
     """
-    found: List[HMM] = []
+    found: list[HMM] = []
     near, n_judging, long = FULL["near"], FULL["n_judging"], FULL["long"]
     for n_drawn in range(1, MOST_DRAWN + 1):
         rng = default_rng([2, n_symbols, n_drawn])
@@ -136,7 +137,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> Tuple
     raise ValueError(f"hmms_as_hard: error: expected one that occurs, got {error}")
 
 
-def folds(source: str) -> List[List[Doc]]:
+def folds(source: str) -> list[list[Doc]]:
     """The sentences of a source, in 5 folds: see [sources] in the spec."""
     n = FULL["n_sentences"]
     path = ASSETS / "conll2002_es" / "esp.train"
@@ -183,7 +184,7 @@ def vary(
 
 def chosen_error(
     ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
-) -> List[Any]:
+) -> list[Any]:
     """Choose the setting of a method on the first two parts, train and test on the others: the
     error in per cent and the setting."""
     train, held_out, all_train, test = parts
@@ -201,12 +202,12 @@ def chosen_error(
     return [error(best, all_train, test), best]
 
 
-def named_entities(source: str, features: str, fold: int) -> Dict[str, Any]:
+def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     """Table 2: train on all folds but one by each method, and count its errors on that one. What
     there is to choose is chosen by training on three of the four and counting on the fourth.
 
     source (str), features (str), fold (int): See the spec, and which fold is the test set.
-    RETURNS (Dict[str, Any]): How many "tokens" there are; of each of the "methods" its error in per
+    RETURNS (dict[str, Any]): How many "tokens" there are; of each of the "methods" its error in per
         cent and the chosen setting; and of the first of them the "largest" weights.
     """
     parts = folds(source)
@@ -238,7 +239,7 @@ def token_error(found: Iterable[Example]) -> float:
     return 100 * sum(tag != answer for tag, answer in pairs) / len(pairs)
 
 
-def training_times(features: str) -> Dict[str, Any]:
+def training_times(features: str) -> dict[str, Any]:
     """How long training a component takes, on four of the shuffled folds: the Z-score by
     `best_z_score`, with all paths and with sampled ones, and the margin. Of each of the
     "methods" the error on the fifth fold and the seconds."""
@@ -258,7 +259,7 @@ def training_times(features: str) -> Dict[str, Any]:
     }
 
 
-def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: Optional[int]) -> None:
+def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> None:
     """Give a component the weights of the best Z-score."""
     sequences = OfComponent(ner, examples)
     weights = best_z_score(sequences, c2=FULL["timed_c2"], n_sampled=n_sampled)
@@ -319,16 +320,16 @@ def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     return {"table_1": markdown_table(HEADER_1, rows)}
 
 
-def paper_row(paper: Mapping[str, Sequence[float]]) -> List[object]:
+def paper_row(paper: Mapping[str, Sequence[float]]) -> list[object]:
     """What the paper has in a row of table 1: errors, and seconds in brackets."""
     cells = ["{:.2f} ({:.2f})".format(*paper[name]) for name in (Z, Z_100, MM_H)]
     return ["", *cells, "", "", f"{paper[MM_H][1] / paper[Z][1]:.0f}"]
 
 
-def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> List[object]:
+def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> list[object]:
     """A row of table 1 that is ours."""
     found = result["methods"]
-    row: List[object] = [n_symbols, found[TRUE][0]]
+    row: list[object] = [n_symbols, found[TRUE][0]]
     for name in (Z, Z_100, MM_H, Z_H, CRF):
         cell = "{:.2f} ({:.3f})".format(*found[name])
         if name == Z:

@@ -11,9 +11,10 @@ import json
 import re
 import tarfile
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import IO, Any, NamedTuple
 from typing import cast as as_type
 from xml.etree import ElementTree
 
@@ -32,7 +33,7 @@ PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
 """The same, but hyphens, apostrophes and full stops between letters or digits join them."""
 
-Span = Tuple[int, int]
+Span = tuple[int, int]
 """The first character and the one behind the last."""
 
 
@@ -50,7 +51,7 @@ class Sentence(NamedTuple):
     abstract: str  # its number
     section: str  # "title" or "abstract"
     text: str  # without mark-up
-    entities: List[Entity]  # in their order; they don't overlap
+    entities: list[Entity]  # in their order; they don't overlap
     terms: Sequence[Entity] = ()  # all, nested ones, too
 
 
@@ -74,7 +75,7 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
 
 def read_terms(
     element: ElementTree.Element, begin: int = 0, *, nested: bool = False
-) -> Tuple[str, List[Entity]]:
+) -> tuple[str, list[Entity]]:
     """Read the text of an element, which begins somewhere in the sentence, and the outermost
     entities below it; nested ones, too, if asked for."""
     text, entities = element.text or "", []
@@ -88,10 +89,10 @@ def read_terms(
     return text, entities
 
 
-def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> List[Span]:
+def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> list[Span]:
     """Cut a text into tokens that match a pattern, and before some characters, the borders."""
     places = sorted(set(borders))
-    tokens: List[Span] = []
+    tokens: list[Span] = []
     for match in pattern.finditer(text):
         begin, end = match.span()
         cuts = [begin, *(place for place in places if begin < place < end), end]
@@ -99,7 +100,7 @@ def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ())
     return tokens
 
 
-def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
+def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
     """Write entities, in their order, as the IOB2 tags of tokens. One that begins or ends within a
     token has the whole of it; of two that meet in a token, the first has it."""
     tags = ["O"] * len(tokens)
@@ -112,7 +113,7 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> List[str]:
     return tags
 
 
-def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
+def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
     """The words of a sentence and their tags. PLAIN tokens are those of its text; GOLD ones are cut
     where entities begin and end, as in the papers, which gives away a part of the answer."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
@@ -123,7 +124,7 @@ def tag(sentence: Sentence, tokenization: str) -> Tuple[List[str], List[str]]:
     return words, encode(tokens, sentence.entities)
 
 
-def nested_task(sentence: Sentence) -> Dict[str, Any]:
+def nested_task(sentence: Sentence) -> dict[str, Any]:
     """A sentence with all of its terms, for JSONL. A term that begins or ends within a PLAIN token
     has the whole of it."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
@@ -140,13 +141,13 @@ def nested_task(sentence: Sentence) -> Dict[str, Any]:
     }
 
 
-def convert(archive: Path, output: Path) -> Dict[str, Counter]:
+def convert(archive: Path, output: Path) -> dict[str, Counter]:
     """Write the corpus in both tokenizations, and of which abstract each sentence is.
 
     archive (Path): The .tgz as published.
     output (Path): The folder of genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
         sentences.tsv.
-    RETURNS (Dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
+    RETURNS (dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
         "entities", and "marked", what the entities were before tokens came in their way.
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]

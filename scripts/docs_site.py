@@ -1,11 +1,12 @@
 """What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/."""
 
 import re
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any
 
 import griffe
 import typer
@@ -14,7 +15,7 @@ from thinc.api import Config
 
 from spacy_costner.cli import COMMANDS, costner
 
-PARSERS: Dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
+PARSERS: dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).parent.parent
 COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
@@ -72,7 +73,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def papers() -> str:
     """The papers of all pages, each with the pages that refer to it."""
-    pages: Dict[str, List[str]] = {}
+    pages: dict[str, list[str]] = {}
     for path in sorted((ROOT / "docs").glob("*.md")):
         _, _, listed = path.read_text("utf8").partition("\n## Papers\n")
         for entry in re.findall(r"^- (.*(?:\n  .*)*)", listed, flags=re.MULTILINE):
@@ -81,7 +82,7 @@ def papers() -> str:
     return "\n".join(["# Papers", "", FIVE, "", *rows])
 
 
-def surname(item: Tuple[str, Any]) -> str:
+def surname(item: tuple[str, Any]) -> str:
     """That of the first author."""
     return re.sub(r"^(\S+\. )+", "", item[0])
 
@@ -104,7 +105,7 @@ def config_reference() -> Iterator[str]:
 def block(group: str, entry: EntryPoint) -> str:
     """The lines of a config, with the settings that have a default."""
     kind = group.split("_")[1]
-    settings: Dict[str, Any] = {"factory" if kind == "factories" else f"@{kind}": entry.name}
+    settings: dict[str, Any] = {"factory" if kind == "factories" else f"@{kind}": entry.name}
     for name, parameter in signature(entry.load()).parameters.items():
         if isinstance(parameter.default, (bool, int, float, str, list, tuple, type(None))):
             settings[name] = parameter.default
@@ -140,7 +141,7 @@ def default(parameter: Any) -> str:
     return "" if parameter.default in (None, False) else f"`{parameter.default}`"
 
 
-def api(name: str, modules: List[str]) -> str:
+def api(name: str, modules: list[str]) -> str:
     options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n" if name == "commands" else ""
     blocks = [f"## {module}\n\n::: spacy_costner.{module}\n{options}" for module in modules]
     return f"# {name.capitalize()}\n\n" + "\n".join(blocks)

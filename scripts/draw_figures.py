@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Optional
 
 import spacy
 import typer
@@ -22,7 +21,7 @@ COLORS = {"PER": "#aa9cfc", "ORG": "#7aecec", "LOC": "#ff9561", "MISC": "#ddd"}
 
 
 def main(
-    model: Path, corpus: Path, output: Path, text: Optional[str] = None, browser: str = "chromium"
+    model: Path, corpus: Path, output: Path, text: str | None = None, browser: str = "chromium"
 ) -> None:
     """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT."""
     nlp = spacy.load(model)

@@ -9,8 +9,9 @@ the training sentences, so that the context has to tell.
 import json
 import random
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import spacy
 import typer
@@ -22,16 +23,16 @@ SIZES = {"train": 1500, "dev": 300, "test": 300}
 HELD_OUT = 0.25
 SLOT = re.compile(r"{([^{}]+)}")
 
-Entity = Tuple[int, int, str]
+Entity = tuple[int, int, str]
 """First character, end, label."""
 
 
 class Grammar(NamedTuple):
     """What sentences are made of; every pattern is a text with slots."""
 
-    entities: Dict[str, List[str]]  # the patterns of each label's names
-    words: Dict[str, List[str]]  # lists of plain words
-    sentences: List[str]  # patterns
+    entities: dict[str, list[str]]  # the patterns of each label's names
+    words: dict[str, list[str]]  # lists of plain words
+    sentences: list[str]  # patterns
 
 
 def read_grammar(path: Path = GRAMMAR) -> Grammar:
@@ -53,7 +54,7 @@ def expand(pattern: str, grammar: Grammar, rng: random.Random) -> str:
     return SLOT.sub(lambda slot: expand(rng.choice(rules[slot[1]]), grammar, rng), pattern)
 
 
-def make_sentence(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
+def make_sentence(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]]:
     """Make the text and the entities of a sentence."""
     text, entities = "", []
     parts = [*SLOT.split(rng.choice(grammar.sentences)), ""]  # text and slots, the last one empty
@@ -67,7 +68,7 @@ def make_sentence(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entit
     return text, entities
 
 
-def make_doc(nlp: Language, text: str, entities: List[Entity]) -> Doc:
+def make_doc(nlp: Language, text: str, entities: list[Entity]) -> Doc:
     """Make an annotated doc.
 
     RAISES (ValueError): If an entity does not begin and end with a token.

@@ -8,7 +8,6 @@ sentences have no capitals. A part of every word list is kept out of the trainin
 import random
 import re
 from pathlib import Path
-from typing import List, Tuple
 
 import spacy
 import typer
@@ -30,7 +29,7 @@ LOWER_CASE = 0.15
 """The share of sentences without capitals."""
 
 
-def make_letter(grammar: Grammar, rng: random.Random) -> Tuple[str, List[Entity]]:
+def make_letter(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]]:
     """Make the text and the entities of a letter. "#" in patterns is a digit."""
     text, entities = rng.choice(grammar.words["opening"]), []
     for _ in range(rng.randint(*SENTENCES)):

@@ -1,6 +1,7 @@
 """Borders: where the chain of a doc is cut into sequences. Features see the whole doc."""
 
-from typing import Literal, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy
 from spacy.attrs import IS_SPACE, ORTH, SENT_START
@@ -9,7 +10,7 @@ from thinc.types import Array1d, Ints1d
 
 from .types import first_tokens, sequences
 
-Boundaries = Union[bool, Literal["sentences"]]
+Boundaries = bool | Literal["sentences"]
 """False: a doc is one sequence. True: each sentence and line is one. "sentences": each sentence."""
 
 
@@ -33,7 +34,7 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     return begins
 
 
-def cut(lengths: Ints1d, borders: Array1d) -> Tuple[Ints1d, Ints1d]:
+def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
     """Cut docs of some lengths, (D,), at borders, (N,), which are not first tokens. Returns the
     lengths of the sequences and the doc of each, (B,). A doc without tokens is one sequence."""
     places = numpy.flatnonzero(borders)

@@ -3,8 +3,9 @@
 https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else imports this module.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Set, Tuple, Union
+from typing import Any
 
 import numpy
 import spacy
@@ -52,7 +53,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
             for label in prepare(nlp):
                 mapping.setdefault(label, label)
 
-    def _get_entities(self, doc: Doc) -> List[Span]:
+    def _get_entities(self, doc: Doc) -> list[Span]:
         configuration = self.ner_model_configuration
         entities = [span for span, _ in find(doc)]
         for span in entities:
@@ -60,7 +61,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
                 entity_of(span, configuration.model_to_presidio_entity_mapping)
         return entities
 
-    def _get_scores_for_entities(self, doc: Doc) -> List[float]:
+    def _get_scores_for_entities(self, doc: Doc) -> list[float]:
         return [score for _, score in find(doc, self.ner_model_configuration.default_score)]
 
 
@@ -69,21 +70,21 @@ class CostnerRecognizer(LocalRecognizer):
 
     def __init__(
         self,
-        pipeline: Union[str, Path],
+        pipeline: str | Path,
         *,
-        supported_language: Optional[str] = None,
-        mapping: Optional[Mapping[str, str]] = None,
+        supported_language: str | None = None,
+        mapping: Mapping[str, str] | None = None,
         default_score: float = 0.85,
-        name: Optional[str] = None,
+        name: str | None = None,
     ) -> None:
         """Initialize the recognizer.
 
-        pipeline (Union[str, Path]): The package of the pipeline, or its folder.
-        supported_language (Optional[str]): The language; by default the pipeline's.
-        mapping (Optional[Mapping[str, str]]): Presidio's entities, by label. Other labels are
+        pipeline (str | Path): The package of the pipeline, or its folder.
+        supported_language (str | None): The language; by default the pipeline's.
+        mapping (Mapping[str, str] | None): Presidio's entities, by label. Other labels are
             mapped by Presidio's `NerModelConfiguration`, or keep their names.
         default_score (float): The score of entities that other components have set.
-        name (Optional[str]): The name in results; by default the class.
+        name (str | None): The name in results; by default the class.
         RAISES (ValueError): If the pipeline is not installed and not a folder, has no
             `cost_sensitive_ner`, or two with the same `spans_key`.
         """
@@ -101,8 +102,8 @@ class CostnerRecognizer(LocalRecognizer):
         """Do nothing: the pipeline is loaded."""
 
     def analyze(
-        self, text: str, entities: List[str], nlp_artifacts: Any = None
-    ) -> List[RecognizerResult]:
+        self, text: str, entities: list[str], nlp_artifacts: Any = None
+    ) -> list[RecognizerResult]:
         """Find those of some of Presidio's entities that a text has. `nlp_artifacts` is not
         used."""
         metadata = {
@@ -122,7 +123,7 @@ class CostnerRecognizer(LocalRecognizer):
         return [result for result in results if result.entity_type in entities]
 
 
-def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
+def find(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
     """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores,
     ordered by begin. Entities of other components have the default score.
 
@@ -149,7 +150,7 @@ def find(doc: Doc, default_score: float = 0.85) -> List[Tuple[Span, float]]:
     return sorted(cut, key=lambda each: each[0].start)
 
 
-def prepare(nlp: Language) -> Set[str]:
+def prepare(nlp: Language) -> set[str]:
     """Let our components write scores, and no alternatives, and return the labels of all components
     that set entities."""
     keys = []
@@ -178,7 +179,7 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
     return mapping[span.label_]
 
 
-def check_pipeline(name: Union[str, Path]) -> None:
+def check_pipeline(name: str | Path) -> None:
     """Check that a pipeline is there, so that Presidio doesn't download one."""
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

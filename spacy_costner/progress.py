@@ -1,14 +1,15 @@
 """Progress bars."""
 
+from collections.abc import Iterable
 from multiprocessing import parent_process
 from shutil import get_terminal_size
-from typing import Any, Iterable, Optional
+from typing import Any
 
 from tqdm import tqdm
 
 
 def progress(
-    items: Optional[Iterable[Any]] = None, *, desc: str, unit: str, total: Optional[int] = None
+    items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm:
     """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
     where stderr is not a terminal, or by a worker."""

@@ -9,10 +9,10 @@ killed between the two renames leaves nothing under the path: the next `clear`, 
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Callable, Iterable, Iterator, List, Optional, Union
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """Suffixes of files that no command reads."""
@@ -20,7 +20,7 @@ PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 Write = Callable[[Path], object]
 
 
-def check_folder(path: Union[str, Path]) -> Path:
+def check_folder(path: str | Path) -> Path:
     """Check the path of a folder before any work, and clean up after killed processes: see
     `clear`. Returns it without symbolic links.
 
@@ -45,7 +45,7 @@ def check_folder(path: Union[str, Path]) -> Path:
     return target
 
 
-def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None:
+def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
     """Check the path of a file before any work. If it exists, it is replaced.
 
     RAISES (ValueError): If it is one of the inputs or, unless it is a page, in one of them.
@@ -60,7 +60,7 @@ def check_file(path: Optional[Path], inputs: Iterable[Union[str, Path]]) -> None
             raise ValueError(f"{path}: expected another file than the input, got: {given}")
 
 
-def save_folder(path: Union[str, Path], write: Write) -> None:
+def save_folder(path: str | Path, write: Write) -> None:
     """Save a folder, which `write` writes to the empty folder that it is given. Other files of
     an older folder are kept. A symbolic link stays one.
 
@@ -80,7 +80,7 @@ def replace_folder(new: Path, path: Path) -> None:
     _publish(new, path)
 
 
-def save_file(path: Union[str, Path], write: Write) -> None:
+def save_file(path: str | Path, write: Write) -> None:
     """Save a file, which `write` writes to the empty file that it is given. A terminal or a pipe
     is written to directly."""
     target = Path(os.path.realpath(path))
@@ -97,7 +97,7 @@ def save_file(path: Union[str, Path], write: Write) -> None:
     _sync(target.parent)
 
 
-def clear(path: Union[str, Path]) -> None:
+def clear(path: str | Path) -> None:
     """Clean up after processes that were killed while they saved to a path: restore the old
     folder if there is nothing under the path, and remove other files and folders that they left
     beside it. Those of a process that is still running stay."""
@@ -113,7 +113,7 @@ def clear(path: Union[str, Path]) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Optional[bool]]:
+def locked(path: Path) -> Iterator[bool | None]:
     """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
     the system has no locks. Some network file systems have none on folders."""
     handle, is_ours = None, None
@@ -174,13 +174,13 @@ def _publish(new: Path, path: Path) -> None:
 def _keep_others(old: Path, new: Path) -> None:
     """Link to the files of an older folder that the new one lacks."""
 
-    def known(folder: str, names: List[str]) -> List[str]:
+    def known(folder: str, names: list[str]) -> list[str]:
         return os.listdir(new) if Path(folder) == old else []
 
     shutil.copytree(old, new, symlinks=True, ignore=known, copy_function=_link, dirs_exist_ok=True)
 
 
-def _link(source: Union[str, Path], target: Union[str, Path]) -> None:
+def _link(source: str | Path, target: str | Path) -> None:
     """Link to a file or, where the disk has no links, copy it."""
     try:
         os.link(source, target, follow_symlinks=False)

@@ -2,8 +2,9 @@
 settings of [training], [nlp] and [initialize]."""
 
 import inspect
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Collection, Iterable, Mapping
+from typing import Any
 
 import spacy
 from spacy.language import Language

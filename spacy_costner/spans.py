@@ -4,15 +4,15 @@ Several components share the key, each with some of the labels. The spans of one
 overlap, so to it they are the entities of the doc.
 """
 
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import Collection, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 from thinc.types import Array1d, Floats1d
 
-Labels = Optional[Collection[str]]
+Labels = Collection[str] | None
 """The labels of a component. None: all labels."""
 
 
@@ -30,10 +30,10 @@ def is_missing(doc: Doc, key: str) -> Array1d:
     return missing
 
 
-def without_overlap(doc: Doc, key: str, labels: Labels = None) -> Tuple[List[Span], List[Span]]:
+def without_overlap(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
     """The spans of some labels, of which the longest, or the first of the same length, are kept
     where they overlap. Returns those that are kept, and those that are not."""
-    spans: Dict[Tuple[int, int, int], Span] = {}
+    spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
             spans.setdefault((span.start, span.end, span.label), span)
@@ -96,7 +96,7 @@ def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[
 
 
 def replace_spans(
-    doc: Doc, key: str, spans: Sequence[Span], scores: Optional[Floats1d], labels: Iterable[str]
+    doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
     """Write the spans of a component and their probabilities, (S,), in place of other spans of its
     labels. Spans that others have written without scores get NaN."""

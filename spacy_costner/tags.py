@@ -9,8 +9,9 @@ one path. It is for the chain alone. Whatever has tags as annotation has them, s
 `Tags.collapsed`, where all of these are O again.
 """
 
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Dict, FrozenSet, Iterable, NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d
@@ -33,16 +34,16 @@ class Scheme(NamedTuple):
     inside: str
     last: str
     unit: str
-    within: FrozenSet[Tuple[str, str]]
+    within: frozenset[tuple[str, str]]
 
     @property
-    def closing(self) -> FrozenSet[str]:
+    def closing(self) -> frozenset[str]:
         """The prefixes that may end an entity."""
         return frozenset([self.last, self.unit])
 
 
 BILUO_WITHIN = frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")])
-SCHEMES: Dict[str, Scheme] = {
+SCHEMES: dict[str, Scheme] = {
     "BILUO": Scheme("BILUO", "B", "I", "L", "U", BILUO_WITHIN),
     "IOB2": Scheme("IOB2", "B", "I", "I", "B", frozenset([("B", "I"), ("I", "I")])),
 }
@@ -80,7 +81,7 @@ class Tags:
     Tag 0 is O; then, label after label, the scheme's prefixes and, if O is split, O before that
     label. Adding a label at the end doesn't change the numbers of the others.
 
-    prefix_of (Tuple[str, ...]): The prefix of each tag, "O" outside of entities. Length: K
+    prefix_of (tuple[str, ...]): The prefix of each tag, "O" outside of entities. Length: K
     label_of (Ints1d): Its label, as an index; -1 outside of entities. Shape: (K,)
     next_label_of (Ints1d): The label of the entity that has to follow; -1 if none has to.
         Shape: (K,)
@@ -102,7 +103,7 @@ class Tags:
         self.outside = outside
         prefixes = [*self.scheme[1:5], *([OUTSIDE] if outside == BEFORE else [])]
         self._block = tuple(dict.fromkeys(prefixes))
-        self.prefix_of: Tuple[str, ...] = (OUTSIDE, *(self._block * len(self.labels)))
+        self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._block * len(self.labels)))
         names = numpy.repeat(numpy.arange(len(self.labels)), len(self._block))
         self._named: Ints1d = numpy.concatenate([[-1], names]).astype("int32")
         is_outside = self.having([OUTSIDE])
@@ -113,7 +114,7 @@ class Tags:
         return len(self.prefix_of)
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The tags as people write them: O, B-PER, I-PER, …; O-PER for O before a PER."""
         return tuple(
             prefix if label == -1 else f"{prefix}-{self.labels[label]}"
@@ -238,7 +239,7 @@ class Tags:
         return Entities(begin, end, self.label_of[tags[begin]])
 
 
-def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
+def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
     """Find the first token of each run, and the one after its last. A run begins at a true token of
     `opening`, goes on at those of `goes_on`, and never leaves its sequence. Shapes: (N,), (N,),
     (B,)"""

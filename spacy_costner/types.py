@@ -7,8 +7,9 @@ Transitions are indexed [from, to]. The score of a path y is
     s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, Optional, Protocol, Tuple, TypeAlias, Union
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, FloatsXd, Ints1d, Ints2d
@@ -43,10 +44,10 @@ class Constraints(NamedTuple):
     end (Array1d): Tags allowed at the last token. Shape: (K,)
     """
 
-    emissions: Optional[Array2d] = None
-    transitions: Optional[Array2d] = None
-    start: Optional[Array1d] = None
-    end: Optional[Array1d] = None
+    emissions: Array2d | None = None
+    transitions: Array2d | None = None
+    start: Array1d | None = None
+    end: Array1d | None = None
 
 
 class Gold(NamedTuple):
@@ -55,41 +56,41 @@ class Gold(NamedTuple):
 
     tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
         tags possible. Where these differ only in how O is split, one of them. Shape: (N,)
-    allowed (Optional[Array2d]): True where the annotation leaves a tag possible; None
+    allowed (Array2d | None): True where the annotation leaves a tag possible; None
         if `tags` says it all. Shape: (N, K)
-    cost (Optional[Floats2d]): The cost of predicting each tag at each token, including the
+    cost (Floats2d | None): The cost of predicting each tag at each token, including the
         weight of the token; 0 on gold. None for losses without a cost. Shape: (N, K)
-    token_weights (Optional[Floats1d]): Weight of each token; None: 1. Shape: (N,)
-    weights (Optional[Floats1d]): Weight of each sequence; None: 1. Shape: (B,)
-    opening (Optional[Array1d]): Which tags begin an entity. Shape: (K,)
-    continuing (Optional[Array1d]): Which tags go on with the entity of the token before.
+    token_weights (Floats1d | None): Weight of each token; None: 1. Shape: (N,)
+    weights (Floats1d | None): Weight of each sequence; None: 1. Shape: (B,)
+    opening (Array1d | None): Which tags begin an entity. Shape: (K,)
+    continuing (Array1d | None): Which tags go on with the entity of the token before.
         Shape: (K,)
-    tied_to (Optional[Ints1d]): The tag of the model that each tag has its scores from, if the
+    tied_to (Ints1d | None): The tag of the model that each tag has its scores from, if the
         chain has more tags than the model. None: itself. Shape: (K,)
-    features (Optional[Ints2d]): The features of each token, each of the value 1; -1 stands
+    features (Ints2d | None): The features of each token, each of the value 1; -1 stands
         for none. None: each token has one, which no other has. Shape: (N, S)
-    collapsed_of (Optional[Ints1d]): The tag that each tag counts as, if the chain has several
+    collapsed_of (Ints1d | None): The tag that each tag counts as, if the chain has several
         tags for one of the annotation. None: itself. Shape: (K,)
     """
 
     tags: Ints1d
-    allowed: Optional[Array2d] = None
-    cost: Optional[Floats2d] = None
-    token_weights: Optional[Floats1d] = None
-    weights: Optional[Floats1d] = None
-    opening: Optional[Array1d] = None
-    continuing: Optional[Array1d] = None
-    tied_to: Optional[Ints1d] = None
-    features: Optional[Ints2d] = None
-    collapsed_of: Optional[Ints1d] = None
+    allowed: Array2d | None = None
+    cost: Floats2d | None = None
+    token_weights: Floats1d | None = None
+    weights: Floats1d | None = None
+    opening: Array1d | None = None
+    continuing: Array1d | None = None
+    tied_to: Ints1d | None = None
+    features: Ints2d | None = None
+    collapsed_of: Ints1d | None = None
 
     @property
-    def paths(self) -> Union[Ints1d, Array2d]:
+    def paths(self) -> Ints1d | Array2d:
         """The right paths: one tag for each token, or the tags that are allowed."""
         return self.tags if self.allowed is None else self.allowed
 
     @property
-    def token_tags(self) -> Union[Ints1d, Array2d]:
+    def token_tags(self) -> Ints1d | Array2d:
         """The right tags of each token, whatever the other tokens are: unlike `paths`, these are
         all tags that count as the gold tag."""
         if self.allowed is not None or self.collapsed_of is None:
@@ -108,7 +109,7 @@ class LossResult(NamedTuple):
     gradient: Potentials
 
 
-ScoreWithVjp = Tuple[Floats1d, Callable[[Floats1d], Potentials]]
+ScoreWithVjp = tuple[Floats1d, Callable[[Floats1d], Potentials]]
 """One score per sequence, in float64, shape (B,); and its vector-Jacobian product: the callback
 from the derivative with respect to those scores, shape (B,), to that with respect to the
 potentials."""
@@ -118,10 +119,10 @@ class TagSet(Protocol):
     """The part of a tag set that costs use (see `tags.Tags`)."""
 
     @property
-    def labels(self) -> Tuple[str, ...]: ...
+    def labels(self) -> tuple[str, ...]: ...
 
     @property
-    def names(self) -> Tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]: ...
 
     @property
     def label_of(self) -> Ints1d:
@@ -158,7 +159,7 @@ class Loss:
     """A training loss as the config names it.
 
     compute (Callable): Takes potentials and gold to value and gradient.
-    cost (Optional[Cost]): The cost that `compute` expects in `Gold.cost`, if any.
+    cost (Cost | None): The cost that `compute` expects in `Gold.cost`, if any.
     weighs_tokens (bool): Whether `compute` uses token weights. Losses with a cost always do: the
         weights are part of the cost.
     uses_features (bool): Whether `compute` uses the features of tokens.
@@ -174,7 +175,7 @@ class Loss:
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
-    cost: Optional[Cost] = None
+    cost: Cost | None = None
     weighs_tokens: bool = False
     uses_features: bool = False
     is_ratio: bool = False
@@ -189,7 +190,7 @@ class Loss:
         return self
 
     @property
-    def stages(self) -> "Tuple[Loss, ...]":
+    def stages(self) -> "tuple[Loss, ...]":
         """All losses that training minimises, in order."""
         return (self,)
 
@@ -228,7 +229,7 @@ def last_tokens(lengths: Ints1d) -> Ints1d:
     return (numpy.cumsum(lengths) - 1)[lengths > 0]
 
 
-def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
+def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
     """The numbers of R ranges, one after another, after the index of the range of each.
     Shapes: (R,) to (N,)"""
     sizes = (end - begin).astype("int64")
@@ -236,7 +237,7 @@ def ranges(begin: Ints1d, end: Ints1d) -> Tuple[Ints1d, Ints1d]:
     return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
 
 
-def places_in(ascending: Array1d, keys: Array1d) -> Tuple[Ints1d, Ints1d]:
+def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
     """All places of keys in an ascending array, after the index of each key: see `ranges`."""
     begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
     return ranges(begin, end)

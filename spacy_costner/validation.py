@@ -1,11 +1,12 @@
 """Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 from thinc.api import Config, ConfigValidationError
@@ -43,7 +44,7 @@ def check_cost(cost: float, where: str) -> float:
     return number(cost)
 
 
-def at_least(least: float, loss: str, name: str, value: Optional[float]) -> float:
+def at_least(least: float, loss: str, name: str, value: float | None) -> float:
     """Check that a parameter of a loss is finite and has at least this value."""
     if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
@@ -106,7 +107,7 @@ def _survives(name: str, is_section: bool) -> bool:
     return False
 
 
-def without_repetition(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Make a mapping of names and values. Raises a ValueError if a name is not unique."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):

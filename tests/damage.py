@@ -18,11 +18,12 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 import spacy
@@ -40,18 +41,18 @@ FEATURES = {
     "bigrams": {"SHAPE": 1},
 }
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
-MODELS: Dict[str, Dict[str, Any]] = {
+MODELS: dict[str, dict[str, Any]] = {
     "sparse": SPARSE,
     "hybrid": {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC},
     "cnn": SMALL["model"],
 }
-HOSTILE: List[Any] = [
+HOSTILE: list[Any] = [
     None, True, False, 0, 1, -1, 3, 1e-9, -0.5, 1e39, 2**31, 2**40, "", "x", "nan", "inf", [], {},
     [1], ["LOC"], ["LOC", "LOC"], {"x": 1}, [[0.0]], b"", b"\x00" * 8,
 ]  # fmt: skip
 SECONDS = 60
 GIGABYTES = 16
-Answer = List[Any]
+Answer = list[Any]
 
 
 class Case(NamedTuple):
@@ -59,9 +60,9 @@ class Case(NamedTuple):
     what may be predicted; None: anything, but no error."""
 
     name: str
-    files: Dict[str, bytes]
-    config: Dict[str, Any]
-    expected: Optional[Answer]
+    files: dict[str, bytes]
+    config: dict[str, Any]
+    expected: Answer | None
 
 
 def train(kind: str, seed: int, path: Path) -> None:
@@ -77,7 +78,7 @@ def train(kind: str, seed: int, path: Path) -> None:
     nlp.to_disk(path)
 
 
-def load(path: Path, config: Dict[str, Any]) -> Answer:
+def load(path: Path, config: dict[str, Any]) -> Answer:
     """What a saved pipeline answers: entities, probabilities and scores, with all their digits.
     Confidence is on, so that every probability counts."""
     confidence = {"components.ner.confidence": {"@misc": "spacy_costner.Confidence.v1"}}
@@ -89,7 +90,7 @@ def load(path: Path, config: Dict[str, Any]) -> Answer:
     return json.loads(json.dumps([list(ner.labels), ents, scores.tolist()]))
 
 
-def places(value: Any, path: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The ways to all that is in a structure."""
     yield path
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
@@ -99,7 +100,7 @@ def places(value: Any, path: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
             yield (*path, key)
 
 
-def edit(value: Any, path: Tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+def edit(value: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
     """A structure with another value at one place."""
     if not path:
         return change(value)
@@ -146,7 +147,7 @@ def edit_model(data: bytes, rng: random.Random) -> bytes:
     return srsly.msgpack_dumps(changed)
 
 
-def edit_config(text: str, rng: random.Random) -> Tuple[str, bytes]:
+def edit_config(text: str, rng: random.Random) -> tuple[str, bytes]:
     """Something in the model or the scheme of the config changed; what is free stays."""
     lines = text.splitlines(keepends=True)
     ours, section = {}, ""
@@ -166,7 +167,7 @@ def edit_config(text: str, rng: random.Random) -> Tuple[str, bytes]:
 
 
 WINDOWS: Any = FEATURES["windows"]
-OVERRIDES: Dict[str, List[Any]] = {
+OVERRIDES: dict[str, list[Any]] = {
     "scheme": ["IOB2", "x"], "outside": ["before"], "incorrect_spans_key": ["wrong"],
     "loss": [{"@losses": "spacy_costner.Perceptron.v1"}],
     "model": [*MODELS.values()], "model.nO": [3, 13], "model.learn_rate": [1.0],
@@ -190,7 +191,7 @@ KINDS = "flip cut swap json json model model config override override".split()  
 FREE = ("decoding", "confidence", "temperature")
 
 
-def free_settings(cfg: bytes) -> List[Any]:
+def free_settings(cfg: bytes) -> list[Any]:
     """What may be edited in cfg: other digits there are other settings."""
     try:
         saved = srsly.json_loads(cfg)
@@ -228,7 +229,7 @@ def make_case(path: Path, other: Path, same: Answer, rng: random.Random) -> Case
     return Case(name, {file: content}, config, expected)
 
 
-def edit_cfg(cfg: Dict[str, Any], rng: random.Random) -> Tuple[str, bytes]:
+def edit_cfg(cfg: dict[str, Any], rng: random.Random) -> tuple[str, bytes]:
     """Something in cfg changed. A free setting gets only what it can't be."""
     path = rng.choice([path for path in places(cfg) if path])
     bad = [None, "x", float("nan"), float("inf"), [], [[1]], "nan", "inf", {"x": 1}]
@@ -257,7 +258,7 @@ def outcome(case: Case, path: Path) -> str:
     return "same" if found == case.expected else "different"
 
 
-def run_cases(path: Path, cases: List[Case]) -> List[str]:
+def run_cases(path: Path, cases: list[Case]) -> list[str]:
     """The outcomes of cases, in a process that is replaced if it crashes."""
 
     def new_pool() -> ProcessPoolExecutor:
@@ -279,7 +280,7 @@ def run_cases(path: Path, cases: List[Case]) -> List[str]:
     return outcomes
 
 
-def corrupt(kind: str, n_cases: int, seed: int) -> List[Tuple[Case, str]]:
+def corrupt(kind: str, n_cases: int, seed: int) -> list[tuple[Case, str]]:
     """Damage a model of a kind so often. Returns cases and outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         path, other, rng = Path(folder, "one"), Path(folder, "other"), random.Random(seed)

@@ -7,7 +7,7 @@ on it, by the names that the docs use.
 import csv
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import spacy
@@ -91,7 +91,7 @@ def write_costs(labels: list) -> None:
             rows.writerow([gold, *costs])
 
 
-def write_answers(docs: List[Doc]) -> None:
+def write_answers(docs: list[Doc]) -> None:
     """answers.jsonl: as of a teacher that is less sure of every other entity."""
     lines = []
     for doc in docs:
@@ -108,7 +108,7 @@ def test_page(page: Path, workplace: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(folder)
     if page.name in GIVEN:
         shutil.copy("linear.cfg", GIVEN[page.name])
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     blocks = read_blocks(page)
     if page.stem in COMMANDS_FIRST:
         blocks.sort(key=lambda block: block.language == "python")

@@ -8,7 +8,8 @@ types are. Built with sanitizers, compiled code must not read or write outside.
 
 import sys
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -28,7 +29,7 @@ class Call(NamedTuple):
     `potentials.start`), and what its callback takes, if it has one."""
 
     name: str
-    arguments: Dict[str, Any]
+    arguments: dict[str, Any]
     derivatives: Any = None
 
 
@@ -50,22 +51,22 @@ def random_call(rng: Rng) -> Call:
     return Call(name, arguments, rng.normal(size=shapes.get(name, (len(lengths),))))
 
 
-def _tags(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+def _tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     return {"tags": rng.integers(potentials.emissions.shape[1], size=len(potentials.emissions))}
 
 
-def _allowed(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+def _allowed(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     if rng.integers(2):
         return {"allowed": _tags(potentials, rng)["tags"]}
     return {"allowed": rng.uniform(size=potentials.emissions.shape) < 0.5}
 
 
-def _values(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+def _values(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     values = [rng.normal(size=scores.shape) for scores in potentials[:4]]
     return {f"values.{f}": a for f, a in zip(potentials._fields, [*values, potentials.lengths])}
 
 
-def random_segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
+def random_segments(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     tokens = numpy.flatnonzero(rng.uniform(size=len(potentials.emissions)) < 0.5)
     ends = numpy.cumsum(potentials.lengths)
     past = ends[numpy.searchsorted(ends, tokens, side="right")]
@@ -79,7 +80,7 @@ def random_segments(potentials: Potentials, rng: Rng) -> Dict[str, Any]:
     }
 
 
-MORE_ARGUMENTS: Dict[str, Callable[[Potentials, Rng], Dict[str, Any]]] = {
+MORE_ARGUMENTS: dict[str, Callable[[Potentials, Rng], dict[str, Any]]] = {
     **dict.fromkeys(("log_partition", "marginals", "best_path", "entropy"), lambda *_: {}),
     **dict.fromkeys(("path_score", "path_log_prob"), _tags),
     **dict.fromkeys(("best_path_excluding", "log_partition_excluding", "log_marginals"), _allowed),
@@ -130,7 +131,7 @@ def _with_number(array: Any, rng: Rng) -> Any:
 
 
 def _to_something_else(array: Any, rng: Rng) -> Any:
-    others: List[Any] = [None, 0, -1, "B", [], numpy.asarray(array).tolist(), numpy.zeros(())]
+    others: list[Any] = [None, 0, -1, "B", [], numpy.asarray(array).tolist(), numpy.zeros(())]
     return others[rng.integers(len(others))]
 
 
@@ -139,7 +140,7 @@ FORMS = {"potentials": Potentials, "values": Potentials, "segments": chain.Segme
 WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to_something_else)
 
 
-def answer(call: Call, seed: int) -> List[numpy.ndarray]:
+def answer(call: Call, seed: int) -> list[numpy.ndarray]:
     """Make a call: what it returns, and what its callback does. A ValueError if it is refused."""
     arguments = {name: value for name, value in call.arguments.items() if "." not in name}
     for whole, form in FORMS.items():

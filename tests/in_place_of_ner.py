@@ -8,9 +8,10 @@ Run it so with a new spaCy, to see which these are.
 
 import inspect
 import json
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Any
 
 import pytest
 from spacy.language import Language
@@ -38,7 +39,7 @@ OF_THE_PARSER = {
 PARSER = "spacy.TransitionBasedParser.v2"
 """The architecture of spaCy's `ner`, which its parser has too."""
 
-OUTCOMES = pytest.StashKey[Dict[str, str]]()
+OUTCOMES = pytest.StashKey[dict[str, str]]()
 built = False
 
 

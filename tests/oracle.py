@@ -5,14 +5,15 @@ other module enumerates, and nothing here calls the package. `oracle_losses` has
 """
 
 import math
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from spacy_costner.types import Potentials
 
-Tags = Tuple[int, ...]
+Tags = tuple[int, ...]
 
 
 class Path(NamedTuple):
@@ -25,7 +26,7 @@ class Path(NamedTuple):
 # Paths
 
 
-def spans(potentials: Potentials) -> List[slice]:
+def spans(potentials: Potentials) -> list[slice]:
     """The tokens of each sequence."""
     ends = numpy.cumsum(potentials.lengths).tolist()
     return [slice(end - n, end) for end, n in zip(ends, potentials.lengths.tolist())]
@@ -51,7 +52,7 @@ def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
     return scorer(potentials, b)(tags)
 
 
-def paths(potentials: Potentials, b: int, allowed: Optional[numpy.ndarray] = None) -> List[Path]:
+def paths(potentials: Potentials, b: int, allowed: numpy.ndarray | None = None) -> list[Path]:
     """The legal paths of a sequence; with `allowed` (N, K), those through allowed tags only."""
     n_tags = len(potentials.start)
     token = spans(potentials)[b].start
@@ -94,7 +95,7 @@ def log_sum_exp(scores: Sequence[float]) -> float:
     return largest + math.log(math.fsum(math.exp(each - largest) for each in scores))
 
 
-def probabilities(some_paths: Sequence[Path]) -> List[float]:
+def probabilities(some_paths: Sequence[Path]) -> list[float]:
     """p(y) of each of these paths, if there are no others."""
     log_z = log_sum_exp([path.score for path in some_paths])
     return [math.exp(path.score - log_z) for path in some_paths]
@@ -148,7 +149,7 @@ def entropy(potentials: Potentials, b: int) -> Value:
     return Value(math.fsum(surprisals), -covariance)
 
 
-def log_partition(potentials: Potentials, allowed: Optional[numpy.ndarray] = None) -> numpy.ndarray:
+def log_partition(potentials: Potentials, allowed: numpy.ndarray | None = None) -> numpy.ndarray:
     """log Z of each sequence; with `allowed`, of the paths through allowed tags. Shape: (B,)"""
     some = [paths(potentials, b, allowed) for b in _b(potentials)]
     return numpy.asarray([log_sum_exp([path.score for path in each]) for each in some])
@@ -159,7 +160,7 @@ def expected_features(potentials: Potentials, b: int) -> Potentials:
     return from_vector(log_sum(potentials, b).gradient, potentials)
 
 
-def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> List[Path]:
+def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> list[Path]:
     """The legal paths `which` holds for, the best one first."""
     some = [path for path in paths(potentials, b) if which(path.tags)]
     return sorted(some, key=lambda path: -path.score)
@@ -170,7 +171,7 @@ def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyth
 
 def has_segment(
     potentials: Potentials, segments: Any, s: int
-) -> Tuple[int, Callable[[Tags], bool]]:
+) -> tuple[int, Callable[[Tags], bool]]:
     """The sequence of a segment, and whether a path of that sequence has it."""
     begin, end = int(segments.begin[s]), int(segments.end[s])
     first_tag = int((segments.end - segments.begin)[:s].sum())

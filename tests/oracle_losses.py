@@ -6,10 +6,11 @@ its value. Nothing here calls the package.
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress, pairwise, product
 from operator import not_
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -18,16 +19,16 @@ from spacy_costner.types import Gold, Potentials
 from . import oracle
 from .oracle import Path, Tags, log_sum_exp
 
-Segment = Tuple[int, int, Tags]
+Segment = tuple[int, int, Tags]
 """An entity of a path: its first token, the one after its last, its tags."""
 
 
 class Chain(NamedTuple):
     """One sequence of a batch. T tokens, K tags."""
 
-    paths: List[Path]  # the legal ones
-    right: List[Path]  # those that agree with gold
-    wrong: List[Path]
+    paths: list[Path]  # the legal ones
+    right: list[Path]  # those that agree with gold
+    wrong: list[Path]
     gold: Tags  # -1 where several tags are possible
     allowed: numpy.ndarray  # the tags that agree with gold. (T, K)
     cost: numpy.ndarray  # of each answer. (T, K)
@@ -36,7 +37,7 @@ class Chain(NamedTuple):
     opening: numpy.ndarray  # as in `Gold`, as the next. (K,)
     continuing: numpy.ndarray
     is_right: Callable[[int, Tags], bool]  # whether a path agrees with gold at some token
-    features: List[List[Any]]  # what each token shows, each thing of the value 1
+    features: list[list[Any]]  # what each token shows, each thing of the value 1
     goes_on: numpy.ndarray  # whether a tag that goes on with its entity may follow. (K,)
     on_chain: Callable[[Tags], Tags]  # the tags of the chain that a path of annotation has
 
@@ -44,7 +45,7 @@ class Chain(NamedTuple):
         """C(y*, y) = sum_t cost[t, y_t]"""
         return math.fsum(float(self.cost[t, tag]) for t, tag in enumerate(y))
 
-    def raised(self, multiplier: float) -> List[float]:
+    def raised(self, multiplier: float) -> list[float]:
         """s(y) + m C(y*, y) of each path."""
         return [path.score + multiplier * self.costs(path.tags) for path in self.paths]
 
@@ -54,7 +55,7 @@ class Chain(NamedTuple):
         return not self.allowed.all() or bool(self.wrong)
 
 
-Batch = List[Chain]
+Batch = list[Chain]
 
 
 class Split(NamedTuple):
@@ -72,7 +73,7 @@ def sequences(
     potentials: Potentials,
     gold: Gold,
     ends_incorrect: Ends = lambda b, t, y: False,
-    split: Optional[Split] = None,
+    split: Split | None = None,
 ) -> Batch:
     """List the paths of each sequence, as annotation has them: gold is over its tags, and the
     potentials over those of the chain, if that has others."""
@@ -126,11 +127,11 @@ def goes_on(
     return (steps > -math.inf).any(axis=1)
 
 
-def _or(array: Optional[Any], default: Any) -> Any:
+def _or(array: Any | None, default: Any) -> Any:
     return default if array is None else array
 
 
-def scores(some: Sequence[Path]) -> List[float]:
+def scores(some: Sequence[Path]) -> list[float]:
     return [path.score for path in some]
 
 
@@ -167,7 +168,7 @@ def mixed(batch: Batch, lam: float) -> float:
 def mixed_margin(batch: Batch, lam: float, multiplier: float) -> float:
     """The same of the paths with their scores raised: s(y) + m C(y)"""
 
-    def raised(c: Chain, some: List[Path]) -> List[Path]:
+    def raised(c: Chain, some: list[Path]) -> list[Path]:
         return [Path(y, score + multiplier * c.costs(y)) for y, score in some]
 
     return mixed(
@@ -300,7 +301,7 @@ class Counts(NamedTuple):
     fn: float
 
 
-def entities(c: Chain, y: Tags) -> Set[Segment]:
+def entities(c: Chain, y: Tags) -> set[Segment]:
     """An opening tag and the continuing ones after it; tags that are -1 are neither."""
     found = set()
     for begin in (t for t, tag in enumerate(y) if tag >= 0 and c.opening[tag]):
@@ -311,7 +312,7 @@ def entities(c: Chain, y: Tags) -> Set[Segment]:
     return found
 
 
-def made_up(c: Chain, y: Tags) -> Set[Segment]:
+def made_up(c: Chain, y: Tags) -> set[Segment]:
     """The entities of a path that are not gold's, but begin where gold says something."""
     return {e for e in entities(c, y) - entities(c, c.gold) if c.gold[e[0]] >= 0}
 
@@ -344,19 +345,19 @@ def best_counts(batch: Batch, slope: float, offset: float) -> Counts:
     return Counts(tp, fp, fn)
 
 
-def scores_by(c: Chain, which: Callable[[Tags], bool]) -> Tuple[List[float], List[float]]:
+def scores_by(c: Chain, which: Callable[[Tags], bool]) -> tuple[list[float], list[float]]:
     """The scores of the paths that `which` holds for, and of the others."""
     has = [which(path.tags) for path in c.paths]
     some, others = compress(c.paths, has), compress(c.paths, map(not_, has))
     return scores([*some]), scores([*others])
 
 
-def with_and_without(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
+def with_and_without(c: Chain, e: Segment) -> tuple[list[float], list[float]]:
     """The scores of the paths that have an entity, and of those that have not."""
     return scores_by(c, lambda y: e in entities(c, y))
 
 
-def with_and_without_gold(c: Chain, e: Segment) -> Tuple[List[float], List[float]]:
+def with_and_without_gold(c: Chain, e: Segment) -> tuple[list[float], list[float]]:
     """The scores of the paths that have gold's tags in the place of an entity, and of those that
     have not. The place ends where gold is unknown; the token after the entity is of it if the
     entity might have gone on there."""
@@ -396,15 +397,15 @@ def zscore(batch: Batch, multiplier: float = 0.0) -> float:
 # Where a loss picks the best of some, and so has kinks where two are equally good
 
 
-def choices_of_margin(c: Chain, multiplier: float = 0.0) -> List[List[float]]:
+def choices_of_margin(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
     return [c.raised(multiplier), scores(c.right)]
 
 
-def choices_of_mce(c: Chain) -> List[List[float]]:
+def choices_of_mce(c: Chain) -> list[list[float]]:
     return [scores(c.wrong), scores(c.right)]
 
 
-def choices_of_mce_f(c: Chain) -> List[List[float]]:
+def choices_of_mce_f(c: Chain) -> list[list[float]]:
     if not c.wrong:
         return []
     pairs = [
@@ -414,7 +415,7 @@ def choices_of_mce_f(c: Chain) -> List[List[float]]:
     return [scores(c.wrong), *(each for pair in pairs for each in pair)]
 
 
-def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> List[List[float]]:
+def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
     """No choice, but as good as a kink where all scores are nearly equal: it is a ratio of
     differences of scores."""
     raised = c.raised(multiplier)
@@ -430,9 +431,9 @@ def gap(some: Sequence[float]) -> float:
 class Row(NamedTuple):
     """A loss with settings, and its definition."""
 
-    settings: Dict[str, Any]  # without a cost
+    settings: dict[str, Any]  # without a cost
     define: Callable[[Batch], float]  # takes the sequences of a batch to the value
-    choices: Callable[[Chain], List[List[float]]] = lambda c: []  # of which it picks the best one
+    choices: Callable[[Chain], list[list[float]]] = lambda c: []  # of which it picks the best one
     has_cost: bool = False  # whether the settings have a cost
 
 
@@ -453,7 +454,7 @@ def mce_row(**settings: Any) -> Row:
 
 BEST_COUNTS = partial(best_counts, slope=0.4, offset=-0.2)
 
-LOSSES: Dict[str, Row] = {
+LOSSES: dict[str, Row] = {
     "Sequential": Row({}, sequential),
     "Pointwise": Row({}, pointwise),
     "Mixed": Row(dict(k=1.5), partial(mixed, lam=0.6)),

@@ -5,7 +5,7 @@ It judges sequences that are too long, or have too many tags, for `oracle`. One 
 at a time.
 """
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy
 
@@ -31,7 +31,7 @@ def emissions_of(potentials: Potentials, b: int) -> numpy.ndarray:
     return emissions
 
 
-def messages(potentials: Potentials, b: int, total: Any) -> Tuple[numpy.ndarray, numpy.ndarray]:
+def messages(potentials: Potentials, b: int, total: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The logarithms of the forward messages, with the emission of their token, and of the backward
     messages, without it; `total` is log_sum_exp or max. Shape: (T, K)
 

@@ -6,10 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Any, Callable, List
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -43,7 +44,7 @@ def model(saved: Saved) -> Path:
 
 
 @pytest.fixture
-def inputs(tmp_path: Path) -> List[Path]:
+def inputs(tmp_path: Path) -> list[Path]:
     """The last text kills its process if the file "died" isn't there."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
@@ -158,7 +159,7 @@ LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories
 
 @given(lines=st.lists(LINE, max_size=9), n_rows=st.integers(1, 4), end=st.sampled_from(["", "\n"]))
 def test_parts_have_each_line_once(
-    tmp_path_factory: pytest.TempPathFactory, lines: List[str], n_rows: int, end: str
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], n_rows: int, end: str
 ) -> None:
     """With its number, without empty lines. Equal lines at another place are another part."""
     path = tmp_path_factory.mktemp("lines") / "a.txt"
@@ -177,7 +178,7 @@ def test_parts_have_each_line_once(
 # Killed processes
 
 
-def test_a_killed_worker_changes_nothing(saved: Saved, inputs: List[Path], tmp_path: Path) -> None:
+def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
     """The same files from one process and from two, one of which is killed. The pipeline is loaded
     once in each."""
     settings: Any = {"code_path": saved.code, "n_rows": 7}
@@ -195,7 +196,7 @@ def test_a_killed_worker_changes_nothing(saved: Saved, inputs: List[Path], tmp_p
 
 
 def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
-    saved: Saved, inputs: List[Path], tmp_path: Path
+    saved: Saved, inputs: list[Path], tmp_path: Path
 ) -> None:
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
     command = [sys.executable, "-m", "spacy", "costner", "annotate", saved.model, *inputs]
@@ -220,11 +221,11 @@ again: Callable[..., Summary] = partial(annotate, n_rows=10)
 
 
 def test_a_rerun_does_what_is_missing_or_changed(
-    model: Path, inputs: List[Path], tmp_path: Path
+    model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
 
-    def parts(inputs: List[Path] = inputs, **settings: Any) -> List[int]:
+    def parts(inputs: list[Path] = inputs, **settings: Any) -> list[int]:
         """Numbers of parts that are kept, changed and new."""
         return [*again(model, inputs, output, **settings).parts.values()]
 
@@ -251,7 +252,7 @@ def test_a_rerun_does_what_is_missing_or_changed(
 
 
 def test_lines_of_the_manifest_that_can_not_be(
-    model: Path, inputs: List[Path], tmp_path: Path
+    model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
     """Damaged ones don't count, and nothing outside of the output is removed."""
     output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
@@ -275,7 +276,7 @@ def test_lines_of_the_manifest_that_can_not_be(
     assert all(path.exists() for path in victims)
 
 
-def test_a_changed_model_does_all_again(model: Path, inputs: List[Path], tmp_path: Path) -> None:
+def test_a_changed_model_does_all_again(model: Path, inputs: list[Path], tmp_path: Path) -> None:
     copy = shutil.copytree(model, tmp_path / "copy")
     assert not again(copy, inputs, tmp_path / "out").errors
     nlp = spacy.load(copy)
@@ -295,7 +296,7 @@ def test_a_changed_model_does_all_again(model: Path, inputs: List[Path], tmp_pat
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_changes_after_the_plan_is_not_written(
-    saved: Saved, inputs: List[Path], tmp_path: Path, jobs: int
+    saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
 ) -> None:
     """An input that is cut off, or another model: each process compares what it reads. A file that
     can't be read fails alone, too. A worker doesn't write to a folder of its own."""
@@ -334,7 +335,7 @@ def test_what_changes_after_the_plan_is_not_written(
 
 
 def test_one_command_at_a_time_writes_to_a_folder(
-    model: Path, inputs: List[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network file system has no locks on folders: it is written to all the same."""
     (tmp_path / "out").mkdir()
@@ -351,8 +352,8 @@ def test_one_command_at_a_time_writes_to_a_folder(
 # The command
 
 
-def test_the_command(saved: Saved, inputs: List[Path], tmp_path: Path) -> None:
-    arguments: List[Any] = ["annotate", saved.model, *inputs, "-o", tmp_path / "out"]
+def test_the_command(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
+    arguments: list[Any] = ["annotate", saved.model, *inputs, "-o", tmp_path / "out"]
     arguments += ["--code", saved.code]
     done = run(*arguments)
     assert done.exit_code == 0 and "52 docs, 2 failed" in done.output and "2 new" in done.output
@@ -402,7 +403,7 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
         "other.parquet-00000.parquet": "expected the column 'body', got ['x']",
     }
 
-    def written(name: str) -> List[Any]:
+    def written(name: str) -> list[Any]:
         tables = map(parquet.read_table, sorted((tmp_path / "out").glob(f"{name}.*")))
         return pyarrow.concat_tables(tables).to_pylist()
 

@@ -1,8 +1,9 @@
 """Answers and confidences as spaCy's users meet them: in docs, configs and saved pipelines."""
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 import numpy
 import pytest
@@ -33,7 +34,7 @@ def extensions() -> Iterator[None]:
         Span.remove_extension("confidence")
 
 
-def scores(doc: Doc, key: str = "confidence") -> List[float]:
+def scores(doc: Doc, key: str = "confidence") -> list[float]:
     return doc.spans[key].attrs["scores"].tolist()
 
 
@@ -133,7 +134,7 @@ def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:
         ({"alternatives": 0.0}, "alternatives: expected"),
     ],
 )
-def test_bad_settings_are_named(settings: Dict[str, Any], message: str) -> None:
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_confidence(**settings)
 
@@ -207,7 +208,7 @@ def test_a_node_of_the_tree_is_answered(unsure: Path, tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_don_t_fit_are_named_before_training(
-    decoding: Dict[str, Any], message: str
+    decoding: dict[str, Any], message: str
 ) -> None:
     nlp = pipeline(decoding=decoding)
     with pytest.raises(ValueError, match=message):

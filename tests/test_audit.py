@@ -3,11 +3,12 @@
 import json
 import random
 import re
+from collections.abc import Sequence
 from itertools import product
 from math import log, sqrt
 from pathlib import Path
 from time import sleep
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -43,7 +44,7 @@ VOCAB = spacy.blank("en").vocab
 PEOPLE = ["Ana Lee", "Bo Roth", "Cy Moss", "Di Shaw", "Ed Katz", "Flo Hart", "Gus Park"]
 CITIES = ["Oslo", "Lima", "New York", "Rome", "Quito", "San Jose", "Tunis"]
 
-Planted = Tuple[int, str, List[Any], List[Any]]
+Planted = tuple[int, str, list[Any], list[Any]]
 """A doc, the kind of the mistake, the annotated entities and the right ones."""
 
 
@@ -52,7 +53,7 @@ def make_config(name: str = "sparse", **overrides: Any) -> Config:
     return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
 
 
-def entities(doc: Doc) -> List[Any]:
+def entities(doc: Doc) -> list[Any]:
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
@@ -70,20 +71,20 @@ def make_doc(*parts: Any) -> Doc:
     return Doc(VOCAB, words=words, ents=tags)
 
 
-def make_docs() -> List[Doc]:
+def make_docs() -> list[Doc]:
     """49 docs: "Mr Ana Lee went to Oslo by train ." """
     every = [((a, "person"), (b, "city")) for a, b in product(PEOPLE, CITIES)]
     random.Random(0).shuffle(every)
     return [make_doc("Mr", person, "went to", city, "by train .") for person, city in every]
 
 
-def plant() -> Tuple[List[Doc], List[Planted]]:
+def plant() -> tuple[list[Doc], list[Planted]]:
     """A mistake of each kind, in docs far from each other."""
     docs = make_docs()
     two = next(i for i in range(20, 49) if len(docs[i]) > 9)
     city, other, second = (entities(docs[i])[1] for i in (3, 11, two))
     shorter = (second[0] + 1, *second[1:])
-    planted: List[Planted] = [
+    planted: list[Planted] = [
         (3, "wrong label", [(*city[:2], "person")], [city]),
         (11, "missing entity", [], [other]),
         (two, "wrong boundary", [shorter], [second]),
@@ -95,7 +96,7 @@ def plant() -> Tuple[List[Doc], List[Planted]]:
 
 
 @pytest.fixture(scope="module")
-def audited() -> Tuple[List[Doc], List[Planted], List[Suspect]]:
+def audited() -> tuple[list[Doc], list[Planted], list[Suspect]]:
     docs, planted = plant()
     return docs, planted, audit(make_config(), docs).suspects
 
@@ -125,7 +126,7 @@ def test_planted_mistakes_are_found(audited: Any) -> None:
 
 @pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5)])
 @pytest.mark.parametrize("seed", [None, 1])
-def test_folds(n_docs: int, n_folds: int, seed: Optional[int]) -> None:
+def test_folds(n_docs: int, n_folds: int, seed: int | None) -> None:
     folds = assign_folds(n_docs, n_folds, seed)
     sizes = numpy.bincount(folds, minlength=n_folds)
     assert len(folds) == n_docs and sizes.max() - sizes.min() <= 1 and sizes.min() >= 1
@@ -201,7 +202,7 @@ def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
     assert cost([(3, 4, "a")], []) == table[1, 0]
 
 
-def write(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> List[Any]:
+def write(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> list[Any]:
     write_tasks(path, [suspect_to_task(suspect, docs) for suspect in suspects])
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 

@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy
 import pytest
@@ -44,7 +44,7 @@ TWO_PASSES = {"@architectures": "spacy_costner.SparseCRF.v1", "features": SEEN}
 WORDS, STARTS = LINES.replace("| ", "").split(), [0, 2, 5]
 
 
-def doc_of(nlp: Language, ents: Optional[str] = None, *, starts: bool = True) -> Doc:
+def doc_of(nlp: Language, ents: str | None = None, *, starts: bool = True) -> Doc:
     begins: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
     return Doc(nlp.vocab, words=WORDS, sent_starts=begins, ents=ents and ents.split())
 
@@ -57,7 +57,7 @@ def random_model(boundaries: Any = True, **settings: Any) -> Language:
     return nlp
 
 
-def sequences_of(ner: CostSensitiveNER, scores: Potentials, lengths: List[int]) -> Potentials:
+def sequences_of(ner: CostSensitiveNER, scores: Potentials, lengths: list[int]) -> Potentials:
     """The scores of sequences, one after another."""
     scores = scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
     return chain.constrain(scores, ner.chain_tags.constraints)
@@ -67,7 +67,7 @@ def sequences_of(ner: CostSensitiveNER, scores: Potentials, lengths: List[int]) 
     "boundaries, borders", [(False, []), ("sentences", [3]), (True, [2, 3, 6])], ids=str
 )
 def test_borders_are_sentence_starts_and_what_follows_line_breaks(
-    boundaries: Any, borders: List[int]
+    boundaries: Any, borders: list[int]
 ) -> None:
     nlp, _ = initialized()
     words = ["a", "\n ", "b", "c", " ", "\r\n", "d", "\n"]
@@ -77,7 +77,7 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
-def test_docs_are_cut_at_borders(docs: List[List[bool]]) -> None:
+def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
     expected, borders = [], [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)]
     for number, doc in enumerate(docs):
         places = [0, *(i for i, is_one in enumerate(doc) if is_one and i > 0), len(doc)]
@@ -161,7 +161,7 @@ def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> N
     none = numpy.zeros((lengths.sum(), len(tags)))
     answers = Potentials(none, none[:1].T * none[0], none[0], none[0], lengths=lengths)
     answers = chain.constrain(answers, tags.constraints)
-    best: List[int] = []
+    best: list[int] = []
     for b, length in enumerate(lengths.tolist()):
         paths = oracle.paths(posterior.scores, b)
         each = zip(oracle.probabilities(paths), paths)
@@ -199,7 +199,7 @@ MODEL, SPLIT = random_model(), random_model(outside="before")
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 4))
-def test_answers_do_not_depend_on_the_batch(kinds: List[int], batch_size: int) -> None:
+def test_answers_do_not_depend_on_the_batch(kinds: list[int], batch_size: int) -> None:
     text = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
     texts = [text[kind] for kind in kinds]
     alone = [[(e.start, e.end, e.label_) for e in MODEL(each).ents] for each in texts]
@@ -306,7 +306,7 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
     "setting, of_columns, of_docbin", [(None, 3, 0), (True, 3, 3), (False, 0, 0)], ids=str
 )
 def test_readers_put_sentences_on_predicted_docs(
-    setting: Optional[bool], of_columns: int, of_docbin: int, tmp_path: Path
+    setting: bool | None, of_columns: int, of_docbin: int, tmp_path: Path
 ) -> None:
     """In .spacy files if asked, and where tokens differ, too."""
     nlp = spacy.blank("xx")

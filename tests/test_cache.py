@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -28,7 +28,7 @@ WORDS = ["Ana", "Lee", "saw", "Rome", "in", "May", "\n", "Oslo", "and", "12", ".
 FEATURES = "components.ner.model.features"
 
 
-def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
+def make_docs(n_docs: int, *, missing: bool) -> list[Doc]:
     """Docs of words and entities by chance, some without annotation of their first word."""
     vocab, rng, docs = spacy.blank("xx").vocab, numpy.random.default_rng(n_docs), []
     for i in range(n_docs):
@@ -44,7 +44,7 @@ def make_docs(n_docs: int, *, missing: bool) -> List[Doc]:
 
 
 @pytest.fixture
-def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> Dict[str, Any]:
+def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> dict[str, Any]:
     """Settings for two files of training docs, read in chunks of which some need masks of tags, and
     cut into pieces."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 4)
@@ -62,12 +62,12 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> Di
     }
 
 
-def config_of(corpora: Dict[str, Any], **changes: Any) -> Config:
+def config_of(corpora: dict[str, Any], **changes: Any) -> Config:
     changes = {name.replace("__", "."): value for name, value in changes.items()}
     return load_config(CONFIG, overrides={**corpora, **changes}, interpolate=False)
 
 
-def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
+def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
     """The features and weights of a training."""
     features, weights = linear_part(fit(config, path, **settings).ners[0].model)
     assert numpy.abs(weights.rows).max() > 0
@@ -84,7 +84,7 @@ def trained(config: Config, path: Path, **settings: Any) -> Tuple[bytes, bytes]:
     ],
 )
 def test_weights_are_those_of_training_in_memory(
-    changes: Dict[str, Any], corpora: Dict[str, Any], tmp_path: Path
+    changes: dict[str, Any], corpora: dict[str, Any], tmp_path: Path
 ) -> None:
     spacy.tokens.Token.set_extension("kind", getter=lambda token: len(token) % 3, force=True)
     config, cache = config_of(corpora, **changes), tmp_path / "cache"
@@ -100,7 +100,7 @@ def tagger_of_lengths(doc: Doc) -> Doc:
     return doc
 
 
-def test_components_annotate_docs(corpora: Dict[str, Any], tmp_path: Path) -> None:
+def test_components_annotate_docs(corpora: dict[str, Any], tmp_path: Path) -> None:
     windows = {f"{FEATURES}.windows": {"LOWER": 0, "TAG": 1}}
     config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
     config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
@@ -128,7 +128,7 @@ fit(load_config(config), output, cache=cache)
 
 
 def test_a_killed_training_leaves_the_last_epoch(
-    corpora: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpora: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
@@ -156,7 +156,7 @@ def test_a_killed_training_leaves_the_last_epoch(
     ],
 )
 def test_what_needs_docs_is_refused(
-    name: str, value: Any, corpora: Dict[str, Any], tmp_path: Path
+    name: str, value: Any, corpora: dict[str, Any], tmp_path: Path
 ) -> None:
     """The last one is of soft targets."""
     message = f"{name}: expected none with --cache, which reads docs"
@@ -171,7 +171,7 @@ def test_what_needs_docs_is_refused(
     assert not name or not (tmp_path / "cache").exists()
 
 
-def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_path: Path) -> None:
+def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_path: Path) -> None:
     linear = load_linear(config_of(corpora))
     examples = prepare(linear, find_corpora(linear[0])[0])
     pieces = read_pieces(linear[1], examples, 100, cache=tmp_path)
@@ -179,7 +179,7 @@ def test_batchers_that_look_at_docs_are_refused(corpora: Dict[str, Any], tmp_pat
         [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
 
 
-def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
+def test_a_full_disk_is_told(corpora: dict[str, Any], tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     limits, config = resource.getrlimit(resource.RLIMIT_FSIZE), config_of(corpora)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
@@ -192,7 +192,7 @@ def test_a_full_disk_is_told(corpora: Dict[str, Any], tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_command_line(corpora: Dict[str, Any], tmp_path: Path) -> None:
+def test_command_line(corpora: dict[str, Any], tmp_path: Path) -> None:
     path, cache = tmp_path / "sparse.cfg", tmp_path / "cache"
     config_of(corpora).to_disk(path)
     result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)

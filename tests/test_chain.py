@@ -6,7 +6,8 @@
 """
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -31,17 +32,17 @@ class Query(NamedTuple):
     """A query of potentials and what else it needs: the value of each sequence, token or segment,
     with its gradient, by enumeration; the one at an index by recursions; how the rest is drawn."""
 
-    define: Callable[[Potentials, Any], List[oracle.Value]]
+    define: Callable[[Potentials, Any], list[oracle.Value]]
     refer: Callable[[Potentials, Any, int], oracle.Value]
     draw: Callable[[Potentials], st.SearchStrategy] = lambda potentials: st.none()
 
 
-def places(potentials: Potentials) -> List[Tuple[int, int]]:
+def places(potentials: Potentials) -> list[tuple[int, int]]:
     """The sequence and the position of each token."""
     return [(b, t) for b, n in enumerate(potentials.lengths.tolist()) for t in range(n)]
 
 
-def of_sequences(value: Callable[..., oracle.Value]) -> Callable[..., List[oracle.Value]]:
+def of_sequences(value: Callable[..., oracle.Value]) -> Callable[..., list[oracle.Value]]:
     return lambda p, more: [value(p, more, b) for b in range(len(p.lengths))]
 
 
@@ -107,7 +108,7 @@ def leaves(allowed: numpy.ndarray, potentials: Potentials, b: int, tags: oracle.
     return any(not allowed[first + t, tag] for t, tag in enumerate(tags))
 
 
-QUERIES: Dict[str, Query] = {
+QUERIES: dict[str, Query] = {
     "log_partition": Query(
         of_sequences(lambda p, _, b: oracle.log_sum(p, b)), lambda p, _, b: reference.log_sum(p, b)
     ),
@@ -152,7 +153,7 @@ QUERIES: Dict[str, Query] = {
 each_query = pytest.mark.parametrize("name", QUERIES)
 
 
-def ask(name: str, potentials: Potentials, more: Any) -> Tuple[numpy.ndarray, Callable]:
+def ask(name: str, potentials: Potentials, more: Any) -> tuple[numpy.ndarray, Callable]:
     return getattr(chain, name)(potentials, *([] if more is None else [more]))
 
 
@@ -185,9 +186,9 @@ def rounding_of(potentials: Potentials) -> float:
 
 
 def check_answer(
-    answer: Tuple[numpy.ndarray, Callable],
+    answer: tuple[numpy.ndarray, Callable],
     potentials: Potentials,
-    expected: Dict[int, oracle.Value],
+    expected: dict[int, oracle.Value],
     rtol: float,
     atol: float,
 ) -> None:
@@ -294,7 +295,7 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def check_by_reference(
-    potentials: Potentials, tolerance: Optional[float] = None, n_places: int = 3
+    potentials: Potentials, tolerance: float | None = None, n_places: int = 3
 ) -> None:
     """Check all queries, of the same messages, at some sequences, tokens and segments."""
     exact, dtype = in_precision(potentials, "float64"), str(potentials.emissions.dtype)

@@ -4,7 +4,7 @@ Where several paths are best, any of them is right: scores are compared, and tha
 that comes with a score has it.
 """
 
-from typing import Callable, Dict, List
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -29,7 +29,7 @@ def leaves(allowed: numpy.ndarray, potentials: Potentials, b: int) -> Callable:
     return lambda y: any(not allowed[first + t, tag] for t, tag in enumerate(y))
 
 
-def best_scores(potentials: Potentials, b: int, which: Callable, k: int) -> List[float]:
+def best_scores(potentials: Potentials, b: int, which: Callable, k: int) -> list[float]:
     found = [path.score for path in oracle.k_best(potentials, b, which)[:k]]
     return found + [-numpy.inf] * (k - len(found))
 
@@ -141,7 +141,7 @@ def test_best_paths_of_long_sequences() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_batch_without_tokens(lengths: List[int]) -> None:
+def test_batch_without_tokens(lengths: list[int]) -> None:
     potentials = random_potentials(lengths, 3)
     best = chain.k_best(potentials, 2)
     assert best.tags.shape == (2, 0)
@@ -164,7 +164,7 @@ def test_the_most_probable_of_tied_paths(potentials: Potentials, data: st.DataOb
     tolerance = data.draw(st.sampled_from([0.5, 1.5]))
     found = chain.best_of_tied(potentials, log_probs, tolerance)
     for b, tokens in enumerate(oracle.spans(potentials)):
-        best: Dict[oracle.Tags, float] = {}
+        best: dict[oracle.Tags, float] = {}
         legal = oracle.paths(potentials, b)
         for path in legal:
             for t in range(len(path.tags) + 1):

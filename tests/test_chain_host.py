@@ -1,7 +1,8 @@
 """The chain on GPU arrays. A stand-in for CuPy has arrays that can be copied and nothing else."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, Sequence
+from typing import Any
 
 import numpy
 import pytest

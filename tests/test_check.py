@@ -2,8 +2,9 @@
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import Any
 
 import pytest
 from spacy.tokens import Doc, DocBin, Span
@@ -20,12 +21,12 @@ WORDS = ["Paris", "in", "\n", "France", "."]
 TAGS = ["B-city", "O", "O", "B-country", "O"]
 
 
-def example(tags: Sequence[Optional[str]] = TAGS, words: Sequence[str] = WORDS) -> Example:
+def example(tags: Sequence[str | None] = TAGS, words: Sequence[str] = WORDS) -> Example:
     reference = Doc(NLP.vocab, words=words, ents=list(tags))  # type: ignore[arg-type]
     return Example(Doc(NLP.vocab, words=words), reference)
 
 
-def found(train: List[Example], dev: Optional[List[Example]] = None, **settings: Any) -> Check:
+def found(train: list[Example], dev: list[Example] | None = None, **settings: Any) -> Check:
     plenty = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
     others = [example(TAGS, [*WORDS[:-1], f"-{i}"]) for i in range(2)]
     corpora = {"train": [*plenty, *train], "dev": others if dev is None else dev}
@@ -78,7 +79,7 @@ def test_what_is_wrong_with_a_doc(eg: Example, message: str, text: str) -> None:
     assert (place["doc"], place["text"]) == (20, text) and "Paris" in place["words"]
 
 
-def messages(findings: List[Finding]) -> List[str]:
+def messages(findings: list[Finding]) -> list[str]:
     return [f"{f.severity} {f.corpus}: {f.message}" for f in findings]
 
 
@@ -106,7 +107,7 @@ def test_labels_that_differ_in_spelling() -> None:
     assert finding.corpus == "train" and finding.severity == "warning"
 
 
-def towns(n: int, shift: int = 0, n_empty: int = 0, left: Optional[str] = "O") -> List[Finding]:
+def towns(n: int, shift: int = 0, n_empty: int = 0, left: str | None = "O") -> list[Finding]:
     """What is found in random docs with a town each, annotated beside it or, in the last, not."""
     rng, corpus = random.Random(0), []
     for i in range(n):
@@ -118,7 +119,7 @@ def towns(n: int, shift: int = 0, n_empty: int = 0, left: Optional[str] = "O") -
 
 
 @pytest.mark.parametrize("shift, expected", [(-1, ["later"]), (0, []), (1, ["earlier"])])
-def test_tags_shifted_by_a_token(shift: int, expected: List[str]) -> None:
+def test_tags_shifted_by_a_token(shift: int, expected: list[str]) -> None:
     found = [re.search(r"one token (\w+)$", finding.message) for finding in towns(100, shift)]
     assert [match[1] for match in found if match] == expected
 

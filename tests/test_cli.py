@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import spacy
@@ -52,7 +52,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[32mWritten to out/model-best\x1b[0m" in lines
 
 
-def options(experiment: Experiment) -> List[Any]:
+def options(experiment: Experiment) -> list[Any]:
     losses = ",".join(map(str, experiment.loss_paths))
     given = [experiment.config_path, "--losses", losses, "--test", experiment.test_path]
     return ["compare", *given, "--output", experiment.output_path]
@@ -117,7 +117,7 @@ def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
     assert f"{100 * performance['ents_f']:.2f}" == line.split()[3]
 
 
-def content(folder: Path) -> Dict[str, bytes]:
+def content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -153,7 +153,7 @@ def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
     before = content(pipeline_path)
     model, corpus = pipeline_path / "model-best", pipeline_path / "corpus.spacy"
     other = "expected another file than the input"
-    outputs: List[Any] = [("report", path, other) for path in (corpus, model, model / "meta.json")]
+    outputs: list[Any] = [("report", path, other) for path in (corpus, model, model / "meta.json")]
     for command in ("calibrate", "tune"):
         outputs.append((command, corpus, "expected a folder to save in"))
         outputs.append((command, pipeline_path, "or a pipeline, got: ["))

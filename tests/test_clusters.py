@@ -3,7 +3,7 @@
 import json
 import pickle
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any
 
 import numpy
 import pytest
@@ -26,14 +26,14 @@ NUMBERS = {"rome": 3, "Oslo": 3, "go": 4, "gone": 4, "never": 5}
 TRAIN = ["Rome", "ROME", "oslo", "go", "Ana"]
 
 
-def collected(path: Path, words: List[str] = TRAIN, **settings: Any) -> Features:
+def collected(path: Path, words: list[str] = TRAIN, **settings: Any) -> Features:
     windows = settings.pop("windows", {"clusters": 0})
     features = Features(Template(windows=windows, clusters=[str(path)], **settings))
     features.build_vocab([Doc(VOCAB, words=words)])
     return features
 
 
-def found_names(features: Features, words: List[str]) -> List[Set[str]]:
+def found_names(features: Features, words: list[str]) -> list[set[str]]:
     names = features.names()
     rows = features.find([Doc(VOCAB, words=words)]).rows
     return [{names[row] for row in token if row >= 0} for token in rows]
@@ -102,7 +102,7 @@ def test_damaged_clusters_are_refused(numbers: Path) -> None:
     features = collected(numbers)
     saved = srsly.msgpack_loads(features.to_bytes())
     found = saved["clusters"]["clusters:numbers"]
-    damages: List[Dict[str, Any]] = [{"keys": found["keys"][8:]}, {"width": 0}, {"numbers": b""}]
+    damages: list[dict[str, Any]] = [{"keys": found["keys"][8:]}, {"width": 0}, {"numbers": b""}]
     for damage in damages:
         clusters = {"clusters:numbers": {**found, **damage}}
         data = srsly.msgpack_dumps({**saved, "clusters": clusters})

@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -38,7 +38,7 @@ RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
 # Configs
 
 
-def variants_of(experiment: Experiment, **overrides: Any) -> List[Variant]:
+def variants_of(experiment: Experiment, **overrides: Any) -> list[Variant]:
     return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
@@ -198,8 +198,8 @@ def test_a_pipeline_stays_until_another_is_complete(
 def test_a_comparison_is_written_down_and_taken_up_again(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: List[str] = []
-    settings: Dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
+    seen: list[str] = []
+    settings: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
     rows = compare(*experiment, **settings, on_end=lambda name, _: seen.append(name))
     assert [row.loss for row in rows] == ["sequential", "risk"]
     assert seen == [f"{loss}, seed {seed}" for seed in (0, 1) for loss in ("sequential", "risk")]
@@ -260,7 +260,7 @@ def test_a_model_of_the_first_step_is_found(experiment: Experiment) -> None:
 # Scores
 
 
-def finished(loss: str, *docs: List[float], seed: int = 0, seconds: float = 10) -> Finished:
+def finished(loss: str, *docs: list[float], seed: int = 0, seconds: float = 10) -> Finished:
     """A variant with these counts of tp, fp, fn, cost and tokens for each doc."""
     columns = numpy.asarray(docs, dtype="float64").T
     return Finished(loss, seed, seconds, DocCounts(*columns))
@@ -297,7 +297,7 @@ def test_rows_are_means_over_seeds() -> None:
     assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
 
 
-def f_of(docs: List[List[float]]) -> float:
+def f_of(docs: list[list[float]]) -> float:
     tp, fp, fn = (sum(doc[i] for doc in docs) for i in range(3))
     return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
 

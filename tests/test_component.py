@@ -2,7 +2,7 @@
 
 import pickle
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import numpy
 import pytest
@@ -37,7 +37,7 @@ def test_training_anew_forgets_batches_before() -> None:
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 @pytest.mark.parametrize("loss", [{"@losses": "spacy_costner.Sequential.v1"}, SOFTMAX_MARGIN])
-def test_overfitting(loss: Dict[str, Any], scheme: str) -> None:
+def test_overfitting(loss: dict[str, Any], scheme: str) -> None:
     nlp = pipeline(loss=loss, scheme=scheme)
     losses = train(nlp)
     assert 0 <= losses["ner"] < 0.01 and nlp.get_pipe("ner").progress == (60, 60.0)

@@ -1,7 +1,7 @@
 """Guaranteed thresholds: against brute force, and on populations whose risk is known."""
 
 import math
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy
 import pytest
@@ -25,7 +25,7 @@ def made_up(rng: numpy.random.Generator) -> Any:
     return scores, doc
 
 
-def loss(scores: List[float], t: float, by: str) -> float:
+def loss(scores: list[float], t: float, by: str) -> float:
     missed = sum(score < t for score in scores)
     return missed / len(scores) if by == "doc" else float(missed > 0)
 
@@ -42,7 +42,7 @@ def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
     return min(1.0, math.exp(-n * h), math.e * sum(terms))
 
 
-def has_passed(mean: float, limit: float, n: int, delta: Optional[float], *, binary: bool) -> bool:
+def has_passed(mean: float, limit: float, n: int, delta: float | None, *, binary: bool) -> bool:
     if delta is None:
         return (n * mean + 1) / (n + 1) <= limit + 1e-12
     return p_value(mean, limit, n, binary=binary) <= delta
@@ -50,7 +50,7 @@ def has_passed(mean: float, limit: float, n: int, delta: Optional[float], *, bin
 
 @given(seeds, st.sampled_from(BY), LIMITS, st.sampled_from([None, 0.05, 0.3]))
 def test_threshold_against_brute_force(
-    rng: numpy.random.Generator, by: str, limit: float, delta: Optional[float]
+    rng: numpy.random.Generator, by: str, limit: float, delta: float | None
 ) -> None:
     scores, doc = made_up(rng)
     docs = [scores[doc == i].tolist() for i in numpy.unique(doc)]
@@ -80,7 +80,7 @@ def test_p_values_of_many_docs() -> None:
 
 @pytest.mark.parametrize("delta", [None, 0.1])
 @pytest.mark.parametrize(("mean", "limit"), [(0.0, 0.1), (0.05, 0.1), (0.0, 0.01), (0.15, 0.2)])
-def test_docs_needed_is_the_least_number(mean: float, limit: float, delta: Optional[float]) -> None:
+def test_docs_needed_is_the_least_number(mean: float, limit: float, delta: float | None) -> None:
     needed = conformal.docs_needed(mean, limit, delta=delta)
     assert needed is not None
     for n in (needed - 1, needed):

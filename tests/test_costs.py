@@ -1,8 +1,9 @@
 """Each cost table, judged by a definition that looks at one pair of tags at a time."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -31,7 +32,7 @@ MATRIX = {
 KIND_WEIGHTS = {"false_alarm": 2.0, "miss": 3.0, "wrong_label": 0.5, "wrong_boundary": 0.1}
 OVERRIDES = {"micro-state": {"miss": 5.0}, "doctor": {"wrong_label": 0.0, "wrong_boundary": 0.3}}
 
-Tag = Tuple[str, str]
+Tag = tuple[str, str]
 """A prefix and a label, "" and "O" for O."""
 
 
@@ -71,7 +72,7 @@ def total(gold: Tag, predicted: Tag) -> float:
 BY_KIND, BY_TREE = tables.make_precision_recall_cost, tables.make_hierarchical_cost
 BY_MATRIX = tables.make_matrix_cost
 OF_SUM = {"tree": BY_TREE(tree=TREE), "tags": hamming_cost}
-COSTS: Dict[str, Tuple[Cost, Callable[[Tag, Tag], float]]] = {
+COSTS: dict[str, tuple[Cost, Callable[[Tag, Tag], float]]] = {
     "Hamming": (tables.make_hamming_cost(), hamming),
     "ZeroOne": (tables.make_zero_one_cost(), zero_one),
     "Hierarchical": (BY_TREE(tree=TREE), hierarchical),
@@ -200,7 +201,7 @@ UNREADABLE = "expected names that a spaCy config can .*"
      rf"{SUM}: weights: expected any of \['a'\], got 'b'"),
 ])  # fmt: skip
 def test_what_is_wrong_in_the_config_is_named_at_once(
-    make: Callable, settings: Dict[str, Any], message: str
+    make: Callable, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^spacy_costner.{message}"):
         make(**settings)

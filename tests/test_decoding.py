@@ -1,9 +1,10 @@
 """Answers and probabilities, against enumeration of all paths."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any
 
 import numpy
 import pytest
@@ -40,7 +41,7 @@ from .support.posteriors import (
 )
 
 
-def check_entity_probs(posterior: Posterior, by: Optional[Posterior] = None) -> Dict[Any, float]:
+def check_entity_probs(posterior: Posterior, by: Posterior | None = None) -> dict[Any, float]:
     """The probabilities of all entities are those of the definition, which are returned."""
     expected = probs_of_entities(by or posterior)
     found = posterior.entity_probs(columns(list(expected)))
@@ -236,7 +237,7 @@ def test_an_unknown_label_is_named() -> None:
 
 @given(posterior(), st.sampled_from([0.5, 2.0]), st.sampled_from([{}, {"a": 3.0}]))
 def test_beliefs_are_those_of_the_calibrated_scores(
-    posterior: Posterior, overall: float, labels: Dict[str, float]
+    posterior: Posterior, overall: float, labels: dict[str, float]
 ) -> None:
     temperature = Temperature(overall, labels)
     calibrated = Posterior(

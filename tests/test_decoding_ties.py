@@ -1,7 +1,7 @@
 """The answer of the least expected cost, and which one where several cost the same: enumerated."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -30,12 +30,12 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 class Choice(NamedTuple):
     """An answer to a sequence. `prefers` is what decides among ties, the largest first."""
 
-    tags: Tuple[int, ...]
+    tags: tuple[int, ...]
     cost: float
-    prefers: Tuple[int, float]
+    prefers: tuple[int, float]
 
 
-def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
+def choices(posterior: Posterior, decoding: Decoding, b: int) -> list[Choice]:
     """All legal answers to a sequence."""
     tags_ = posterior.tags.collapsed
     labels, covers, table = decoding.check(tags_, {})
@@ -53,7 +53,7 @@ def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
         below = same & covers[label_of[tag]][label_of[:n_tags]]
         return math.log(max(of_tag[t, below].sum(), 1e-30))
 
-    def choice(tags: Tuple[int, ...]) -> Choice:
+    def choice(tags: tuple[int, ...]) -> Choice:
         cost = math.fsum(float(of_tag[t] @ table[:, tag]) for t, tag in enumerate(tags))
         n_nodes = sum(tag >= n_tags for tag in tags)
         return Choice(tags, cost, (-n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags))))
@@ -62,15 +62,15 @@ def choices(posterior: Posterior, decoding: Decoding, b: int) -> List[Choice]:
     return [choice(tags) for tags in sorted(some)]
 
 
-def tied(some: List[Choice], same: float) -> List[Choice]:
+def tied(some: list[Choice], same: float) -> list[Choice]:
     """The answers of which each tag costs no more, with the best tags after it, than the best
     tag in its place does."""
-    least: Dict[Tuple[int, ...], float] = {}
+    least: dict[tuple[int, ...], float] = {}
     for each in some:
         for t in range(len(each.tags) + 1):
             least[each.tags[:t]] = min(least.get(each.tags[:t], math.inf), each.cost)
 
-    def is_tied(tags: Tuple[int, ...]) -> bool:
+    def is_tied(tags: tuple[int, ...]) -> bool:
         return all(least[tags[: t + 1]] <= least[tags[:t]] + same for t in range(len(tags)))
 
     return [each for each in some if is_tied(each.tags)]
@@ -110,7 +110,7 @@ def test_the_most_probable_of_answers_that_cost_least(
     assert found_cost == pytest.approx(least, abs=same * len(given_) + 1e-9)
 
 
-def table_of(columns: Dict[str, Dict[str, float]], otherwise: float) -> Any:
+def table_of(columns: dict[str, dict[str, float]], otherwise: float) -> Any:
     """A cost: what each answer costs by what is right, alike for all prefixes."""
 
     def cost(tags: TagSet) -> numpy.ndarray:
@@ -123,7 +123,7 @@ def table_of(columns: Dict[str, Dict[str, float]], otherwise: float) -> Any:
 
 @pytest.mark.parametrize("gaps", [(6.5e-5, 2e-6, 5e-7), (2e-6, 6.5e-5, 5e-7), (5e-7, 2e-6, 5e-7)])
 @pytest.mark.parametrize("lengths", [[1, 1, 1], [3]])
-def test_no_probability_makes_up_for_a_cost(gaps: Tuple[float, ...], lengths: List[int]) -> None:
+def test_no_probability_makes_up_for_a_cost(gaps: tuple[float, ...], lengths: list[int]) -> None:
     """b is out of the question, and costs less than a all the same: by 6.5e-5 and 2e-6 of the
     worst mistake; less than 1e-6 is nothing."""
     decoding = make_min_cost(cost=table_of({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))

@@ -1,8 +1,9 @@
 """The demo corpus is the same everywhere, and its labels are the leaves of its tree."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import spacy
 from make_demo_corpus import SIZES, make_corpus
@@ -12,7 +13,7 @@ from make_pii_corpus import make_corpus as make_letters
 TREE = Path(__file__).parent.parent / "configs" / "demo_tree.json"
 
 
-def leaves(tree: Dict[str, Any]) -> Iterator[str]:
+def leaves(tree: dict[str, Any]) -> Iterator[str]:
     for label, below in tree.items():
         yield from leaves(below) if below else [label]
 

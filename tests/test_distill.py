@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -58,7 +58,7 @@ def run_distill(folder: Path, output: Path, config: Config, **options: Any) -> D
     return distill([str(folder / "teacher")], config, raw, output, **options)
 
 
-def train_docs(output: Path, name: str = "000000") -> List[Doc]:
+def train_docs(output: Path, name: str = "000000") -> list[Doc]:
     vocab = spacy.blank("xx").vocab
     return list(DocBin().from_disk(output / "train" / f"{name}.spacy").get_docs(vocab))
 
@@ -126,9 +126,9 @@ def test_answers_are_kept(
     config["training"]["max_epochs"] = 1
     (tmp_path / "train").mkdir()
     DocBin().to_disk(tmp_path / "train" / "999999.spacy")  # of an older run
-    asked: List[int] = []
+    asked: list[int] = []
 
-    def dies(teachers: Any, docs: Any, **options: Any) -> List[Doc]:
+    def dies(teachers: Any, docs: Any, **options: Any) -> list[Doc]:
         asked.append(len(docs))
         if len(asked) == 3:
             raise KeyboardInterrupt
@@ -152,7 +152,7 @@ def test_answers_are_kept(
 # Confidence
 
 
-def doc_with(scores: Dict[Any, float], ents: Any = ()) -> Doc:
+def doc_with(scores: dict[Any, float], ents: Any = ()) -> Doc:
     doc = Doc(spacy.blank("xx").vocab, words=["Ana", "saw", "New", "York", "today"])
     doc.set_ents([Span(doc, *entity) for entity in ents])
     module.write_scores(doc, scores)

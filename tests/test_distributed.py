@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def annotate(
     monkeypatch.chdir(tmp_path)
 
     def annotate(**settings: Any) -> Summary:
-        given: Dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
+        given: dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
         given["code_path"] = saved.code
         return module.annotate(saved.model, [inputs], tmp_path / "out", **given)
 
@@ -201,10 +202,10 @@ def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
     assert not ray.is_initialized()
 
 
-def recipe(heading: str) -> Dict[str, Any]:
+def recipe(heading: str) -> dict[str, Any]:
     """What the example below a heading defines."""
     (code,) = re.findall(rf"^## {heading}\n.*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     exec(compile(code, heading, "exec"), names)
     return names
 
@@ -212,13 +213,13 @@ def recipe(heading: str) -> Dict[str, Any]:
 TABLE = [*enumerate([*SENTENCES, None])]
 
 
-def answers(model: Path) -> List[Any]:
+def answers(model: Path) -> list[Any]:
     """What one process says of the table."""
     ids, texts = zip(*TABLE)
     return list(map(essence, annotate_texts(load_pipeline(model), ids, texts)))
 
 
-def essence(row: Any) -> Tuple[Any, List[Tuple[int, int, str]], bool]:
+def essence(row: Any) -> tuple[Any, list[tuple[int, int, str]], bool]:
     """Id, entities, and whether it failed. The last digits of scores depend on the batch."""
     entities = row.get("entities") or []
     assert all(0 < entity["score"] <= 1 for entity in entities)

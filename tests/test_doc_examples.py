@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 from spacy.tokens import Doc, Token
@@ -37,7 +37,7 @@ def test_examples_run(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
     blocks = read_blocks(ROOT / "docs" / f"{page}.md")
     examples = [block for block in blocks if block.language == "python"]
     assert len(examples) >= 2 and any("assert" in block.code for block in examples)
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     try:
         for block in examples:
             run_block(block, names)

@@ -1,7 +1,7 @@
 """Words beside other occurrences in the doc, against looking through the doc for each token."""
 
 import tracemalloc
-from typing import Any, List
+from typing import Any
 
 import pytest
 import spacy
@@ -18,7 +18,7 @@ WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=4)
 
 
-def slow_places(words: List[str], i: int, n_nearest: int) -> List[int]:
+def slow_places(words: list[str], i: int, n_nearest: int) -> list[int]:
     """The nearest other occurrences of a token, from the nearest."""
     if not words[i][0].isupper():
         return []
@@ -30,13 +30,13 @@ def slow_places(words: List[str], i: int, n_nearest: int) -> List[int]:
     return sorted(places, key=lambda j: (abs(j - i), j))[:n_nearest]
 
 
-def slow_names(words: List[str], i: int, n_nearest: int) -> List[str]:
+def slow_names(words: list[str], i: int, n_nearest: int) -> list[str]:
     places = [(j + by, f"[{by:+d}]") for j in slow_places(words, i, n_nearest) for by in (-1, 1)]
     found = {f"{side}={words[j].lower()}" for j, side in places if 0 <= j < len(words)}
     return sorted(f"elsewhere:LOWER{name}" for name in found)
 
 
-def collected(docs: List[List[str]], **settings: Any) -> Features:
+def collected(docs: list[list[str]], **settings: Any) -> Features:
     windows = settings.pop("windows", {"LOWER": 0})
     features = Features(Template(windows=windows, **settings))
     features.build_vocab([Doc(VOCAB, words=words) for words in docs])
@@ -45,7 +45,7 @@ def collected(docs: List[List[str]], **settings: Any) -> Features:
 
 @given(DOCS, DOCS, st.integers(1, 5))
 def test_features_are_those_of_the_slow_version(
-    train: List[List[str]], new: List[List[str]], n_nearest: int
+    train: list[list[str]], new: list[list[str]], n_nearest: int
 ) -> None:
     """Values that are not in the training data have no features, but their neighbours have."""
     features = collected(train, elsewhere={"LOWER": n_nearest})
@@ -57,7 +57,7 @@ def test_features_are_those_of_the_slow_version(
     assert of_others == expected
 
 
-def peak(features: Features, words: List[str]) -> int:
+def peak(features: Features, words: list[str]) -> int:
     """The most memory that the features of a doc take, in bytes."""
     doc = Doc(VOCAB, words=words)
     features.find([doc])
@@ -69,7 +69,7 @@ def peak(features: Features, words: List[str]) -> int:
 
 
 @pytest.mark.parametrize("words", [["Rome"], ["Rome", "in"], WORDS])
-def test_long_docs_take_no_more_for_each_token(words: List[str]) -> None:
+def test_long_docs_take_no_more_for_each_token(words: list[str]) -> None:
     """A doc of 100,000 tokens, all alike or nearly so."""
     features = collected([words], memory={"LOWER": 1}, elsewhere={"LOWER": 8})
     half, whole = (peak(features, (words * n)[:n]) for n in (50_000, 100_000))

@@ -1,7 +1,6 @@
 """Every name of our config language is found and builds what it promises."""
 
 from importlib.metadata import distribution
-from typing import List
 
 import numpy
 import pytest
@@ -31,7 +30,7 @@ def test_losses_build_from_config(name: str) -> None:
 
 @pytest.mark.parametrize("name", [x for x in declared("spacy_misc") if x.endswith("Cost.v1")])
 @pytest.mark.parametrize("labels", [[], ["city"], ["city", "sports-team"]])
-def test_costs_make_cost_tables(name: str, labels: List[str]) -> None:
+def test_costs_make_cost_tables(name: str, labels: list[str]) -> None:
     for scheme in ("BILUO", "IOB2"):
         tags = Tags(labels, scheme)
         table = resolve("misc", name)(tags)

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import pytest
 import spacy
@@ -38,7 +38,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "corpus.spacy"
 
 
-def config_of(corpus: Path, *changes: Dict[str, Any], **training: Any) -> Config:
+def config_of(corpus: Path, *changes: dict[str, Any], **training: Any) -> Config:
     config: Config = Config().from_str(CONFIG.format(corpus=corpus))
     batcher = {"@batchers": "spacy.batch_by_sequence.v1", "size": BATCH_SIZE}
     limits = {"max_epochs": 0, "max_steps": 0, "eval_frequency": 100, "batcher": batcher}
@@ -47,7 +47,7 @@ def config_of(corpus: Path, *changes: Dict[str, Any], **training: Any) -> Config
     return config
 
 
-def evaluated_steps(config: Config, output: Path) -> List[int]:
+def evaluated_steps(config: Config, output: Path) -> list[int]:
     """The steps at which `spacy train` evaluates."""
     logger = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}
     log = {**logger, "output_file": str(output / "log.jsonl")}
@@ -66,7 +66,7 @@ def evaluated_steps(config: Config, output: Path) -> List[int]:
         ({}, None),
     ],
 )
-def test_steps_are_counted(corpus: Path, limits: Dict[str, int], n_steps: Optional[int]) -> None:
+def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | None) -> None:
     found = read_evaluations(config_of(corpus, **limits))
     assert found == Evaluations(STEPS, n_steps, 100)
     assert "expected at most 3, the steps of an epoch, got 100" in found.objection()
@@ -74,7 +74,7 @@ def test_steps_are_counted(corpus: Path, limits: Dict[str, int], n_steps: Option
 
 
 @pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
-def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: Dict[str, int]) -> None:
+def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str, int]) -> None:
     """And counted steps are those of training."""
     each_step = config_of(corpus, eval_frequency=1, **limits)
     found = read_evaluations(each_step)
@@ -145,7 +145,7 @@ def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("limits", "severity"), [({"max_steps": 300}, "warning"), ({"max_epochs": 4}, "error")]
 )
-def test_check_objects(corpus: Path, tmp_path: Path, limits: Dict[str, int], severity: str) -> None:
+def test_check_objects(corpus: Path, tmp_path: Path, limits: dict[str, int], severity: str) -> None:
     path = tmp_path / "config.cfg"
     config_of(corpus, **limits).to_disk(path)
     (found,) = [one for one in check(path).findings if "eval_frequency" in one.message]
@@ -156,7 +156,7 @@ def test_check_objects(corpus: Path, tmp_path: Path, limits: Dict[str, int], sev
     assert [one for one in check(path).findings if "eval_frequency" in one.message] == []
 
 
-def losses_of(experiment: Experiment, config: Config, **training: Any) -> List[Any]:
+def losses_of(experiment: Experiment, config: Config, **training: Any) -> list[Any]:
     put_onto(config, {"training": training}).to_disk(experiment.config_path)
     given = ["--losses", ",".join(map(str, experiment.loss_paths)), "--samples", 9]
     folders = ["--test", experiment.test_path, "--output", experiment.output_path]

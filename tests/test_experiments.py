@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -29,7 +29,7 @@ def no_look(**facts: Any) -> None:
     """For fits that nobody looks at."""
 
 
-def squares(*numbers: int) -> List[Run]:
+def squares(*numbers: int) -> list[Run]:
     return [Run(f"square-{x}", square, {"x": x}) for x in numbers]
 
 
@@ -92,11 +92,11 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def docs(file: Path) -> List[Doc]:
+def docs(file: Path) -> list[Doc]:
     return read_docs(file, spacy.blank("xx").vocab)
 
 
-def test_corpora_are_read(docs: List[Doc], file: Path) -> None:
+def test_corpora_are_read(docs: list[Doc], file: Path) -> None:
     """An I- tag that continues nothing begins an entity."""
     assert [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs] == [
         [("Ana Lee", "PER"), ("Roma", "LOC")],
@@ -126,7 +126,7 @@ MODELS = {"linear": LINEAR} | {
         ("hybrid", "neural", {"epochs": 40, "words": 5, "learn_rate": 0.01}),
     ],
 )
-def test_models_learn(docs: List[Doc], model: str, fit: str, settings: Dict[str, Any]) -> None:
+def test_models_learn(docs: list[Doc], model: str, fit: str, settings: dict[str, Any]) -> None:
     examples = as_examples(docs)
     ner = make_ner(examples, model=MODELS[model])
     training.FITS[fit](ner, examples, no_look, **settings)
@@ -135,7 +135,7 @@ def test_models_learn(docs: List[Doc], model: str, fit: str, settings: Dict[str,
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_all_weights_can_be_handed_on(docs: List[Doc], model: str) -> None:
+def test_all_weights_can_be_handed_on(docs: list[Doc], model: str) -> None:
     examples = as_examples(docs)
     one, other = (make_ner(examples, model=MODELS[model], seed=seed) for seed in (0, 1))
     training.fit_neural(one, examples, no_look, epochs=2, words=5)
@@ -146,9 +146,9 @@ def test_all_weights_can_be_handed_on(docs: List[Doc], model: str) -> None:
     assert_allclose(one.model.predict(docs).emissions, before)
 
 
-def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
+def test_stages_go_on_from_each_other(docs: list[Doc]) -> None:
     batch = {"fit": "batch", "model": LINEAR, "settings": {"c2": 0.1}}
-    seen: List[Any] = []
+    seen: list[Any] = []
     stages = [batch, {**batch, "after": 0}, batch]
 
     def look(ner: Any, **facts: Any) -> None:
@@ -165,7 +165,7 @@ def test_stages_go_on_from_each_other(docs: List[Doc]) -> None:
     assert seen[-1][1]["iterations"] <= 12
 
 
-def test_averages_are_of_the_weights_after_each_step(docs: List[Doc]) -> None:
+def test_averages_are_of_the_weights_after_each_step(docs: list[Doc]) -> None:
     examples, seen = as_examples(docs), {}
     ner = make_ner(examples, model=LINEAR)
 
@@ -196,7 +196,7 @@ def test_dev_is_summed_test_is_counted_and_the_start_is_kept(file: Path) -> None
     assert len(look["levels"]) == 2
 
 
-def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Doc]) -> None:
+def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: list[Doc]) -> None:
     corpus = combinations.CORPORA["Spanish entities"]
     ner = make_ner(as_examples(docs), model=combinations.model(corpus, "linear"))
     (rows,) = training.weights_of(ner)
@@ -210,7 +210,7 @@ def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: List[Do
             assert one == other
 
 
-def system_of(name: str, dev: List[int], test: List[int]) -> System:
+def system_of(name: str, dev: list[int], test: list[int]) -> System:
     """For each seed, 30 docs with an entity each, of which so many are found."""
 
     def rows(right: int) -> numpy.ndarray:

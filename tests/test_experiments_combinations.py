@@ -1,7 +1,6 @@
 """Beyond the papers: what is trained, counted and compared."""
 
 from pathlib import Path
-from typing import List
 
 import pytest
 from spacy.util import registry
@@ -28,7 +27,7 @@ def test_the_grid_of_a_small_corpus(
 ) -> None:
     monkeypatch.setitem(CORPORA, "small", CORPORA["Spanish entities"])
     size = size_of(combinations.SPEC, quick=True)
-    systems: List[System] = combinations.run_corpus(Runner(tmp_path / "runs"), "small", size)
+    systems: list[System] = combinations.run_corpus(Runner(tmp_path / "runs"), "small", size)
     assert len(systems) == (9 + 7 + 7) * 4
     assert sum(not one.settings["is_new"] for one in systems) == 6 + 5 + 5
     assert len(list((tmp_path / "runs").iterdir())) == 5 + 3 + 3

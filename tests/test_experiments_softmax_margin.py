@@ -1,7 +1,7 @@
 """Gimpel & Smith (2010) again: steps and penalties by hand, settings, the whole of it."""
 
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy
 import pytest
@@ -42,12 +42,12 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def examples(path: Path) -> List[Example]:
+def examples(path: Path) -> list[Example]:
     return as_examples(read_docs(path.with_suffix(".train"), spacy.blank("xx").vocab))
 
 
 def weights(
-    examples: List[Example], name: str, c: Any = None, m: Any = None, start: Any = None
+    examples: list[Example], name: str, c: Any = None, m: Any = None, start: Any = None
 ) -> numpy.ndarray:
     """The weights after one epoch of one step of a method."""
     stage = PLAN.stage(name, {"c": c, "m": m, "epochs": 1, "averaged": False}, 0)
@@ -55,7 +55,7 @@ def weights(
     return run_stages(examples, [stage], first, lambda ner, **facts: None)[0]
 
 
-def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
+def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
     """Its tags are IOB1, its parts of speech in the second of four columns."""
     assert [[(e.text, e.label_) for e in eg.reference.ents] for eg in examples] == [
         [("Ana Lee", "PER"), ("Bo", "PER"), ("Rome", "LOC")],
@@ -67,14 +67,14 @@ def test_corpus_of_2003_is_read(examples: List[Example]) -> None:
 @pytest.mark.parametrize(
     "name, c, m", [("perceptron_built_in", 1, None), ("mira_built_in", 1e-3, 5)]
 )
-def test_steps_are_whole(name: str, c: float, m: Any, examples: List[Example]) -> None:
+def test_steps_are_whole(name: str, c: float, m: Any, examples: list[Example]) -> None:
     """Each weight moves by the difference of a feature's counts: for MIRA, times C at most."""
     found = weights(examples[:1], name, c, m) / c
     assert_allclose(found, found.round(), atol=1e-4)
     assert found.any()
 
 
-def test_risk_is_multiplied_and_its_penalty_is_not(examples: List[Example]) -> None:
+def test_risk_is_multiplied_and_its_penalty_is_not(examples: list[Example]) -> None:
     start = weights(examples, "crf", 0.0)
     gradient = (start - weights(examples, "risk", 0.0, 1, start=start)) / STEP
     assert numpy.abs(gradient).max() > 0.01

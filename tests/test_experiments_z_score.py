@@ -1,7 +1,7 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
-from typing import Any, List
+from typing import Any
 
 import numpy
 import pytest
@@ -157,7 +157,7 @@ def test_hmms_are_as_hard_as_wanted() -> None:
     assert n_drawn > 1
 
 
-def docs() -> List[Doc]:
+def docs() -> list[Doc]:
     vocab = spacy.blank("xx").vocab
     first = Doc(vocab, words=["Ana", "Lee", "ve", "Roma"], ents=["B-PER", "I-PER", "O", "B-LOC"])
     return [first, Doc(vocab, words=["Roma", "duerme"], ents=["B-LOC", "O"])]

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -33,7 +33,7 @@ def nlp() -> Language:
     return nlp
 
 
-def pairs(features: List[Dict[str, Any]]) -> List[Tuple[str, float]]:
+def pairs(features: list[dict[str, Any]]) -> list[tuple[str, float]]:
     return [(each["feature"], each["weight"]) for each in features]
 
 

@@ -1,9 +1,10 @@
 """Features of tokens, against a slow and obvious version of them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Callable, Counter, Dict, Iterator, List, Optional, Set
+from typing import Any
 
 import pytest
 import spacy
@@ -38,7 +39,7 @@ NEW = [
     doc("New/PROPN"),
     doc("YORK/X"),
 ]
-TEMPLATE: Dict[str, Any] = {
+TEMPLATE: dict[str, Any] = {
     "windows": {
         "ORTH": 2, "LOWER": 1, "SHAPE": 0, "prefix": 1, "suffix": 0, "flags": 1, "TAG": 1,
         "POS": 0, "NORM": 0, "character_type": 1, "_.source": 1, "caseless": 1,
@@ -57,7 +58,7 @@ def source() -> Iterator[None]:
     Token.remove_extension("source")
 
 
-FLAGS: Dict[str, Callable[[Token], bool]] = {
+FLAGS: dict[str, Callable[[Token], bool]] = {
     "IS_TITLE": lambda token: token.is_title,
     "IS_STOP": lambda token: token.is_stop,
     "has_hyphen": lambda token: "-" in token.text,
@@ -65,7 +66,7 @@ FLAGS: Dict[str, Callable[[Token], bool]] = {
 }
 
 
-def values(token: Token) -> Dict[str, Optional[str]]:
+def values(token: Token) -> dict[str, str | None]:
     """All that is to be seen of a token."""
     letters = [character for character in token.doc.text if character.isalpha()]
     seen = {
@@ -87,7 +88,7 @@ def values(token: Token) -> Dict[str, Optional[str]]:
     return seen
 
 
-def columns_of(kind: str) -> List[str]:
+def columns_of(kind: str) -> list[str]:
     if kind in ("prefix", "suffix"):
         return [f"{kind}{size}" for size in TEMPLATE["affixes"]]
     return list(TEMPLATE["flags"]) if kind == "flags" else [kind]
@@ -97,7 +98,7 @@ def name_of(column: str, offset: int, value: str) -> str:
     return f"{column}[{offset:+d}]={value}" if offset else f"{column}={value}"
 
 
-def slow_features(doc: Doc, i: int) -> List[str]:
+def slow_features(doc: Doc, i: int) -> list[str]:
     """The names of the features of a token, known ones and others."""
     found = []
     for kind, window in TEMPLATE["windows"].items():
@@ -113,9 +114,9 @@ def slow_features(doc: Doc, i: int) -> List[str]:
     return found
 
 
-def known_values(min_count: int) -> Dict[str, Set[Optional[str]]]:
+def known_values(min_count: int) -> dict[str, set[str | None]]:
     """How often each value of a column, and each pair of such, is in the training docs."""
-    counts: Dict[str, Counter] = defaultdict(Counter)
+    counts: dict[str, Counter] = defaultdict(Counter)
     seen = [[values(token) for token in doc] for doc in TRAIN]
     for token in chain.from_iterable(seen):
         for column, value in token.items():
@@ -136,7 +137,7 @@ def with_vocab(**settings: Any) -> Features:
 
 @pytest.mark.parametrize("docs", [TRAIN, NEW], ids=["train", "new"])
 @pytest.mark.parametrize("min_count", [1, 2])
-def test_features_are_those_of_the_slow_version(docs: List[Doc], min_count: int) -> None:
+def test_features_are_those_of_the_slow_version(docs: list[Doc], min_count: int) -> None:
     features, known = with_vocab(min_count=min_count), known_values(min_count)
     expected = []
     for token in chain.from_iterable(docs):
@@ -224,7 +225,7 @@ def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> No
         ({"elsewhere": {"TAG": 1}}, r"elsewhere: expected some of the kinds in windows.*'TAG'"),
     ],
 )
-def test_bad_templates_are_named(settings: Dict[str, Any], message: str) -> None:
+def test_bad_templates_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
         Template(**settings)
 
@@ -260,5 +261,5 @@ def test_character_types(word: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
-def test_words_that_end_with_a_period(word: str, expected: Optional[str]) -> None:
+def test_words_that_end_with_a_period(word: str, expected: str | None) -> None:
     assert template.flag("ends_with_period")(VOCAB[word], word) == expected

@@ -1,7 +1,7 @@
 """Two passes: labels that a first pass predicts for a word's other occurrences in its doc."""
 
 import random
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -23,11 +23,11 @@ FEATURES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
 NAMES = ["Alba", "Berta", "Cora", "Dora", "Emma", "Frida", "Greta", "Hanna"]
 
 
-def model(kind: Dict[str, Any]) -> Dict[str, Any]:
+def model(kind: dict[str, Any]) -> dict[str, Any]:
     return {**kind, "features": FEATURES}
 
 
-def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
+def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
     """Docs that say once of a name what it is, and use it again where nothing shows it."""
     rng, found = random.Random(seed), []
     for _ in range(n_docs):
@@ -43,7 +43,7 @@ def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
     return found
 
 
-def trained(kind: Dict[str, Any], n_steps: int = 30) -> Language:
+def trained(kind: dict[str, Any], n_steps: int = 30) -> Language:
     nlp = pipeline(model=kind)
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
@@ -97,7 +97,7 @@ def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: in
 
 
 @pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
-def test_a_word_has_the_label_of_its_other_occurrence(kind: Dict[str, Any]) -> None:
+def test_a_word_has_the_label_of_its_other_occurrence(kind: dict[str, Any]) -> None:
     """Nothing else says what a name after "and" is."""
     assert f_score(trained(model(kind))) > 0.95 > 0.85 > f_score(trained(kind))
 
@@ -121,7 +121,7 @@ def test_labels_of_training_docs_are_not_learned_from_them() -> None:
     assert first_pass is not None
     features, _ = linear_part(ner.model)
 
-    def share_known(some: List[Example], is_train: bool) -> float:
+    def share_known(some: list[Example], is_train: bool) -> float:
         labels = [1 + "XY".index(t.ent_type_) for eg in some for t in eg.reference]
         docs = [eg.predicted for eg in some]
         probs = first_pass.predict(features.find(docs, is_train=is_train), docs)

@@ -5,7 +5,6 @@ import re
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Dict, List, Set
 
 import pytest
 
@@ -33,9 +32,9 @@ def room(path: Path) -> str:
 
 
 @cache
-def imported_names(path: Path, root: Path = ROOT) -> List[List[str]]:
+def imported_names(path: Path, root: Path = ROOT) -> list[list[str]]:
     """The parts of all names of a package that a file of it imports, inside of functions, too."""
-    found: List[List[str]] = []
+    found: list[list[str]] = []
     package = [root.name, *path.relative_to(root).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
@@ -60,7 +59,7 @@ def test_imports_go_down(path: Path) -> None:
 
 def test_no_circles_of_files() -> None:
     """`TopologicalSorter` names the files of a circle. A folder hands on the names of its files."""
-    imports: Dict[Path, Set[Path]] = {path: set() for path in FILES}
+    imports: dict[Path, set[Path]] = {path: set() for path in FILES}
     for path in FILES:
         for name in imported_names(path):
             file = ROOT.joinpath(*name).with_suffix(".py")

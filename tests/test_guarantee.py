@@ -4,7 +4,7 @@ import json
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy
 import pytest
@@ -38,7 +38,7 @@ TAGS = {"Khan": "U-PERSON", "London": "U-LOC", "Berlin": "U-LOC", "Sox": "U-spor
 TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False}
 
 
-def calibration_docs(nlp: Language, n: int = 60) -> List[Example]:
+def calibration_docs(nlp: Language, n: int = 60) -> list[Example]:
     """Docs whose entities the model finds more or less easily."""
     rng, docs = numpy.random.default_rng(0), []
     for _ in range(n):
@@ -62,12 +62,12 @@ def guaranteed(unsure: Path) -> Language:
 Row = namedtuple("Row", "start end label_")
 
 
-def places(doc: Doc) -> List[Row]:
+def places(doc: Doc) -> list[Row]:
     """The guaranteed spans."""
     return [Row(span.start, span.end, span.label_) for span in doc.spans[KEY]]
 
 
-def is_found(ent: Any, spans: List[Any], found: str, by_label: bool) -> bool:
+def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
     """The definition."""
     some = [span for span in spans if not by_label or span.label_ == ent.label_]
     if found == "exact":
@@ -80,7 +80,7 @@ def is_found(ent: Any, spans: List[Any], found: str, by_label: bool) -> bool:
 @pytest.mark.parametrize("per_label", [False, True])
 @pytest.mark.parametrize("found", FOUND)
 def test_the_sets_keep_the_promise_on_the_calibration_docs(
-    unsure: Path, found: str, per_label: bool, by_group: Optional[str]
+    unsure: Path, found: str, per_label: bool, by_group: str | None
 ) -> None:
     """What the pipeline writes to docs misses what the threshold was chosen by."""
     nlp, limit = load(unsure), 0.25 if by_group else 0.15
@@ -321,7 +321,7 @@ def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
     terms["per_label"] = True
     result = guarantee(nlp, docs, **terms)
     tables = score_spans(nlp, nlp.get_pipe("ner"), docs, result.promise)[:2]
-    expected: List[List[Any]] = []
+    expected: list[list[Any]] = []
     for confidence in (0.9, 0.7):
         terms = {**result.promise, "confidence": confidence}
         expected.append([])
@@ -380,7 +380,7 @@ def test_the_command(unsure: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_group", [None, "n"])
 def test_the_report_compares_promised_and_observed(
-    guaranteed: Language, by_group: Optional[str]
+    guaranteed: Language, by_group: str | None
 ) -> None:
     guarantee(guaranteed, calibration_docs(guaranteed, 120), miss=0.1, by_group=by_group)
     docs = calibration_docs(guaranteed, 30)

@@ -1,6 +1,6 @@
 """Arrays that don't fit are refused by name, before compiled code sees them."""
 
-from typing import Any, Dict
+from typing import Any
 
 import numpy
 import pytest
@@ -23,7 +23,7 @@ def test_spoiled_calls_are_refused_or_answered(block: int) -> None:
 @pytest.mark.parametrize("change", [{"end": [4], "tags": [0, 1, 2]}, {"end": [6]}, {"begin": [-1]},
     {"end": [1], "tags": []}, {"tags": [0, 4]}, {"tags": [0]}, {"end": [2, 3]}])  # fmt: skip
 @pytest.mark.parametrize("name", ["segment_log_probs", "segment_max_scores"])
-def test_segments_in_one_sequence(name: str, change: Dict[str, Any]) -> None:
+def test_segments_in_one_sequence(name: str, change: dict[str, Any]) -> None:
     fields = {key: numpy.array(each, "int64") for key, each in {**SEGMENT, **change}.items()}
     with pytest.raises(ValueError, match="segments"):
         getattr(chain, name)(POTENTIALS, chain.Segments(**fields))

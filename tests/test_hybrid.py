@@ -2,7 +2,7 @@
 
 import io
 import random
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -30,7 +30,7 @@ CASES = [
 CITIES = ["Rome", "Paris", "Oslo", "Lima"]
 
 
-def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
+def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
     """What follows "in" is a city, all else is not. Each doc has a word of its own."""
     rng, found = random.Random(seed), []
     for i in range(n_docs):
@@ -44,20 +44,20 @@ def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> List[Example]:
     return found
 
 
-def initialized(model: Dict[str, Any] = MODEL, **settings: Any) -> Language:
+def initialized(model: dict[str, Any] = MODEL, **settings: Any) -> Language:
     random.seed(0)
     nlp = pipeline(model=model, **settings)
     nlp.initialize(lambda: corpus(nlp))
     return nlp
 
 
-def predicted(nlp: Language) -> List[List[Any]]:
+def predicted(nlp: Language) -> list[list[Any]]:
     docs = nlp.pipe([eg.predicted for eg in corpus(nlp, seed=1)])
     return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
 
 
 def learn(nlp: Language, optimizer: Optimizer, n_steps: int = 5) -> float:
-    losses: Dict[str, float] = {}
+    losses: dict[str, float] = {}
     for _ in range(n_steps):
         losses = nlp.update(corpus(nlp), sgd=optimizer)
     return losses["ner"]
@@ -111,7 +111,7 @@ def test_a_new_label_is_learned() -> None:
 
 
 def test_the_linear_part_has_the_mean_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    last: List[numpy.ndarray] = []
+    last: list[numpy.ndarray] = []
 
     def noted(weights: Any, *args: Any, **settings: Any) -> Trained:
         trained = train(weights, *args, **settings)
@@ -136,7 +136,7 @@ def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
 
-    def share_known(some: List[Example], is_train: bool) -> float:
+    def share_known(some: list[Example], is_train: bool) -> float:
         scores, _ = ner.model([eg.predicted for eg in some], is_train)
         found = scores.emissions.argmax(axis=1) != 0
         gold = [bool(token.ent_type_) for eg in some for token in eg.reference]

@@ -3,9 +3,10 @@
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 import pytest
 import spacy
@@ -50,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def write_docs(path: Path, docs: Sequence[Tuple[str, str]]) -> Path:
+def write_docs(path: Path, docs: Sequence[tuple[str, str]]) -> Path:
     """Docs of words and tags, both separated by spaces."""
     vocab = spacy.blank("xx").vocab
     made = [Doc(vocab, words=words.split(), ents=tags.split()) for words, tags in docs]
@@ -63,7 +64,7 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-COSTS: Dict[str, Dict[str, Any]] = {
+COSTS: dict[str, dict[str, Any]] = {
     "none": {},
     "mistakes": {"miss": 5.0, "false_alarm": 2.0},
     "zero-one": {"cost": "zero-one"},
@@ -75,7 +76,7 @@ CORPUS = Path("corpus.spacy")
 
 
 PAIRS = ("SoftmaxMargin,Risk", "SoftmaxMargin,MCEF", "Sequential,Pointwise,Mixed", "Risk,MCEF")
-TRAINED: List[Tuple[str, str, str, str, str]] = [
+TRAINED: list[tuple[str, str, str, str, str]] = [
     *((model, "Sequential", "none", "viterbi", "f") for model in MODELS[:3]),
     *((model, "Sequential", "none", "viterbi", "guarantee") for model in MODELS[:3]),
     *(("linear", loss, "none", "viterbi", "f") for loss in (*LOSSES, *PAIRS)),
@@ -91,7 +92,7 @@ TRAINED: List[Tuple[str, str, str, str, str]] = [
 @pytest.mark.parametrize("model, loss, cost, decoding, aim", TRAINED, ids=" ".join)
 def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> None:
     paths = {"train_path": CORPUS, "dev_path": CORPUS}
-    given: Dict[str, Any] = {"model": model, "loss": loss, "decoding": decoding, "aim": aim}
+    given: dict[str, Any] = {"model": model, "loss": loss, "decoding": decoding, "aim": aim}
     text = init(lang="xx", **paths, **given, **COSTS[cost])
     config = Config().from_str(text, interpolate=False)
     if "tok2vec" in config["components"]:

@@ -1,8 +1,9 @@
 """Label memory: against counting by hand; and no token learns from its own label."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any
 from unittest.mock import patch
 
 import numpy
@@ -29,13 +30,13 @@ VOCAB = spacy.blank("xx").vocab
 WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
 LABELS = ["LOC", "PER", "x-y"]
 BORDERS = [0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1]
-UNITS: List[Union[int, str]] = ["doc", 1, 2, 3, "_.article"]
+UNITS: list[int | str] = ["doc", 1, 2, 3, "_.article"]
 MISSING = None
 
-Labels = List[Optional[str]]
+Labels = list[str | None]
 """The label of each token: "O" outside of entities, None where annotation is missing."""
 
-Corpus = List[Tuple[List[str], Labels, int]]
+Corpus = list[tuple[list[str], Labels, int]]
 """Docs with their words, labels and articles."""
 
 
@@ -46,7 +47,7 @@ def article() -> Iterator[None]:
     Doc.remove_extension("article")
 
 
-def annotated(words: List[str], labels: Labels, article: int = 0) -> Doc:
+def annotated(words: list[str], labels: Labels, article: int = 0) -> Doc:
     """A doc in which each token of a label is an entity."""
     doc = Doc(VOCAB, words=words)
     spans = {name: [] for name in (*LABELS, "O", MISSING)}
@@ -70,11 +71,11 @@ def corpora(draw: st.DrawFn) -> Corpus:
     return docs
 
 
-def letters(words: List[str]) -> str:
+def letters(words: list[str]) -> str:
     return "".join(character for word in words for character in word.lower() if word != ",")
 
 
-def slow_units(corpus: Corpus, unit: Union[int, str], least: int) -> List[object]:
+def slow_units(corpus: Corpus, unit: int | str, least: int) -> list[object]:
     if unit == "_.article":
         return [article for _, _, article in corpus]
     if unit == "doc":
@@ -83,7 +84,7 @@ def slow_units(corpus: Corpus, unit: Union[int, str], least: int) -> List[object
     return [i // size for i in range(len(corpus))]
 
 
-def slow_names(word: str, counted: Corpus) -> List[str]:
+def slow_names(word: str, counted: Corpus) -> list[str]:
     """The features of a token of this word, from the docs that count."""
     pairs = [pair for words, labels, _ in counted for pair in zip(words, labels)]
     seen = Counter(label for other, label in pairs if label and other.lower() == word.lower())
@@ -101,7 +102,7 @@ def slow_names(word: str, counted: Corpus) -> List[str]:
     return sorted(names)
 
 
-def memory_of(corpus: Corpus, unit: Union[int, str]) -> Features:
+def memory_of(corpus: Corpus, unit: int | str) -> Features:
     features = Features(Template(windows={}, memory_unit=unit, memory={"LOWER": 0}))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
@@ -109,7 +110,7 @@ def memory_of(corpus: Corpus, unit: Union[int, str]) -> Features:
 
 @given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]), st.integers(1, 3))
 def test_features_are_those_of_the_slow_version(
-    corpus: Corpus, new: Corpus, unit: Union[int, str], often: int, least: int
+    corpus: Corpus, new: Corpus, unit: int | str, often: int, least: int
 ) -> None:
     """However many docs are read together, and however often a text is there."""
     collecting, memory = "spacy_costner.features.collecting", "spacy_costner.features.memory"
@@ -137,16 +138,16 @@ ONCE = [
 MEMORY = {**SPARSE["features"], "memory": {"LOWER": 1, "SHAPE": 0}, "elsewhere": {"LOWER": 2}}
 
 
-def remembering(base: Dict[str, Any] = SPARSE, **settings: Any) -> Language:
+def remembering(base: dict[str, Any] = SPARSE, **settings: Any) -> Language:
     features = {**MEMORY, **settings.pop("features", {})}
     return pipeline(model={**base, "features": features}, **settings)
 
 
-def examples(nlp: Language, texts: List[Tuple[str, Any]] = ONCE) -> List[Example]:
+def examples(nlp: Language, texts: list[tuple[str, Any]] = ONCE) -> list[Example]:
     return [Example.from_dict(nlp.make_doc(text), {"entities": ents}) for text, ents in texts]
 
 
-def remembered(**settings: Any) -> Tuple[Language, List[Example], Features, Any]:
+def remembered(**settings: Any) -> tuple[Language, list[Example], Features, Any]:
     """A pipeline, `ONCE`, and the features and weights."""
     nlp = remembering(**settings)
     batch = examples(nlp)
@@ -154,7 +155,7 @@ def remembered(**settings: Any) -> Tuple[Language, List[Example], Features, Any]
     return (nlp, batch, *linear_part(nlp.get_pipe("ner").model))
 
 
-def of_memory(features: Features) -> List[bool]:
+def of_memory(features: Features) -> list[bool]:
     """Whether a feature is one of the memory of words."""
     found = [name.startswith("memory:LOWER") for name in features.names()]
     assert any(found)
@@ -163,7 +164,7 @@ def of_memory(features: Features) -> List[bool]:
 
 @pytest.mark.parametrize("base", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 @pytest.mark.parametrize("name", declared("thinc_losses"))
-def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> None:
+def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> None:
     """From random weights, as some losses can't start from nothing."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     nlp, batch, features, weights = remembered(base=base, loss=loss)
@@ -177,17 +178,17 @@ def test_no_update_learns_from_own_labels(name: str, base: Dict[str, Any]) -> No
     assert all(any("memory:LOWER" in name for name in names) for names in known)
 
 
-def fit_online(nlp: Language, batch: List[Example]) -> None:
+def fit_online(nlp: Language, batch: list[Example]) -> None:
     ner = nlp.get_pipe("ner")
     train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
-def fit_lbfgs(nlp: Language, batch: List[Example]) -> None:
+def fit_lbfgs(nlp: Language, batch: list[Example]) -> None:
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
     total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
 
 
-def rehearse(nlp: Language, batch: List[Example]) -> None:
+def rehearse(nlp: Language, batch: list[Example]) -> None:
     optimizer = nlp.resume_training()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     names = features.names()
@@ -236,7 +237,7 @@ def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
     ["ana", "saw", "rome"], ["Ana", "saw", "Rome", "!"], ["ANA", "\n", "saw", "Rome"],
     ["A", "na", "saw", "Ro", "me"], ["Ana", "\u201csaw\u201d", "Rome"],
 ])  # fmt: skip
-def test_a_doc_is_known_by_its_letters(words: List[str]) -> None:
+def test_a_doc_is_known_by_its_letters(words: list[str]) -> None:
     """As augmenters and tokenizers change docs, so that they stay in their unit."""
     features = memory_of([(["Ana", "saw", "Rome"], ["PER", "O", "LOC"], 0)], "doc")
     assert not any(found_names(features, [Doc(VOCAB, words=words)], is_train=True))

@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,22 +19,22 @@ PLACES = {
 
 
 @st.composite
-def nested(draw: st.DrawFn) -> Dict[str, Any]:
+def nested(draw: st.DrawFn) -> dict[str, Any]:
     """A tree of up to nine nodes, each below an earlier one or on top."""
-    root: Dict[str, Any] = {}
+    root: dict[str, Any] = {}
     nodes = [root]
     for i in range(draw(st.integers(1, 9))):
-        below: Dict[str, Any] = {}
+        below: dict[str, Any] = {}
         nodes[draw(st.integers(0, i))][f"node-{i}"] = below
         nodes.append(below)
     return root
 
 
-def edges_between(tree: Dict[str, Any], one: str, other: str) -> int:
+def edges_between(tree: dict[str, Any], one: str, other: str) -> int:
     """The length of the shortest path, found by walking."""
-    neighbours: Dict[str, set] = {}
+    neighbours: dict[str, set] = {}
 
-    def join(name: str, below: Dict[str, Any]) -> None:
+    def join(name: str, below: dict[str, Any]) -> None:
         for child, grandchildren in below.items():
             neighbours.setdefault(name, set()).add(child)
             neighbours.setdefault(child, set()).add(name)
@@ -51,7 +51,7 @@ def edges_between(tree: Dict[str, Any], one: str, other: str) -> int:
 
 
 @given(nested())
-def test_distances_are_those_of_a_walk(nodes: Dict[str, Any]) -> None:
+def test_distances_are_those_of_a_walk(nodes: dict[str, Any]) -> None:
     tree = make_tree(nodes, "tree")
     labels = sorted(tree.lineages)
     distances = tree.distances(labels)

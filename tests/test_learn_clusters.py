@@ -5,7 +5,6 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import List
 
 import numpy
 import pytest
@@ -38,7 +37,7 @@ def test_words_of_the_same_neighbours_share_clusters() -> None:
     assert again == (n_tokens, clusters)
 
 
-def slow_pmi(sentences: List[List[str]], words: List[str]) -> numpy.ndarray:
+def slow_pmi(sentences: list[list[str]], words: list[str]) -> numpy.ndarray:
     """The matrix of `embed`, pair by pair."""
     offsets, n_times = (-2, -1, 1, 2), Counter()
     for sentence in sentences:

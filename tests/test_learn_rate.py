@@ -1,7 +1,8 @@
 """The factor of the learning rate scales the steps of the chain, and of nothing else."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -36,12 +37,12 @@ def hybrid(factor: float) -> Language:
     return alone(factor, model=HYBRID)
 
 
-def head(model: Model) -> List[Model]:
+def head(model: Model) -> list[Model]:
     """The linear layer and, unless the linear part of a hybrid has its scores, the chain."""
     return [model.get_ref(ref) for ref in ("emissions", "output_layer") if model.has_ref(ref)]
 
 
-def check_scaled(one: Model, scaled: Model, heads: List[Model]) -> int:
+def check_scaled(one: Model, scaled: Model, heads: list[Model]) -> int:
     """Check that weights of these nodes are 8 times as large, others equal. Returns how many."""
     n_head = 0
     for node, twin in zip(one.walk(), scaled.walk(), strict=True):
@@ -142,7 +143,7 @@ def test_it_is_a_setting_of_the_config(tmp_path: Path) -> None:
         (20.0, {"model": SPARSE}, "expected 1 for sparse_crf.*got 20"),
     ],
 )
-def test_bad_factors_are_named(factor: Any, settings: Dict[str, Any], message: str) -> None:
+def test_bad_factors_are_named(factor: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"ner: learn_rate_factor: {message}"):
         pipeline(**settings, learn_rate_factor=factor)
 
@@ -176,6 +177,6 @@ def test_warns_of_a_rate_that_is_too_low_for_the_chain(rate: Any) -> None:
         ({**LOW, "initial_rate": 5e-4}, {}),
     ],
 )
-def test_does_not_warn_otherwise(rate: Any, settings: Dict[str, Any]) -> None:
+def test_does_not_warn_otherwise(rate: Any, settings: dict[str, Any]) -> None:
     """Of the last one, the first rates are low."""
     start(rate, **settings)  # a warning is an error

@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -33,7 +33,7 @@ GOLD = Gold(
 both = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 
 
-def found(nlp: Language) -> List[Any]:
+def found(nlp: Language) -> list[Any]:
     return [ents(doc) for doc in nlp.pipe(TEXTS)]
 
 
@@ -119,7 +119,7 @@ def test_without_features_the_transitions_are_learned() -> None:
 
 @both
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_overfitting(model: Dict[str, Any], scheme: str) -> None:
+def test_overfitting(model: dict[str, Any], scheme: str) -> None:
     nlp = pipeline(model=model, scheme=scheme)
     train(nlp)
     assert found(nlp) == EXPECTED
@@ -145,7 +145,7 @@ def test_every_loss_learns(name: str) -> None:
     assert found(nlp) == EXPECTED
 
 
-def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
+def average_of(seen: list[numpy.ndarray], power: float) -> numpy.ndarray:
     """Where periods end by definition, and all weights in a period count the same."""
     ends = [0, 8]
     while ends[-1] < len(seen):
@@ -158,7 +158,7 @@ def average_of(seen: List[numpy.ndarray], power: float) -> numpy.ndarray:
 
 @pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
 @pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
-def test_averages_weigh_steps_by_a_power(regularisation: Dict[str, float], power: float) -> None:
+def test_averages_weigh_steps_by_a_power(regularisation: dict[str, float], power: float) -> None:
     nlp, batch, weights = started(slice(3), **regularisation, average_power=power)
     optimizer, seen = Optimizer(0.01, use_averages=True), []
     for i in range(41):
@@ -271,7 +271,7 @@ DENSE = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC
 
 
 @pytest.mark.parametrize("model", [SPARSE, HYBRID, DENSE], ids=["sparse", "hybrid", "dense"])
-def test_labels_can_be_added_to_a_trained_model(model: Dict[str, Any]) -> None:
+def test_labels_can_be_added_to_a_trained_model(model: dict[str, Any]) -> None:
     """Layers that grow are new ones: optimizers keep nothing of theirs."""
     nlp = pipeline(model=model)
     optimizer = Optimizer(0.01, use_averages=False)
@@ -318,7 +318,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
         ({"first_pass_epochs": 0}, "first_pass_epochs: expected a number of at least 1"),
     ],
 )
-def test_bad_settings_are_named(settings: Dict[str, float], message: str) -> None:
+def test_bad_settings_are_named(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"spacy_costner.SparseCRF: {message}"):
         crf(**settings)
 

@@ -4,8 +4,9 @@ What is asked of one loss of `oracle_losses.LOSSES` is asked of all.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import numpy
 import pytest
@@ -38,7 +39,7 @@ from .support.split import split_NK, split_of
 from .support.strategies import annotated_NK, random_entities, seeds
 
 HAMMING = make_hamming_cost()
-COSTS: Dict[str, Optional[Cost]] = {
+COSTS: dict[str, Cost | None] = {
     "any table": None,
     "hamming": HAMMING,
     "zero-one": make_zero_one_cost(),
@@ -71,7 +72,7 @@ class Case(NamedTuple):
         return loss.compute(potentials, gold)
 
     def sequences(
-        self, potentials: Potentials, gold: Gold, split: Optional[Split] = None
+        self, potentials: Potentials, gold: Gold, split: Split | None = None
     ) -> oracle_losses.Batch:
         if self.build().cost is None:
             gold = gold._replace(cost=None)
@@ -102,7 +103,7 @@ def test_every_loss_is_defined_here() -> None:
 
 
 def check_by_enumeration(
-    case: Case, potentials: Potentials, gold: Gold, annotation: Gold, split: Optional[Split]
+    case: Case, potentials: Potentials, gold: Gold, annotation: Gold, split: Split | None
 ) -> None:
     """Check the value, and that the gradient is its own, where nothing has a tie."""
     result = case.compute(potentials, gold)
@@ -218,7 +219,7 @@ def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
 # Sequences of a batch
 
 
-def take(potentials: Potentials, gold: Gold, which: List[int]) -> Tuple[Potentials, Gold]:
+def take(potentials: Potentials, gold: Gold, which: list[int]) -> tuple[Potentials, Gold]:
     """Some of the sequences of a batch."""
     tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
     fields = ("tags", "allowed", "cost", "token_weights", "features", "weights")
@@ -248,7 +249,7 @@ def test_nothing_to_learn_from_one_legal_path(name: str, dtype: str) -> None:
 @each_loss
 @pytest.mark.parametrize("how", ["gold is forbidden", "another tag is preset"])
 @pytest.mark.parametrize("which", [[1], [0, 2], [0, 1, 2, 3]])
-def test_what_is_impossible_is_left_out(name: str, how: str, which: List[int]) -> None:
+def test_what_is_impossible_is_left_out(name: str, how: str, which: list[int]) -> None:
     scores, complete, some = example([4, 3, 5, 1], 3)
     some = some._replace(weights=numpy.asarray([1.0, 0.5, 2.0, 1.5]))
     some.allowed[[1, 5, 8, 12]] = complete.tags[[1, 5, 8, 12], None] == numpy.arange(3)

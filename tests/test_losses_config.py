@@ -2,7 +2,7 @@
 
 import math
 from inspect import signature
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import pytest
 from spacy.util import registry
@@ -25,7 +25,7 @@ COST = {"cost": hamming_cost}
 LIKELIHOODS = "Sequential Pointwise Mixed SoftmaxMargin Risk JensenRiskBound MCE MCEF"
 ALL = [*LIKELIHOODS.split(), "MaxMargin", "Perceptron", "MIRA", "ZScore"]
 AT_LEAST_0, ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
-BAD: List[Tuple[str, str, Tuple[Any, ...], Dict[str, Any]]] = [
+BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("Mixed", "lam", (-0.1, 1.1, math.inf, math.nan, None), {"k": None}),
     ("Mixed", "lam", (0.5,), {}),
     ("Mixed", "k", AT_LEAST_0, {}),
@@ -55,7 +55,7 @@ EVERY_NUMBER = [
     for name in declared("thinc_losses")
     for parameters in [signature(registry.losses.get(name)).parameters]
     for field in parameters
-    if parameters[field].annotation in (float, Optional[float])
+    if parameters[field].annotation in (float, float | None)
 ]
 
 
@@ -68,7 +68,7 @@ EVERY_NUMBER = [
     ],
 )
 def test_a_bad_parameter_is_named(
-    loss: str, field: str, value: Any, others: Dict[str, Any]
+    loss: str, field: str, value: Any, others: dict[str, Any]
 ) -> None:
     name = f"spacy_costner.{loss}.v1"
     settings = {**REQUIRED.get(name, {}), **others, field: value}
@@ -123,7 +123,7 @@ def test_settings_decide_what_a_loss_needs_and_does() -> None:
 
 @pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])
 @pytest.mark.parametrize("block", [{}, {"cost": None}])
-def test_the_hamming_cost_is_the_default(name: str, block: Dict[str, Any]) -> None:
+def test_the_hamming_cost_is_the_default(name: str, block: dict[str, Any]) -> None:
     assert resolve("losses", f"spacy_costner.{name}.v1", **block).cost is hamming_cost
 
 
@@ -133,7 +133,7 @@ FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
 @pytest.mark.parametrize("unit, ends", [("steps", (10, 30)), ("epochs", (0.5, 2.0))])
-def test_stages(unit: str, ends: Tuple[float, float]) -> None:
+def test_stages(unit: str, ends: tuple[float, float]) -> None:
     schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
     reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
     found = [schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: n})) for n in reached]
@@ -163,7 +163,7 @@ BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, m
         ([FIRST, None], {"steps": [10]}, LOSSES),
     ],
 )
-def test_schedules_that_are_refused(losses: Any, settings: Dict[str, Any], expected: str) -> None:
+def test_schedules_that_are_refused(losses: Any, settings: dict[str, Any], expected: str) -> None:
     where = f"{next(iter(settings))}: " if expected is GROWING else ""
     with pytest.raises(ValueError, match=rf"Schedule: {where}expected {expected}.*got "):
         make_schedule(*losses, **settings)

@@ -1,8 +1,8 @@
 """What values of the losses by enumeration don't say: ties, long sequences, running totals."""
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Callable
 
 import numpy
 import pytest

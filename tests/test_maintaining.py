@@ -1,7 +1,7 @@
 """Trained components in the pipelines that they live in: shared, sourced, frozen, in streams."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -17,7 +17,7 @@ from .support.pipelines import LISTENING, TEXTS, TRAIN, ents, listening, pipelin
 TAGGER = {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENING["tok2vec"]}}
 
 
-def examples(nlp: Language) -> List[Example]:
+def examples(nlp: Language) -> list[Example]:
     """Entities, and as tags whether words begin with a capital."""
     made = []
     for doc, gold in ((nlp.make_doc(text), gold) for text, gold in TRAIN):
@@ -26,7 +26,7 @@ def examples(nlp: Language) -> List[Example]:
     return made
 
 
-def learn(nlp: Language, steps: int = 60, **settings: Any) -> Dict[str, float]:
+def learn(nlp: Language, steps: int = 60, **settings: Any) -> dict[str, float]:
     batch = examples(nlp)
     optimizer = nlp.initialize(lambda: batch)
     optimizer.learn_rate = 0.01
@@ -35,11 +35,11 @@ def learn(nlp: Language, steps: int = 60, **settings: Any) -> Dict[str, float]:
     return losses
 
 
-def answers(nlp: Language) -> List[List[Tuple[int, int, str]]]:
+def answers(nlp: Language) -> list[list[tuple[int, int, str]]]:
     return [ents(doc) for doc in nlp.pipe([*TEXTS, "Khan likes Berlin"])]
 
 
-def weights(pipe: Any) -> List[numpy.ndarray]:
+def weights(pipe: Any) -> list[numpy.ndarray]:
     pairs = [(node, name) for node in pipe.model.walk() for name in node.param_names]
     return [node.get_param(name).copy() for node, name in pairs if node.has_param(name)]
 
@@ -129,12 +129,12 @@ def test_errors_of_a_doc_stop_unless_they_are_handled(
     ner, texts = trained.get_pipe("ner"), [TEXTS[1], "a broken text", TEXTS[0]]
     failed, predict = [], ner.predict
 
-    def fail(docs: List[Doc]) -> Any:
+    def fail(docs: list[Doc]) -> Any:
         if any("broken" in doc.text for doc in docs):
             raise OSError(docs[0].text)
         return predict(docs)
 
-    def note(name: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
+    def note(name: str, pipe: Any, docs: list[Doc], error: Exception) -> None:
         failed.append((name, [doc.text for doc in docs], type(error)))
 
     monkeypatch.setattr(ner, "predict", fail)

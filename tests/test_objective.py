@@ -1,8 +1,9 @@
 """What a loss is told of docs: weights, forbidden spans, costs, and which loss it is."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 import numpy
 import pytest
@@ -47,7 +48,7 @@ def scores_of(batch: Sequence[Example], seed: int = 0, tags: Tags = TAGS) -> Pot
     return random_potentials(lengths, len(tags), scale=2.0, seed=seed)
 
 
-def gold_of(paths: Sequence[Sequence[int]], weights: Optional[numpy.ndarray] = None) -> Gold:
+def gold_of(paths: Sequence[Sequence[int]], weights: numpy.ndarray | None = None) -> Gold:
     path = numpy.asarray([tag for tags in paths for tag in tags], dtype="int32")
     return Gold(
         tags=path,
@@ -59,7 +60,7 @@ def gold_of(paths: Sequence[Sequence[int]], weights: Optional[numpy.ndarray] = N
 
 
 def check_loss(
-    ner: CostSensitiveNER, batch: List[Example], define: Any, gold: Gold, spans: Any = ()
+    ner: CostSensitiveNER, batch: list[Example], define: Any, gold: Gold, spans: Any = ()
 ) -> None:
     """Check value and gradient of a component against the definition of its loss, with these
     incorrect spans."""
@@ -139,7 +140,7 @@ WRONG += [(3, 0, 2, "PER"), (3, 1, 3, "LOC"), (3, 1, 2, "")]
 """Sentence, first token, the one after the last, label: "" for any."""
 
 
-def with_spans(batch: List[Example], spans: List[Any] = WRONG) -> List[Example]:
+def with_spans(batch: list[Example], spans: list[Any] = WRONG) -> list[Example]:
     for i, eg in enumerate(batch):
         mine = [Span(eg.reference, *span) for b, *span in spans if b == i]
         eg.reference.spans["wrong"] = mine
@@ -158,7 +159,7 @@ MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
     [("Sequential", {}, oracle_losses.sequential), ("MCEF", {"psi": "inf"}, MCE_F)],
 )
 def test_incorrect_spans_and_missing_tokens(
-    name: str, settings: Any, define: Any, missing: List[int], spans: List[Any], outside: str
+    name: str, settings: Any, define: Any, missing: list[int], spans: list[Any], outside: str
 ) -> None:
     """Gold O before a missing token may be before an entity or not."""
     loss = loss_block(name, **settings)
@@ -241,7 +242,7 @@ def test_a_cost_without_one_of_the_labels() -> None:
 
 
 @pytest.mark.parametrize("ends", [{"steps": [2]}, {"epochs": [0.5]}])
-def test_training_switches_losses(ends: Dict[str, List[float]]) -> None:
+def test_training_switches_losses(ends: dict[str, list[float]]) -> None:
     """Four updates of one example each of four make an epoch."""
     used = []
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 import spacy
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def corpora(folder: Path) -> List[Any]:
+def corpora(folder: Path) -> list[Any]:
     return ["--train", folder / "train.spacy", "--dev", folder / "dev.spacy"]
 
 
@@ -78,7 +78,7 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
     ],
 )
 def test_what_does_not_go_together(
-    folder: Path, tmp_path: Path, options: List[Any], message: str
+    folder: Path, tmp_path: Path, options: list[Any], message: str
 ) -> None:
     result = run("fit", *options, *corpora(folder), "--output", tmp_path / "out")
     assert result.exit_code == 1 and message in result.output

@@ -1,7 +1,5 @@
 """A component with `outside = "before"`, from training to its tools."""
 
-from typing import List
-
 import numpy
 import pytest
 import spacy
@@ -139,7 +137,7 @@ def test_the_report_has_a_single_outside(linear: Language) -> None:
     """But for the transitions and the features of the model."""
     wrong = [("Ana saw Rome", ["B-X", "B-X", "O"]), ("saw Ana", ["O", "O"])]
     docs = [Doc(linear.vocab, words=words.split(), ents=tags) for words, tags in wrong]
-    batch: List[Example] = [Example(linear.make_doc(doc.text), doc) for doc in docs]
+    batch: list[Example] = [Example(linear.make_doc(doc.text), doc) for doc in docs]
     linear.config["components"]["ner"]["model"] = SPARSE
     found = report(linear, batch)
     assert found.confusion[0] == ["X", "O"]

@@ -2,10 +2,11 @@
 
 import json
 import pickle
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -39,15 +40,15 @@ from .support.config import HAMMING
 from .support.pipelines import LISTENING, SMALL
 from .support.posteriors import probs_of_entities
 
-Place = Tuple[int, int, str]
+Place = tuple[int, int, str]
 GROUPS = {"places": ["GPE"], "others": ["ORG", "PER"]}
-TEXTS: List[Tuple[str, List[Place]]] = [
+TEXTS: list[tuple[str, list[Place]]] = [
     ("the bank of Rome lost", [(0, 4, "ORG"), (3, 4, "GPE")]),
     ("Ann left the bank of Oslo", [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]),
     ("Ann saw Oslo and Rome", [(0, 1, "PER"), (2, 3, "GPE"), (4, 5, "GPE")]),
     ("nobody lost", []),
 ]
-WORDS: Dict[str, Any] = {name: {"LOWER": 1} for name in ("windows", "memory", "document")}
+WORDS: dict[str, Any] = {name: {"LOWER": 1} for name in ("windows", "memory", "document")}
 FEATURES = {"@misc": "spacy_costner.Features.v1", **WORDS, "affixes": [], "flags": []}
 SPARSE = {
     "@architectures": "spacy_costner.SparseCRF.v1",
@@ -56,8 +57,8 @@ SPARSE = {
 
 
 def gold(
-    nlp: Language, labels: Optional[Sequence[str]] = None, texts: Any = TEXTS, key: str = "sc"
-) -> List[Doc]:
+    nlp: Language, labels: Sequence[str] | None = None, texts: Any = TEXTS, key: str = "sc"
+) -> list[Doc]:
     """The texts with the spans of all labels or some."""
     docs = []
     for text, places in texts:
@@ -67,15 +68,15 @@ def gold(
     return docs
 
 
-def examples(docs: Iterable[Doc]) -> List[Example]:
+def examples(docs: Iterable[Doc]) -> list[Example]:
     return [Example(Doc(doc.vocab, words=[t.text for t in doc]), doc) for doc in docs]
 
 
-def places(doc: Doc, key: str = "sc") -> List[Place]:
+def places(doc: Doc, key: str = "sc") -> list[Place]:
     return [(span.start, span.end, span.label_) for span in doc.spans[key]]
 
 
-def answers(nlp: Language) -> List[List[Place]]:
+def answers(nlp: Language) -> list[list[Place]]:
     return [places(nlp(text)) for text, _ in TEXTS]
 
 
@@ -289,7 +290,7 @@ def test_confidences_have_keys_of_their_own() -> None:
 @pytest.mark.parametrize(
     "scorer, settings", [("cost_scorer", {"cost": HAMMING}), ("confidence_scorer", {})]
 )
-def test_scorers_of_entities_refuse_spans(scorer: str, settings: Dict[str, Any]) -> None:
+def test_scorers_of_entities_refuse_spans(scorer: str, settings: dict[str, Any]) -> None:
     nlp = train(make(scorer={"@scorers": f"spacy_costner.{scorer}.v1", **settings}), steps=0)
     with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
         nlp.evaluate(examples(gold(nlp)))
@@ -306,7 +307,7 @@ def test_round_trips(trained: Language, tmp_path: Path) -> None:
     again["source"] = spacy.blank("en", vocab=trained.vocab)
     for name in GROUPS:
         again["source"].add_pipe(name, source=trained)
-    config: Dict[str, Any] = {"nlp": {"lang": "en", "pipeline": [*GROUPS]}}
+    config: dict[str, Any] = {"nlp": {"lang": "en", "pipeline": [*GROUPS]}}
     config["components"] = {name: {"source": str(path)} for name in GROUPS}
     Config(config).to_disk(tmp_path / "config.cfg")
     arguments = ["assemble", str(tmp_path / "config.cfg"), str(tmp_path / "assembled")]
@@ -346,13 +347,13 @@ def test_spacy_shows_and_evaluates_them(trained: Language, tmp_path: Path, corpu
 # Reading
 
 
-TASKS: List[Dict[str, Any]] = [
+TASKS: list[dict[str, Any]] = [
     {"text": "the bank of Rome", "spans": [[0, 16, "ORG"], [12, 16, "GPE"], [12, 16, "GPE"]]},
     {"text": "Ann saw Oslo", "spans": [[0, 3, "PER"], [8, 11, "GPE"]], "missing": [[4, 7]]},
     {"text": "nobody", "spans": []},
     {"text": "not annotated"},
 ]
-READ: List[Any] = [
+READ: list[Any] = [
     ([(0, 4, "ORG"), (3, 4, "GPE")], [False] * 4),
     ([(0, 1, "PER")], [False, True, True]),
     ([], [False]),
@@ -361,7 +362,7 @@ READ: List[Any] = [
 SPANS_KEY = ReadOptions(spans_key="sc")
 
 
-def written(path: Path, tasks: List[Any]) -> Path:
+def written(path: Path, tasks: list[Any]) -> Path:
     path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
     return path
 

@@ -2,7 +2,7 @@
 
 import random
 from itertools import accumulate
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -20,7 +20,7 @@ from spacy_costner.training.pieces import batch_pieces, join, sentence_starts
 from .support.config import HAMMING
 from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
 
-SENTENCES: List[Tuple[List[str], List[str]]] = [
+SENTENCES: list[tuple[list[str], list[str]]] = [
     (["Ana", "Lee", "saw", "Rome"], ["B-X", "I-X", "O", "B-X"]),
     (["Rome", "saw", "Lee"], ["B-X", "O", "B-X"]),
     (["saw", "\n", "Ana"], ["O", "O", "B-X"]),
@@ -36,14 +36,14 @@ def article(nlp: Language, *sentences: int, starts: bool = True) -> Example:
     return Example(Doc(nlp.vocab, words=words), reference)
 
 
-def corpus(**settings: Any) -> Tuple[Language, List[Example]]:
+def corpus(**settings: Any) -> tuple[Language, list[Example]]:
     nlp, examples = initialized(**settings)
     examples += [article(nlp, 0, 1, 2), article(nlp, 2, 2, 0, 1), article(nlp, 1)]
     nlp.initialize(lambda: examples)
     return nlp, examples
 
 
-def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> List[int]:
+def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> list[int]:
     """The first tokens of the pieces of an example."""
     sizes = [len(piece) for piece in read_pieces(nlp.get_pipe("ner"), [eg], most_words)]
     assert sum(sizes) == len(eg.reference)
@@ -54,7 +54,7 @@ def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> List[int]:
     ("most_words", "begins"),
     [(99, [0]), (10, [0]), (9, [0, 7]), (7, [0, 7]), (6, [0, 4]), (5, [0, 4, 7]), (1, [0, 4, 7])],
 )
-def test_docs_are_cut_at_the_starts_of_sentences(most_words: int, begins: List[int]) -> None:
+def test_docs_are_cut_at_the_starts_of_sentences(most_words: int, begins: list[int]) -> None:
     nlp, _ = initialized()
     assert begins_of(nlp, article(nlp, 0, 1, 2), most_words) == begins
 
@@ -108,7 +108,7 @@ WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary"
     ],
 )
 def test_joined_pieces_are_a_batch(
-    settings: Dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of docs with and without missing annotation and white space, cut at all sentences, and of the
     same sentences as docs of their own: the same loss and gradient of emissions. Docs are read

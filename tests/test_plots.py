@@ -5,7 +5,7 @@ import sys
 from itertools import combinations
 from math import nan
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy
 import pytest
@@ -27,13 +27,13 @@ POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
 NAMES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
 
 
-def heat(values: List[List[float]], **settings: Any) -> Any:
+def heat(values: list[list[float]], **settings: Any) -> Any:
     rows, columns = numpy.shape(values)
     names = [f"row{i}" for i in range(rows)], [f"column{i}" for i in range(columns)]
     return heat_map(numpy.asarray(values), *names, **NAMES, **settings)
 
 
-def texts(figure: Any) -> List[str]:
+def texts(figure: Any) -> list[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
 
 

@@ -4,9 +4,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 import pytest
 import spacy
@@ -55,13 +56,13 @@ def saved(trained: Language, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def group(doc: Doc, name: str, spans: List[Any]) -> None:
+def group(doc: Doc, name: str, spans: list[Any]) -> None:
     attrs = {"scores": [score for *_, score in spans], "source": SOURCE}
     made = [Span(doc, begin, end, label) for begin, end, label, _ in spans]
     doc.spans[name] = SpanGroup(doc, name=name, attrs=attrs, spans=made)
 
 
-def shown(found: List[Any]) -> List[Any]:
+def shown(found: list[Any]) -> list[Any]:
     return [(span.start, span.end, span.label_, score) for span, score in found]
 
 
@@ -87,7 +88,7 @@ def make_analyzer(presidio: Any, path: Path, *languages: str) -> Any:
     return AnalyzerEngine(nlp_engine=engine, supported_languages=list(languages))
 
 
-def as_tuples(results: List[Any]) -> List[Any]:
+def as_tuples(results: list[Any]) -> list[Any]:
     return sorted((r.start, r.end, r.entity_type, round(r.score, 5)) for r in results)
 
 
@@ -182,7 +183,7 @@ def test_page(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace)
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     assert len(blocks) == 4
     for block in blocks:

@@ -4,8 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -29,7 +30,7 @@ pytestmark = [
 ]
 
 
-def blocks() -> Iterator[Tuple[str, str]]:
+def blocks() -> Iterator[tuple[str, str]]:
     """The language and the contents of the blocks of the page."""
     page = PAGE.replace("en_core_web_sm", PRETRAINED)
     yield from re.findall(r"```(\w+)\n(.*?)```", page, flags=re.DOTALL)
@@ -81,7 +82,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("train", "dev"):
         corpus.to_disk(f"{name}.spacy")
     expected = analyse(spacy.load(PRETRAINED))
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     trained = 0
     for language, block in blocks():
         if language == "ini":

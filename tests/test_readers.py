@@ -5,7 +5,7 @@ import re
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -56,7 +56,7 @@ WRITER, READER = spacy.blank("en"), spacy.blank("en")
 """Of other vocabularies. Made once: that takes longer than what is tested."""
 
 
-def read(path: Path, found: Any = None, **options: Any) -> List[Doc]:
+def read(path: Path, found: Any = None, **options: Any) -> list[Doc]:
     docs = read_docs(READER, path, ReadOptions(**options), found or CorpusInfo())
     return list(docs)
 
@@ -66,21 +66,21 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def lines(path: Path, values: List[Any]) -> Path:
+def lines(path: Path, values: list[Any]) -> Path:
     return written(path, "\n".join(map(json.dumps, values)))
 
 
-def columns(tags: List[str], between: str = "\n", separator: str = " ") -> str:
+def columns(tags: list[str], between: str = "\n", separator: str = " ") -> str:
     pairs = [zip(words, line.split()) for words, line in zip(WORDS, tags)]
     rows = [[f"{separator.join((word, 'x', tag))}\n" for word, tag in some] for some in pairs]
     return between.join(map("".join, rows))
 
 
-def entities(docs: List[Doc]) -> List[Tuple[str, str]]:
+def entities(docs: list[Doc]) -> list[tuple[str, str]]:
     return [(ent.text, ent.label_) for doc in docs for ent in doc.ents]
 
 
-def words(docs: List[Doc]) -> List[List[str]]:
+def words(docs: list[Doc]) -> list[list[str]]:
     return [[token.text for token in doc] for doc in docs]
 
 
@@ -124,7 +124,7 @@ def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) ->
     ],
 )  # fmt: skip
 def test_tokens_and_missing_tags(
-    text: str, expected: List[str], tagged: str, tmp_path: Path
+    text: str, expected: list[str], tagged: str, tmp_path: Path
 ) -> None:
     (doc,) = read(written(tmp_path / "a", text))
     assert (words([doc]), iob(doc)) == ([expected], tagged)
@@ -150,7 +150,7 @@ def test_tags_that_do_not_fit_are_read_and_reported(
     assert len(doc.ents) >= 2
 
 
-def begin_by_conlleval(tags: List[str]) -> List[bool]:
+def begin_by_conlleval(tags: list[str]) -> list[bool]:
     """Where entities begin: the rules of conlleval.pl, one by one."""
     begins, before_prefix, before = [], "O", ""
     for tag in tags:
@@ -195,7 +195,7 @@ PARTS = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne
     ],
 )
 def test_documents(
-    n_sents: Any, docs: List[str], without_docstart: List[str], tmp_path: Path
+    n_sents: Any, docs: list[str], without_docstart: list[str], tmp_path: Path
 ) -> None:
     plain = PARTS.replace("-DOCSTART- -X- O O\n", "")
     for text, expected in ((PARTS, docs), (plain, without_docstart)):
@@ -222,7 +222,7 @@ OFFSETS = [
     for start, end, label in SPANS
 ]
 STUDIO = [{"start": start, "end": end, "labels": [label]} for start, end, label in SPANS]
-FORMS: Dict[str, Any] = {
+FORMS: dict[str, Any] = {
     "Prodigy": {"text": TEXT, "spans": DICTS, "answer": "accept", "_input_hash": 3},
     "Prodigy, old": {"text": TEXT, "spans": DICTS, "label": "PER", "meta": {"source": "x"}},
     "doccano": {"id": 1, "text": TEXT, "label": SPANS},
@@ -265,7 +265,7 @@ def test_texts_and_spans(name: str, form: str, tmp_path: Path) -> None:
 
 def test_tokens_of_a_task_are_kept(tmp_path: Path) -> None:
     tokens = [{"text": "a-b", "start": 1, "end": 4}, {"start": 4, "end": 5}, {"start": 8, "end": 9}]
-    value: Dict[str, Any] = {"text": " a-bc  \nd", "tokens": tokens}
+    value: dict[str, Any] = {"text": " a-bc  \nd", "tokens": tokens}
     value["spans"] = [{"start": 1, "end": 5, "label": "X"}]
     (doc,) = read(lines(tmp_path / "a.jsonl", [value]))
     assert [token.text for token in doc] == [" ", "a-b", "c", " \n", "d"]
@@ -297,16 +297,16 @@ def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
     assert docs[-1][0].ent_iob == 0
 
 
-def prodigy(spans: List[Any], **more: Any) -> Dict[str, Any]:
+def prodigy(spans: list[Any], **more: Any) -> dict[str, Any]:
     spans = [dict(zip(("start", "end", "label", "text"), span)) for span in spans]
     return {"text": TEXT, "spans": spans, "_input_hash": 5, **more}
 
 
-def rejected(span: Any) -> Dict[str, Any]:
+def rejected(span: Any) -> dict[str, Any]:
     return prodigy([span], answer="reject")
 
 
-def one_by_one(*spans: Any) -> List[Any]:
+def one_by_one(*spans: Any) -> list[Any]:
     return [prodigy([span], answer="accept", _is_binary=True) for span in spans]
 
 
@@ -345,7 +345,7 @@ OUTSIDE_TOKENS = "spans don't begin and end with tokens"
     ],
 )  # fmt: skip
 def test_what_docs_can_not_have(
-    tasks: List[Any], expected: str, message: str, n: int, tmp_path: Path
+    tasks: list[Any], expected: str, message: str, n: int, tmp_path: Path
 ) -> None:
     (doc,) = read(lines(tmp_path / "a.jsonl", tasks), found := CorpusInfo())
     assert iob(doc) == expected
@@ -369,8 +369,8 @@ def test_rejected_spans(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "others, expected", [(SPANS, "BOBOBO"), (SPANS[:1], "BO-O-O"), ([(0, 7, "PER")], "---O-O")]
 )
-def test_two_annotations_of_a_task(others: List[Any], expected: str, tmp_path: Path) -> None:
-    results: List[Dict[str, Any]] = [
+def test_two_annotations_of_a_task(others: list[Any], expected: str, tmp_path: Path) -> None:
+    results: list[dict[str, Any]] = [
         {"result": [{"value": {"start": s, "end": e, "labels": [label]}} for s, e, label in spans]}
         for spans in (SPANS, others)
     ]
@@ -412,7 +412,7 @@ ATTRS = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT
 
 @settings(max_examples=150, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_docs_come_back(docs: List[Doc], tmp_path_factory: Any) -> None:
+def test_docs_come_back(docs: list[Doc], tmp_path_factory: Any) -> None:
     """From JSONL and from columns, which can't have entities that cross sentences."""
     path = tmp_path_factory.mktemp("docs")
     write_tasks(path / "a.jsonl", map(doc_to_task, docs))
@@ -452,7 +452,7 @@ ODD_WORDS = st.lists(
 @example(words_=["-a b", "-"], label="A", known=True)
 @example(words_=["\ufeffa"], label="A", known=True)
 def test_columns_are_read_as_written_or_refused(
-    words_: List[str], label: str, known: bool, tmp_path_factory: Any
+    words_: list[str], label: str, known: bool, tmp_path_factory: Any
 ) -> None:
     path = tmp_path_factory.mktemp("columns") / "a.conll"
     doc = Doc(WRITER.vocab, words=words_)
@@ -469,7 +469,7 @@ def test_columns_are_read_as_written_or_refused(
         assert entities_by_token(again) == entities_by_token([doc])
 
 
-def entities_by_token(docs: List[Doc]) -> List[List[Tuple[int, str]]]:
+def entities_by_token(docs: list[Doc]) -> list[list[tuple[int, str]]]:
     return [[(token.ent_iob, token.ent_type_) for token in doc] for doc in docs]
 
 
@@ -500,7 +500,7 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
 @pytest.mark.parametrize(
     "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE]
 )
-def test_examples_are_those_of_spacy(settings: Dict[str, Any], tmp_path: Path) -> None:
+def test_examples_are_those_of_spacy(settings: dict[str, Any], tmp_path: Path) -> None:
     """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
     nlp = READER
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
@@ -558,7 +558,7 @@ def test_problems_are_warnings(tmp_path: Path) -> None:
         ({"path": None}, "E913"),
     ],
 )
-def test_bad_settings(options: Dict[str, Any], message: str) -> None:
+def test_bad_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_reader(**{"path": Path("a"), **options})
 
@@ -586,7 +586,7 @@ def test_convert(suffix: str, tmp_path: Path) -> None:
     ],
 )
 def test_convert_says_what_is_wrong(
-    text: str, output: str, options: List[Any], message: str, tmp_path: Path
+    text: str, output: str, options: list[Any], message: str, tmp_path: Path
 ) -> None:
     result = run("convert", written(tmp_path / "a.conll", text), tmp_path / output, *options)
     assert result.exit_code == 1 and message in result.output
@@ -656,7 +656,7 @@ TAGGED = [
 ]
 
 
-def sentences(doc: Doc) -> List[str]:
+def sentences(doc: Doc) -> list[str]:
     return [sent.text.strip() for sent in doc.sents]
 
 

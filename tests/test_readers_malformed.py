@@ -2,8 +2,9 @@
 
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any
 
 import numpy
 import pytest
@@ -19,7 +20,7 @@ from spacy_costner.readers.corpus import read_file
 from .support.commands import run
 
 GOOD = "Kim B-PER\nis O\n\n"
-COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
+COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "fewer columns": (b"Kim NNP B-PER\nis VBZ\n", 2, "expected 3 columns, got 2: 'is VBZ'"),
     "more columns": (b"Kim B-PER\n\nis VBZ O\n", 3, "expected 2 columns, got 3"),
     "one column": (b"\nKim\nis\n", 2, "expected a token and its tag, got one column: 'Kim'"),
@@ -42,7 +43,7 @@ COLUMNS: Dict[str, Tuple[bytes, int, str]] = {
     "another column": (b"Kim\tB-PER\t_\nis\tO\t_\n", 1, "column 2 has tags such as 'B-PER'"),
 }  # fmt: skip
 TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
-LINES: Dict[str, Tuple[str, str]] = {
+LINES: dict[str, tuple[str, str]] = {
     "not JSON": ('{"text": "Kim is"', "expected JSON, got "),
     "a number": ("3", "expected a text and its spans, got 3"),
     "no text": ('{"spans": []}', "expected a text and its spans"),
@@ -76,7 +77,7 @@ LINES: Dict[str, Tuple[str, str]] = {
      "missing: expected a list"),
 }  # fmt: skip
 TAGGED = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
-TAGGED_LINES: Dict[str, Tuple[str, str]] = {
+TAGGED_LINES: dict[str, tuple[str, str]] = {
     "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
      "expected 2 tags, one a token, got 1"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
@@ -93,15 +94,15 @@ TAGGED_LINES: Dict[str, Tuple[str, str]] = {
 }  # fmt: skip
 
 
-def task(*results: Any, **more: Any) -> Dict[str, Any]:
+def task(*results: Any, **more: Any) -> dict[str, Any]:
     return {"data": {"text": "Kim is"}, "annotations": [{"result": [*results]}], **more}
 
 
-def result(**value: Any) -> Dict[str, Any]:
+def result(**value: Any) -> dict[str, Any]:
     return {"value": {"start": 0, "end": 3, "labels": ["PER"], **value}, "type": "labels"}
 
 
-STUDIO: Dict[str, Tuple[Any, str]] = {
+STUDIO: dict[str, tuple[Any, str]] = {
     "no task": (3, "expected a task of Label Studio, got 3"),
     "no data": ({"annotations": []}, "expected a task of Label Studio"),
     "no text": (task(data={"image": "a.png", "audio": "b.wav"}), "expected a text under 'text'"),
@@ -118,7 +119,7 @@ STUDIO: Dict[str, Tuple[Any, str]] = {
 NLP = spacy.blank("xx")
 
 
-def read(path: Path, nlp: Language = NLP, **options: Any) -> List[Any]:
+def read(path: Path, nlp: Language = NLP, **options: Any) -> list[Any]:
     return list(read_docs(nlp, path, ReadOptions(**options)))
 
 
@@ -161,7 +162,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize("file, content, line, message", [*cases()])
 def test_file_and_line_are_named(
-    file: str, content: Union[bytes, str], line: int, message: str, tmp_path: Path
+    file: str, content: bytes | str, line: int, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
@@ -176,16 +177,16 @@ def lengths(*given: int) -> bytes:
     return numpy.asarray(given, dtype="int32").tobytes()
 
 
-def docbins(file: bytes) -> Dict[str, bytes]:
+def docbins(file: bytes) -> dict[str, bytes]:
     """A file of docs of two tokens and of one, damaged in many ways."""
     data = srsly.msgpack_loads(zlib.decompress(file))
-    others: Dict[str, Any] = {
+    others: dict[str, Any] = {
         "a list": [1],
         "nothing": None,
         "other attributes": {"attrs": [1]},
         "no tokens": {k: v for k, v in data.items() if k != "tokens"},
     }
-    changes: Dict[str, Dict[str, Any]] = {
+    changes: dict[str, dict[str, Any]] = {
         "other strings": {"strings": ["Oslo"]},
         "attributes by name": {"attrs": ["ORTH"] * len(data["attrs"])},
         "fewer tokens": {"tokens": data["tokens"][:-8]},
@@ -215,7 +216,7 @@ def test_damaged_spacy_files(tmp_path: Path) -> None:
         assert f"{path}: expected a file that spaCy's DocBin" in str(error.value), name
 
 
-FOLDERS: Dict[str, Tuple[Dict[str, str], str]] = {
+FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "nothing in it": ({}, ": expected a folder with annotated files, got none in it"),
     "a folder without files": ({"a/.keep": ""}, ": expected a folder with annotated files"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
@@ -239,7 +240,7 @@ def test_folders(name: str, tmp_path: Path) -> None:
     assert str(error.value).startswith(f"{tmp_path / 'corpus'}{message}"), error.value
 
 
-DATASETS: Dict[str, Tuple[str, Optional[str]]] = {
+DATASETS: dict[str, tuple[str, str | None]] = {
     "an empty state": ("state.json", "{}"),
     "a state that is cut": ("state.json", "{"),
     "no description": ("dataset_info.json", None),
@@ -262,7 +263,7 @@ def test_datasets(name: str, tmp_path: Path) -> None:
         read_file(tmp_path / "data", Context(NLP, ReadOptions(), CorpusInfo()))
 
 
-PARQUET: List[Tuple[Any, str]] = [
+PARQUET: list[tuple[Any, str]] = [
     *((data, "expected a Parquet file: ") for data in (b"", b"Kim B-PER\n", b"PAR1PAR1")),
     (b'{"text": "Kim is here"}\n', "expected a Parquet file: "),
     ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),

@@ -4,7 +4,6 @@ import random
 import re
 from inspect import signature
 from pathlib import Path
-from typing import List, Set
 
 import pytest
 import srsly
@@ -30,7 +29,7 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf8")
 
 
-def table(heading: str, page: str = "README.md") -> Set[str]:
+def table(heading: str, page: str = "README.md") -> set[str]:
     """The names in the first column of the tables below a heading."""
     section = read(page).split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return set(re.findall(r"^\| `([\w./]+)`", section, flags=re.MULTILINE))
@@ -70,7 +69,7 @@ OF_OTHER_TESTS = {
 """Blocks that need other components or files: those of these pages that have this word."""
 
 
-def blocks_to_paste() -> List[str]:
+def blocks_to_paste() -> list[str]:
     return [
         block.code
         for page in PAGES[1:]
@@ -108,7 +107,7 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def anchors(name: str) -> Set[str]:
+def anchors(name: str) -> set[str]:
     """What a link to a heading of a page may say behind its #."""
     headings = re.findall(r"^#+ (.*)$", read(name), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 from unittest.mock import patch
 from xml.etree import ElementTree
 
@@ -70,7 +71,7 @@ MORE = [
 """With 9 entities, so that shares have many digits of precision."""
 
 
-def pipeline(answers: Dict[str, str] = ANSWERS, **settings: Any) -> Language:
+def pipeline(answers: dict[str, str] = ANSWERS, **settings: Any) -> Language:
     """A pipeline that gives these answers, and others O."""
     nlp = spacy.blank("en")
     config = {"model": SPARSE, "scheme": "IOB2", "scorer": SCORER, **settings}
@@ -87,7 +88,7 @@ def pipeline(answers: Dict[str, str] = ANSWERS, **settings: Any) -> Language:
 
 
 def evaluated(
-    nlp: Optional[Language] = None, docs: Sequence[Tuple[str, str]] = CORPUS, **settings: Any
+    nlp: Language | None = None, docs: Sequence[tuple[str, str]] = CORPUS, **settings: Any
 ) -> Report:
     nlp = nlp or pipeline()
     return report(nlp, examples_of(nlp, docs), **settings)
@@ -98,7 +99,7 @@ def by_hand() -> Report:
     return evaluated()
 
 
-def counts(scores: Any) -> Tuple[int, int, int]:
+def counts(scores: Any) -> tuple[int, int, int]:
     return scores.tp, scores.fp, scores.fn
 
 
@@ -353,7 +354,7 @@ def test_corpus_without_entities() -> None:
 SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
 
 
-def check(html: str) -> List[str]:
+def check(html: str) -> list[str]:
     """Every page is well formed and needs nothing from elsewhere. Returns its tags."""
     assert html.startswith("<!DOCTYPE html>")
     text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)
@@ -515,7 +516,7 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
 
 
-def shown(tab: Browser) -> Dict[str, str]:
+def shown(tab: Browser) -> dict[str, str]:
     """What the page says of its sliders, as text."""
     return tab.run(
         "Object.fromEntries([...document.querySelectorAll('form [id]')]"
@@ -523,7 +524,7 @@ def shown(tab: Browser) -> Dict[str, str]:
     )
 
 
-def expected(row: Sequence[Any], cost: float, total: Sequence[int]) -> Dict[str, str]:
+def expected(row: Sequence[Any], cost: float, total: Sequence[int]) -> dict[str, str]:
     """What it should say."""
     value, tp, fp, fn = row
     return {

@@ -5,11 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
 from signal import SIGKILL
 from types import FunctionType
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, 
         assert ended.value["square"] == 4 and ended.seconds >= 0
 
 
-def die_once(path: str, x: int) -> Dict[str, Any]:
+def die_once(path: str, x: int) -> dict[str, Any]:
     """Die the first time; `path` remembers that."""
     if not Path(path).exists():
         Path(path).touch()
@@ -75,7 +76,7 @@ def test_runs_of_a_process_that_died_are_repeated(tmp_path: Path) -> None:
 class Dying(ThreadPoolExecutor):
     """One whose workers die with some runs, so often."""
 
-    def __init__(self, deaths: Dict[str, int], outlives_workers: bool) -> None:
+    def __init__(self, deaths: dict[str, int], outlives_workers: bool) -> None:
         super().__init__(2)
         self.deaths, self.outlives_workers, self.is_broken = deaths, outlives_workers, False
 
@@ -92,10 +93,10 @@ class Dying(ThreadPoolExecutor):
 
 
 def run_dying(
-    names: List[str], deaths: Dict[str, int], outlives_workers: bool = False
-) -> Tuple[Dict[str, Any], int]:
+    names: list[str], deaths: dict[str, int], outlives_workers: bool = False
+) -> tuple[dict[str, Any], int]:
     """What becomes of runs, in order, and how many executors are made."""
-    made: List[Dying] = []
+    made: list[Dying] = []
 
     def make() -> Dying:
         made.append(Dying(deaths, outlives_workers))

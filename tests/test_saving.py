@@ -3,10 +3,11 @@
 import errno
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,7 +22,7 @@ from spacy_costner.saving import (
 
 posix = pytest.mark.skipif(os.name != "posix", reason="folders are not replaced like this here")
 
-Files = Dict[str, str]
+Files = dict[str, str]
 
 
 def pipeline(text: str) -> Files:

@@ -3,7 +3,7 @@
 import json
 import pickle
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import pytest
 import spacy
@@ -25,7 +25,7 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 VOCAB = spacy.blank("xx").vocab
 
 
-def example(predicted: List[str], gold: List[str]) -> Example:
+def example(predicted: list[str], gold: list[str]) -> Example:
     """An example of as many tokens as tags; "-" is missing."""
     words = [f"w{i}" for i in range(len(gold))]
     missing = [None if tag == "-" else tag for tag in gold]
@@ -43,8 +43,8 @@ EXAMPLES = [
 
 
 def score(
-    examples: List[Example], confidence: Optional[Dict[str, Any]] = None, **settings: Any
-) -> Dict[str, Any]:
+    examples: list[Example], confidence: dict[str, Any] | None = None, **settings: Any
+) -> dict[str, Any]:
     scorer = make_cost_scorer(**{"cost": HIERARCHICAL, "tree": TREE, **settings})
     return scorer(examples, labels=LABELS, scheme="BILUO", confidence=confidence)
 
@@ -128,7 +128,7 @@ def test_what_is_missing_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("examples", [[], [UNANNOTATED], [EMPTY]])
-def test_nothing_to_score_is_none(examples: List[Example]) -> None:
+def test_nothing_to_score_is_none(examples: list[Example]) -> None:
     scores = score(examples)
     assert set(scores) == {
         *("ents_p", "ents_r", "ents_f", "ents_per_type", "ents_cost", "ents_tag_acc"),

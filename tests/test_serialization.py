@@ -4,8 +4,9 @@ import json
 import pickle
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -32,7 +33,7 @@ VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {
 SEEN = {"memory": {"LOWER": 1}, "elsewhere": {"ORTH": 2}, "document": {"LOWER": 1}}
 """Features that need more than their names: counts, other occurrences, a first pass."""
 
-KINDS: Dict[str, Dict[str, Any]] = {
+KINDS: dict[str, dict[str, Any]] = {
     **{kind: {"model": model} for kind, model in MODELS.items()},
     "split": {"model": {**MODELS["sparse"], "features": {**FEATURES, **SEEN}}, "outside": "before"},
 }
@@ -64,7 +65,7 @@ def edit_cfg(path: Path, to: Path, **settings: Any) -> Path:
     return to
 
 
-def answers(nlp: Language) -> List[Any]:
+def answers(nlp: Language) -> list[Any]:
     return [ents(nlp(text)) for text in TEXTS]
 
 
@@ -168,7 +169,7 @@ def test_other_tags_are_refused(kind: str, setting: str, own: str, other: str, s
         {"bigrams": {}},
     ],
 )
-def test_another_template_is_refused(kind: str, settings: Dict[str, Any], saved: Path) -> None:
+def test_another_template_is_refused(kind: str, settings: dict[str, Any], saved: Path) -> None:
     with pytest.raises(ValueError, match=r"ner.model: .* expected those of the config, \[\['"):
         load(saved / kind, **{"model.features": {**FEATURES, **settings}})
 
@@ -227,7 +228,7 @@ def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_pat
     ],
 )
 def test_a_setting_of_the_wrong_kind_is_named(
-    settings: Dict[str, Any], message: str, saved: Path, tmp_path: Path
+    settings: dict[str, Any], message: str, saved: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=rf"ner.cfg: expected the cfg .*{message}"):
         spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **settings))
@@ -273,7 +274,7 @@ def in_parts(nlp: Language, path: Path) -> Language:
     return other
 
 
-WAYS: List[Callable[[Language, Path], Language]] = [
+WAYS: list[Callable[[Language, Path], Language]] = [
     through_disk, through_bytes, through_the_component, in_parts,
     lambda nlp, path: pickle.loads(pickle.dumps(nlp)),
 ]  # fmt: skip

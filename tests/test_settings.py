@@ -1,7 +1,7 @@
 """Settings that nothing reads are refused, with the nearest that is read."""
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 from spacy.language import Language
@@ -49,7 +49,7 @@ def test_initialization_of_a_component_that_is_not_there() -> None:
 
 def test_a_function_may_take_any_settings() -> None:
     """Or be unknown before the user's code is imported: spaCy says so then."""
-    blocks: Dict[str, Any] = {
+    blocks: dict[str, Any] = {
         "any": {"@misc": "tests.any_settings", "zzz": 1, "*": {"more": {"@misc": "unknown.v1"}}},
         "other": {"factory": "tests_any_factory", "zzz": 1},
         "sourced": {"source": "en_core_web_sm", "component": "ner"},

@@ -3,7 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy
 import pytest
@@ -104,7 +104,7 @@ def guaranteed(unsure: Path) -> Language:
     return nlp
 
 
-def predicted(nlp: Language, examples: List[Example], **options: Any) -> List[Doc]:
+def predicted(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
     return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
 
 

@@ -1,7 +1,8 @@
 """Soft targets: the divergence by enumeration, whatever the schemes; and in training."""
 
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 import pytest
@@ -33,7 +34,7 @@ from .support.gradients import check_loss_gradient
 LENGTHS = [3, 0, 1]
 CLOSE = 1e-5
 """Expectations are saved in float32, and the smallest not at all."""
-ENTITIES = Tuple[Tuple[int, int, str], ...]
+ENTITIES = tuple[tuple[int, int, str], ...]
 STUDENTS = [
     Tags(labels, scheme, outside)
     for labels in (["y", "x"], ["w", "x", "y"])
@@ -62,7 +63,7 @@ def entities(tags: Tags, path: Sequence[int]) -> ENTITIES:
     return tuple((int(b), int(e), tags.labels[x]) for b, e, x in zip(*found))
 
 
-def distribution(potentials: Potentials, tags: Tags, b: int) -> Dict[ENTITIES, float]:
+def distribution(potentials: Potentials, tags: Tags, b: int) -> dict[ENTITIES, float]:
     """The probability of each set of entities."""
     paths = oracle.paths(potentials, b)
     found = {entities(tags, path.tags): p for path, p in zip(paths, oracle.probabilities(paths))}
@@ -81,7 +82,7 @@ def enumerated(scores: Potentials, student: Tags, teacher: Potentials, tags: Tag
     return total
 
 
-def pairs_of(saved: Sequence[Any]) -> List[Example]:
+def pairs_of(saved: Sequence[Any]) -> list[Example]:
     vocab = spacy.blank("xx").vocab
     docs = [Doc(vocab, words=["a"] * n) for n in LENGTHS]
     for doc, soft in zip(docs, saved):

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 import spacy
@@ -83,25 +82,25 @@ EVERY = [*(f"{file}::{name}" for file in SAME for name in SAME[file].split()), *
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What became of each test that built our component."""
     path = tmp_path_factory.mktemp("contract") / "outcomes.json"
     spacy_tests = Path(spacy.__file__).parent / "tests"
-    command: List[str] = [sys.executable, "-m", "pytest", "-p", "tests.in_place_of_ner"]
+    command: list[str] = [sys.executable, "-m", "pytest", "-p", "tests.in_place_of_ner"]
     command += ["--outcomes", str(path), "-c", "/dev/null", "--rootdir", str(spacy_tests)]
     command += ["-p", "no:cacheprovider", "-p", "no:warnings", "-q"]
     command += [str(spacy_tests / name) for name in EVERY]
     run = subprocess.run(command, cwd=ROOT, timeout=TIMEOUT, capture_output=True, text=True)
     assert path.exists(), run.stdout + run.stderr
-    found: Dict[str, str] = json.loads(path.read_text(encoding="utf8"))
+    found: dict[str, str] = json.loads(path.read_text(encoding="utf8"))
     return found
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in DIFFERENT])
-def test_the_same_as_ner(outcomes: Dict[str, str], name: str) -> None:
+def test_the_same_as_ner(outcomes: dict[str, str], name: str) -> None:
     assert outcomes.get(name) == "passed"
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_different_from_ner(outcomes: Dict[str, str], name: str) -> None:
+def test_different_from_ner(outcomes: dict[str, str], name: str) -> None:
     assert outcomes.get(name) == "failed", f"passes now: move it to SAME ({DIFFERENT[name]})"

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy
 import pytest
@@ -54,7 +54,7 @@ POOL = [
 ]
 
 
-def pool(nlp: Language, texts: List[str] = POOL) -> List[Doc]:
+def pool(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
     return [nlp.make_doc(text) for text in texts]
 
 
@@ -72,7 +72,7 @@ def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
             continue
         assert doubts[b] == pytest.approx(1 - max(probs), abs=1e-5)
         for t in range(int(posterior.scores.lengths[b])):
-            sums: Dict[int, float] = {}
+            sums: dict[int, float] = {}
             for p, path in zip(probs, legal):
                 sums[path.tags[t]] = sums.get(path.tags[t], 0.0) + p
             place = end - posterior.scores.lengths[b] + t
@@ -217,7 +217,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """120 docs of the demo corpus, and 60 others."""
     folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("xx").vocab
     for name, n in (("train", 120), ("dev", 60)):
@@ -227,11 +227,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     return {name: folder / name for name in ("train.spacy", "dev.spacy", "config.cfg")}
 
 
-def of_corpus(nlp: Language, path: Path) -> List[Example]:
+def of_corpus(nlp: Language, path: Path) -> list[Example]:
     return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
 
 
-def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
+def test_curves_of_a_demo_corpus(demo: dict[str, Path], tmp_path: Path, online: None) -> None:
     nlp = spacy.blank("xx")
     corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
     plan: Any = {"start": 20, "n": 50, "share": 0.6, "seeds": (0, 1)}
@@ -256,7 +256,7 @@ def test_curves_of_a_demo_corpus(demo: Dict[str, Path], tmp_path: Path, online: 
 
 
 def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
-    demo: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    demo: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nlp = spacy.blank("xx")
     corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
@@ -294,7 +294,7 @@ def test_the_table_has_means() -> None:
     ]
 
 
-def test_command_lines(unsure: Path, demo: Dict[str, Path], tmp_path: Path, online: None) -> None:
+def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path, online: None) -> None:
     pytest.importorskip("matplotlib")
     texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
     texts.write_text("\n".join(POOL))

@@ -1,7 +1,6 @@
 """Tag schemes: spans to tags and back, and the paths that they allow."""
 
 from itertools import pairwise, product
-from typing import List, Tuple
 
 import numpy
 import pytest
@@ -16,7 +15,7 @@ LABELS = ["PER", "sports-team"]
 
 
 @st.composite
-def sentences(draw: st.DrawFn) -> Tuple[List[int], Entities]:
+def sentences(draw: st.DrawFn) -> tuple[list[int], Entities]:
     """Lengths of some sentences, and entities that cross none of their borders."""
     lengths = draw(st.lists(st.integers(0, 6), max_size=4))
     entities, start = [], 0
@@ -32,7 +31,7 @@ def sentences(draw: st.DrawFn) -> Tuple[List[int], Entities]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(sentence=sentences())
-def test_entities_come_back(scheme: str, sentence: Tuple[List[int], Entities]) -> None:
+def test_entities_come_back(scheme: str, sentence: tuple[list[int], Entities]) -> None:
     lengths, entities = sentence
     tags = Tags(LABELS, scheme)
     path = tags.encode(entities, sum(lengths))
@@ -48,7 +47,7 @@ def count_segmentations(length: int, n_labels: int) -> int:
     return rest[-1] + n_labels * sum(rest)
 
 
-def legal_paths(tags: Tags, length: int) -> List[Tuple[int, ...]]:
+def legal_paths(tags: Tags, length: int) -> list[tuple[int, ...]]:
     allowed = tags.constraints
     return [
         path
@@ -82,7 +81,7 @@ def test_legal_paths_are_those_that_entities_make(scheme: str, length: int) -> N
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(sentence=sentences())
-def test_sentences_are_split_one_by_one(scheme: str, sentence: Tuple[List[int], Entities]) -> None:
+def test_sentences_are_split_one_by_one(scheme: str, sentence: tuple[list[int], Entities]) -> None:
     lengths, entities = sentence
     tags, start, expected = Tags(LABELS, scheme, "before"), 0, []
     path = tags.collapsed.encode(entities, sum(lengths)).tolist()

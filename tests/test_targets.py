@@ -2,7 +2,7 @@
 
 import itertools
 from itertools import pairwise
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy
 import pytest
@@ -29,17 +29,17 @@ NLP = spacy.blank("xx")
 VOCAB = NLP.vocab
 
 
-def names(path: List[int]) -> List[str]:
+def names(path: list[int]) -> list[str]:
     return ["-" if tag < 0 else TAGS.names[tag] for tag in path]
 
 
-def gold_names(*examples: Example) -> List[str]:
+def gold_names(*examples: Example) -> list[str]:
     reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
     entities = reference.entities(TAGS, VOCAB.strings)
     return names(TAGS.gold_path(entities, reference.is_annotated))
 
 
-def doc_of(words: str, ents: Optional[str] = None) -> Doc:
+def doc_of(words: str, ents: str | None = None) -> Doc:
     """Words and tags are separated by single spaces; "-" is missing."""
     tags: Any = ents and [None if tag == "-" else tag for tag in ents.split()]
     return Doc(VOCAB, words=words.split(" ") if words else [], ents=tags)
@@ -80,7 +80,7 @@ def test_entities_of_other_tokens() -> None:
     assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
 
 
-def entities(*spans: List[int]) -> Entities:
+def entities(*spans: list[int]) -> Entities:
     return Entities(*numpy.asarray(spans, dtype="int32").reshape(-1, 3).T)
 
 
@@ -95,7 +95,7 @@ def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generato
     assert numpy.stack(entities(*spans).trim(is_space), axis=1).tolist() == expected
 
 
-def some_of(tags: Tags, possible: Any) -> List[str]:
+def some_of(tags: Tags, possible: Any) -> list[str]:
     """The tags that are possible at each token; empty if nothing is ruled out."""
     rows = [] if possible is None else possible
     return [" ".join(itertools.compress(tags.names, row)) for row in rows]
@@ -115,7 +115,7 @@ ANY, IOB2 = " ".join(TAGS.names), Tags(["LOC"], "IOB2")
         (IOB2, "New York City", "B-LOC I-LOC -", ["B-LOC", "I-LOC", "O B-LOC"]),
     ],
 )
-def test_what_docs_rule_out(tags: Tags, words: str, ents: Any, expected: List[str]) -> None:
+def test_what_docs_rule_out(tags: Tags, words: str, ents: Any, expected: list[str]) -> None:
     assert some_of(tags, possible_tags(read_docs([doc_of(words, ents)]), tags)) == expected
 
 

@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event, local
-from typing import Any, Callable, Iterator, List
+from typing import Any
 
 import numpy
 import pytest
@@ -47,17 +48,17 @@ def unruly() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> List[Any]:
+def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> list[Any]:
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, range(n_threads)))
 
 
-def fresh_texts(share: int) -> List[str]:
+def fresh_texts(share: int) -> list[str]:
     """Texts of words that nobody else has, some as in training."""
     return [f"Who{share} is{i} Shaka{share}x{i} Khan? London{i}x{share}." for i in range(12)]
 
 
-def read(nlp: Language, share: int) -> List[Any]:
+def read(nlp: Language, share: int) -> list[Any]:
     docs = [nlp(text) for text in [*TEXTS, *fresh_texts(share)]]
     scores = [nlp.get_pipe("ner").model.predict([doc]).emissions for doc in docs]
     return [([(e.start, e.end, e.label_) for e in doc.ents], doc.text) for doc in docs], scores
@@ -160,7 +161,7 @@ def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) 
 
 def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regularisation leaves something to do in rows that had no gradient; once, not twice."""
-    inside: List[int] = []
+    inside: list[int] = []
     lazy_regularise = sparse.lazy_regularise
 
     def alone(*args: Any) -> None:

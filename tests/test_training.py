@@ -3,7 +3,7 @@
 import random
 from itertools import count
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 from unittest.mock import Mock
 
 import numpy
@@ -121,7 +121,7 @@ def test_more_batches_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(make_total(loss=loss_block("ZScore")).batches) == 1
 
 
-def bowl(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+def bowl(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
     scale = numpy.arange(1, len(vector) + 1) ** 3
     return 1 + float((scale * (vector - 1) ** 2).sum()), 2 * scale * (vector - 1)
 
@@ -140,7 +140,7 @@ def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
 def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
     calls = count(1)
 
-    def interrupted(vector: numpy.ndarray) -> Tuple[float, numpy.ndarray]:
+    def interrupted(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
         if next(calls) == last:
             raise KeyboardInterrupt
         return bowl(vector)
@@ -166,7 +166,7 @@ def test_weights_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch, tmp_p
         initialized()
 
 
-def entities_of(nlp: Language, words: str) -> List[Tuple[str, str]]:
+def entities_of(nlp: Language, words: str) -> list[tuple[str, str]]:
     doc = nlp(Doc(nlp.vocab, words=words.split()))
     return [(ent.text, ent.label_) for ent in doc.ents]
 
@@ -215,7 +215,7 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     assert (after != before).any()
 
 
-def sentences(n: int, is_split: bool) -> List[Doc]:
+def sentences(n: int, is_split: bool) -> list[Doc]:
     """Docs of ten sentences each, and one of the rest, with or without sentence starts."""
     vocab, docs = spacy.blank("xx").vocab, []
     for i in range(0, n, 10):
@@ -261,7 +261,7 @@ def test_what_is_trained_at_once(
     are held out of them, whatever is left."""
     monkeypatch.setattr(preparation, "FEW", 30)
     monkeypatch.setattr(preparation, "MOST_WEIGHTS", n_weights)
-    trained: List[Any] = []
+    trained: list[Any] = []
     for name in ("train", "train_at_once"):
         found = getattr(preparation, name)
 
@@ -403,7 +403,7 @@ def test_online_steps_are_those_of_update() -> None:
     ner = other.get_pipe("ner")
     trained = train(ner, read_batches(ner, batches), online, max_epochs=3)
     random.seed(0)
-    losses: Dict[str, float] = {}
+    losses: dict[str, float] = {}
     for _ in range(3):
         random.shuffle(batches)
         for batch in batches:
@@ -421,7 +421,7 @@ def test_online_training_ends_where_it_is_told_to() -> None:
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     batches = read_batches(ner, [[eg] for eg in examples])
-    steps: List[Any] = []
+    steps: list[Any] = []
     trained = train(ner, batches, Adam(), max_epochs=9, max_steps=7, on_epoch=steps.append)
     assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "steps used up")
     assert [step.n_epochs for step in steps] == [1, 2] and trained.value == steps[-1].value
@@ -444,7 +444,7 @@ def test_the_training_corpus_is_read_once(
 def test_seeds_come_to_the_mean_of_their_weights(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: List[numpy.ndarray] = []
+    seen: list[numpy.ndarray] = []
 
     def train_and_look(weights: Any, *args: Any, **settings: Any) -> Any:
         trained = online.train(weights, *args, **settings)

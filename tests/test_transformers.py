@@ -3,7 +3,7 @@
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import spacy
@@ -55,7 +55,7 @@ def make_config(kind: str, corpus: Path, **training: Any) -> Config:
     return put_onto(config, {"training": training}).interpolate()
 
 
-def examples(nlp: Language) -> List[Example]:
+def examples(nlp: Language) -> list[Example]:
     """Entities, and as tags whether words begin with a capital."""
     docs = [nlp.make_doc(text) for text in TEXTS]
     tags = [["UP" if token.is_title else "LOW" for token in doc] for doc in docs]
@@ -69,12 +69,12 @@ def write_corpus(path: Path) -> Path:
     return path
 
 
-def learn(nlp: Language, steps: int) -> List[float]:
+def learn(nlp: Language, steps: int) -> list[float]:
     """The losses of steps like those of `spacy train`."""
     settings, optimizer = nlp.config["training"], Adam(RATE)
     losses = []
     for _ in range(steps):
-        found: Dict[str, float] = nlp.update(
+        found: dict[str, float] = nlp.update(
             examples(nlp),
             sgd=optimizer,
             losses={},
@@ -85,18 +85,18 @@ def learn(nlp: Language, steps: int) -> List[float]:
     return losses
 
 
-def encoder(nlp: Language, name: str = "transformer") -> Dict[str, Any]:
+def encoder(nlp: Language, name: str = "transformer") -> dict[str, Any]:
     """The weights of the transformer in a component."""
     model = nlp.get_pipe(name).model
     shims = [shim for node in model.walk() for shim in node.shims if hasattr(shim, "_model")]
     return {key: value.clone() for key, value in shims[0]._model.state_dict().items()}
 
 
-def largest_change(before: Dict[str, Any], after: Dict[str, Any]) -> float:
+def largest_change(before: dict[str, Any], after: dict[str, Any]) -> float:
     return max(float((before[key] - after[key]).abs().max()) for key in before)
 
 
-def answers(nlp: Language) -> List[Any]:
+def answers(nlp: Language) -> list[Any]:
     texts = [*TEXTS, "Khan likes Berlin"]
     return [(ents(doc), [token.tag_ for token in doc]) for doc in nlp.pipe(texts)]
 

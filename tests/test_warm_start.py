@@ -1,7 +1,7 @@
 """Training that starts from a trained pipeline."""
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 import spacy
@@ -30,14 +30,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(nlp: Language, path: Path, **settings: Any) -> Language:
     """Initialize a pipeline as its config says."""
-    block: Dict[str, Any] = {"@callbacks": "spacy_costner.start_from.v1", "path": str(path)}
+    block: dict[str, Any] = {"@callbacks": "spacy_costner.start_from.v1", "path": str(path)}
     nlp.config["initialize"]["after_init"] = {**block, **settings}
     nlp.initialize(lambda: examples(nlp))
     return nlp
 
 
 @pytest.mark.parametrize("settings", [{}, {"components": ["ner"]}])
-def test_it_answers_as_the_trained_one(trained: Path, settings: Dict[str, Any]) -> None:
+def test_it_answers_as_the_trained_one(trained: Path, settings: dict[str, Any]) -> None:
     nlp, expected = start(pipeline(loss=SOFTMAX_MARGIN), trained, **settings), spacy.load(trained)
     for text in TEXTS:
         assert ents(nlp(text)) == ents(expected(text))

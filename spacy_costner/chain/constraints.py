@@ -1,13 +1,13 @@
 """Hard constraints as masks on the potentials, which every algorithm of the chain respects."""
 
-from typing import Optional, Union
+from typing import TypeAlias
 
 from thinc.types import Array2d, FloatsXd, Ints1d
 from thinc.util import get_array_module
 
 from ..types import FORBIDDEN, Constraints, Potentials
 
-Allowed = Union[Ints1d, Array2d]
+Allowed: TypeAlias = Ints1d | Array2d
 """A set of paths, given by the tags allowed at each token: a mask, shape (N, K), or one tag a
 token, shape (N,)."""
 
@@ -25,12 +25,12 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
     return allowed[:, None] == get_array_module(allowed).arange(n_tags)
 
 
-def restrict(potentials: Potentials, allowed: Optional[Array2d]) -> Potentials:
+def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
     """Forbid the tags that are not allowed at a token: False in a mask, (N, K)."""
     return constrain(potentials, Constraints(emissions=allowed))
 
 
-def _mask(scores: FloatsXd, possible: Optional[Array2d]) -> FloatsXd:
+def _mask(scores: FloatsXd, possible: Array2d | None) -> FloatsXd:
     if possible is None:
         return scores
     xp = get_array_module(scores)

@@ -4,8 +4,9 @@ The scores of a batch are small, so this takes less time than the many small ker
 recursions would.
 """
 
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Callable, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy
 from thinc.util import get_array_module, is_cupy_array, to_numpy

@@ -5,8 +5,9 @@ function of a query, such as `log_partition`, is for those who have one. Values 
 float64, gradients in the type of the potentials.
 """
 
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Tuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy
 from numpy.random import Generator
@@ -21,11 +22,11 @@ MessagesT = TypeVar("MessagesT")
 ResultT = TypeVar("ResultT")
 Rest = ParamSpec("Rest")
 
-ValuesWithVjp = Tuple[Any, Callable[[Any], Potentials]]
+ValuesWithVjp = tuple[Any, Callable[[Any], Potentials]]
 """Values of any shape, and the callback from the derivative with respect to them to that with
 respect to the potentials."""
 
-VjpWithDerivative = Tuple[Callable[[Any], Potentials], Any]
+VjpWithDerivative = tuple[Callable[[Any], Potentials], Any]
 """The callback that a query returned, and the derivative with respect to its values."""
 
 
@@ -36,14 +37,14 @@ class Segments(NamedTuple):
     end (Ints1d): The token after its last one. Shape: (S,)
     tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so on; in
         all as many as the segments have tokens.
-    after (Optional[Array2d]): True for the tags allowed at the token after the segment, if the
+    after (Array2d | None): True for the tags allowed at the token after the segment, if the
         sequence has one; None: all. Shape: (S, K)
     """
 
     begin: Ints1d
     end: Ints1d
     tags: Ints1d
-    after: Optional[Array2d] = None
+    after: Array2d | None = None
 
 
 class BestPath(NamedTuple):

@@ -3,7 +3,7 @@
 spaCy imports this package through its entry point in the group `spacy_cli`.
 """
 
-from typing import Callable, List, Tuple
+from collections.abc import Callable
 
 import typer
 from spacy.cli._util import app
@@ -35,7 +35,7 @@ costner = typer.Typer(
 app.add_typer(costner)
 
 START, ADJUST, LOOK, DATA, SCALE = "Start", "Adjust", "Look", "Data", "Scale"
-COMMANDS: List[Tuple[str, Callable[..., None], str, str]] = [
+COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("init", init_cli, START, "Write a config for your corpora, model and costs."),
     ("check", check_cli, START, "List problems of your data and config before training."),
     ("convert", convert_cli, START, "Convert an annotated corpus, and show what is in it."),

@@ -4,6 +4,7 @@ import gc
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -14,17 +15,8 @@ from time import perf_counter
 from typing import (
     Annotated,
     Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
     Literal,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
 )
 
 import typer
@@ -55,11 +47,11 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 SHOWN = 5
 """Errors that are printed."""
 
-Answer = Tuple[Row, Union[Doc, Exception]]
-Groups = Dict[str, List[str]]
+Answer = tuple[Row, Doc | Exception]
+Groups = dict[str, list[str]]
 """The keys of span groups, by their name in the output."""
 
-Entry = Dict[str, Any]
+Entry = dict[str, Any]
 ENTRY = {
     "file": str,
     "key": str,
@@ -76,20 +68,20 @@ class Summary(NamedTuple):
     """What was done. Parts are "kept", finished before; "changed", finished before with another
     model, other settings or another input; or "new"."""
 
-    parts: Dict[str, int]
+    parts: dict[str, int]
     docs: int  # in all of the output, with parts that were kept
     failed: int  # those with an error
     tokens: int
     seconds: float  # without planning
     tokens_per_second: float  # of the parts that were done now
-    errors: Dict[str, str]  # why a part has no output, by the name of its file
-    shift: Dict[str, Shift]  # by component, if it can test for a shift: see `watch`
+    errors: dict[str, str]  # why a part has no output, by the name of its file
+    shift: dict[str, Shift]  # by component, if it can test for a shift: see `watch`
 
 
 def annotate(
-    model: Union[str, Path],
-    inputs: Sequence[Union[str, Path]],
-    output_path: Union[str, Path],
+    model: str | Path,
+    inputs: Sequence[str | Path],
+    output_path: str | Path,
     *,
     form: Annotated[
         Literal["jsonl", "parquet", "spacy"], Option("--format", "-f", help="Form of the output")
@@ -109,7 +101,7 @@ def annotate(
     ] = "row",
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
-    make_executor: Optional[MakeExecutor] = None,
+    make_executor: MakeExecutor | None = None,
 ) -> Summary:
     """Annotate files with a trained pipeline. What a finished run has left is kept, if model,
     settings and input are the same.
@@ -117,7 +109,7 @@ def annotate(
     n_rows (int): Lines or rows of a part. A .spacy file is one part, and row groups of Parquet
         are not divided.
     with_text (bool): Whether the output has the texts; .spacy always has them.
-    make_executor (Optional[MakeExecutor]): Makes the executor, such as `ray_cluster("auto")`;
+    make_executor (MakeExecutor | None): Makes the executor, such as `ray_cluster("auto")`;
         `jobs` local processes if None: see `runs.run_all`.
     RETURNS (Summary): What was done.
     RAISES (ValueError): If an argument is wrong, an input is not there, another process writes to
@@ -213,7 +205,7 @@ def annotate(
 def annotate_cli(
     model: ModelArg,
     inputs: Annotated[
-        List[Path],
+        list[Path],
         Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
     ],
     output_path: Annotated[Path, Option("--output", "-o", help="Output folder")],
@@ -245,9 +237,9 @@ def annotate_cli(
         raise typer.Exit(1)
 
 
-def find_sources(inputs: Sequence[Path], folder: Optional[Path] = None) -> Dict[str, Path]:
+def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
     """The input files by their names in the output: within a folder the relative path."""
-    sources: Dict[str, Path] = {}
+    sources: dict[str, Path] = {}
     for given in inputs:
         if not given.exists():
             raise CorpusError(f"{given}: expected a file or folder, got nothing there")
@@ -264,7 +256,7 @@ def find_sources(inputs: Sequence[Path], folder: Optional[Path] = None) -> Dict[
     return sources
 
 
-def _digest_model(model: str, code_path: Optional[str]) -> str:
+def _digest_model(model: str, code_path: str | None) -> str:
     path = Path(model)
     clear(path)
     if not path.exists() and is_package(model):
@@ -277,7 +269,7 @@ def _digest_model(model: str, code_path: Optional[str]) -> str:
 # The manifest: a line for each file that is complete. A run adds lines; the next one rewrites it.
 
 
-def _read_manifest(folder: Path) -> Dict[str, Entry]:
+def _read_manifest(folder: Path) -> dict[str, Entry]:
     """The entries by file. Damaged lines, and those of files that aren't ours, don't count."""
     path, known = folder / MANIFEST, {}
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
@@ -301,10 +293,10 @@ def annotate_part(
     read: Callable[[Language, Part], Iterable[Row]],
     write: Callable[[Path, Iterable[Answer], Groups], None],
     on_error: str,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Annotate a part of a file.
 
-    RETURNS (Dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens, and
+    RETURNS (dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens, and
         by component the "scores" and "counts" that test it for a shift.
     RAISES (ValueError): If the part can't be read, model, input or folder are not those of the
         command, or a doc fails and `on_error` is "raise".
@@ -314,7 +306,7 @@ def annotate_part(
         raise ValueError(f"{folder}: {message}")
     nlp = load()
     counts = {"docs": 0, "failed": 0, "tokens": 0}
-    watched: Dict[str, Any] = {
+    watched: dict[str, Any] = {
         name: (ner, ner.confidence.spans_key, [], {})
         for name, ner in nlp.pipeline
         if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]
@@ -351,14 +343,14 @@ def annotate_part(
 
 
 @lru_cache(maxsize=1)
-def _load_once(model: str, content: str, code_path: Optional[str], use_gpu: int) -> Language:
+def _load_once(model: str, content: str, code_path: str | None, use_gpu: int) -> Language:
     if _digest_model(model, code_path) != content:
         raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
     return load_pipeline(model, code_path, use_gpu)
 
 
 def load_pipeline(
-    model: Union[str, Path], code_path: Optional[Union[str, Path]] = None, use_gpu: int = -1
+    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
     """Load a pipeline, a package or a folder, for `annotate_texts`. Errors of its components are
     raised. See `annotate_cli` for the other arguments."""
@@ -372,7 +364,7 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
 
     nlp (Language): The pipeline: see `load_pipeline`.
     ids (Iterable[Any]), texts (Iterable[Any]): Ids and texts.
-    YIELDS (Dict[str, Any]): For each text, in their order, what is on a line of `annotate`, without
+    YIELDS (dict[str, Any]): For each text, in their order, what is on a line of `annotate`, without
         text.
     """
     rows = (Row(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
@@ -387,10 +379,10 @@ def annotate_rows(nlp: Language, rows: Iterable[Row]) -> Iterator[Answer]:
         yield from zip(batch, _annotate(nlp, batch))
 
 
-def _annotate(nlp: Language, rows: Sequence[Row]) -> List[Union[Doc, Exception]]:
+def _annotate(nlp: Language, rows: Sequence[Row]) -> list[Doc | Exception]:
     """If a batch fails, its halves are tried, with new docs: the old ones may be half annotated."""
-    answers: Dict[int, Union[Doc, Exception]] = {}
-    docs: List[Tuple[Doc, int]] = []
+    answers: dict[int, Doc | Exception] = {}
+    docs: list[tuple[Doc, int]] = []
     for i, row in enumerate(rows):
         try:
             docs.append((row.make_doc(), i))
@@ -430,7 +422,7 @@ def groups_of(nlp: Language) -> Groups:
 def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     """An answer as a line of JSON.
 
-    RETURNS (Dict[str, Any]): {"id": …, "text": …, "entities": […]}, or with "error" in place of
+    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]}, or with "error" in place of
         entities. Entities have start and end, in characters, label and score. If there is no
         probability, the score is None.
     """
@@ -438,14 +430,14 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     value: Entry = {"id": row.id, "text": row.text} if with_text else {"id": row.id}
     if isinstance(doc, Exception):
         return {**value, "error": _describe_error(doc)}
-    scores: Dict[Tuple[int, int, str], float] = {}
+    scores: dict[tuple[int, int, str], float] = {}
     for key, group in doc.spans.items():
         is_ours = group.attrs.get("source") == SOURCE or key in groups.get("spans", ())
         if is_ours and group.attrs.get("scores") is not None:
             scored = zip(map(_place, group), map(float, group.attrs["scores"]))
             scores.update((place, score) for place, score in scored if not isnan(score))
 
-    def as_values(spans: Iterable[Span]) -> List[Entry]:
+    def as_values(spans: Iterable[Span]) -> list[Entry]:
         return [
             {"start": place[0], "end": place[1], "label": place[2], "score": scores.get(place)}
             for place in map(_place, spans)
@@ -458,7 +450,7 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     return value
 
 
-def _place(span: Span) -> Tuple[int, int, str]:
+def _place(span: Span) -> tuple[int, int, str]:
     return span.start_char, span.end_char, span.label_
 
 
@@ -517,7 +509,7 @@ def write_docbin(path: Path, answers: Iterable[Answer], *_: Any, **__: Any) -> N
     docs.to_disk(path)
 
 
-WRITERS: Dict[str, Callable[..., None]] = {
+WRITERS: dict[str, Callable[..., None]] = {
     "jsonl": write_jsonl,
     "parquet": write_parquet,
     "spacy": write_docbin,

@@ -2,20 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
     NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
 )
 
 import numpy
@@ -95,15 +88,15 @@ class Suspect(NamedTuple):
     doc: int  # the number of the doc, from 0
     kind: str  # one of `KINDS`: what the mistake is if the suggestion is right
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
-    annotated: List[Entity]  # in tokens of the doc
-    suggested: List[Entity]
+    annotated: list[Entity]  # in tokens of the doc
+    suggested: list[Entity]
     prob_annotated: float
     prob_suggested: float
     as_annotated: int = 0  # how often the words are annotated so elsewhere in the corpus
     as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
 
     @property
-    def extent(self) -> Tuple[int, int]:
+    def extent(self) -> tuple[int, int]:
         """The first token and the one after the last."""
         return extent_of((self.annotated, self.suggested))
 
@@ -112,8 +105,8 @@ class Audit(NamedTuple):
     """The result of an audit. Kinds count the places where the suggestion is more probable than the
     annotation."""
 
-    suspects: List[Suspect]  # all places, the most probable mistakes first
-    kinds: Dict[str, int]  # by `KINDS`, and those of all these that are "inconsistent"
+    suspects: list[Suspect]  # all places, the most probable mistakes first
+    kinds: dict[str, int]  # by `KINDS`, and those of all these that are "inconsistent"
     docs: int
     tokens: int
     entities: int  # annotated ones
@@ -128,10 +121,10 @@ def audit(
         int, Option("--seeds", help="Trainings for each fold, whose weights are averaged", min=1)
     ] = 1,
     seed: Annotated[
-        Optional[int],
+        int | None,
         Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
     ] = None,
-    make_executor: Optional[MakeExecutor] = None,
+    make_executor: MakeExecutor | None = None,
     code_path: CodeOption = None,
 ) -> Audit:
     """Find probable mistakes in the annotation of docs.
@@ -139,7 +132,7 @@ def audit(
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are weighed by it.
     docs (Sequence[Doc]): The annotated docs, none of them empty.
-    make_executor (Optional[MakeExecutor]): Makes an executor of a task for each fold, such as
+    make_executor (MakeExecutor | None): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
         entities, or a worker failed.
@@ -168,12 +161,12 @@ def audit_cli(
         Path, Argument(help="Annotated corpus: see `costner convert`", exists=True)
     ],
     output_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--output", "-o", help="Output file: JSONL; with --apply the corrected corpus"),
     ] = None,
-    html_path: Annotated[Optional[Path], Option("--html", help="Output HTML page")] = None,
+    html_path: Annotated[Path | None, Option("--html", help="Output HTML page")] = None,
     apply_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--apply", help="Correct the corpus by the lines of this JSONL file", exists=True),
     ] = None,
     n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
@@ -221,7 +214,7 @@ def audit_cli(
     print_result(as_dict, as_text(result, tasks), print_json, output_path, html_path)
 
 
-def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> List[Fold]:
+def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> list[Fold]:
     """Audit docs, none of them empty, by models that have not seen them: see `hold_out`. The
     temperature of a fold is the geometric mean of the temperatures that fit the other folds.
 
@@ -264,8 +257,8 @@ def read_annotation(ner: CostSensitiveNER) -> None:
 
 
 def rank(
-    folds: Sequence[Fold], docs: Sequence[Doc], cost: Optional[MistakeCost] = None
-) -> List[Suspect]:
+    folds: Sequence[Fold], docs: Sequence[Doc], cost: MistakeCost | None = None
+) -> list[Suspect]:
     """Find the best alternative of each place, and sort places by its score.
 
         score = log (c(other, given) p(other) + 0.2) - log (c(given, other) p(given) + 0.2)
@@ -278,7 +271,7 @@ def rank(
     return count_elsewhere(sorted(suspects, key=lambda suspect: -suspect.score), docs)
 
 
-def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
+def _suspects_of(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """The places of a fold, by score."""
     dev, posterior = fold.dev, fold.dev.posterior
     likely, probs = posterior.likely_entities(LEAST)
@@ -291,7 +284,7 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
     p_gold = dict(zip(gold, posterior.entity_probs(dev.gold).tolist()))
     p_no_gold = posterior.outside_probs(dev.gold.begin, dev.gold.end).tolist()
     p_no_other = posterior.outside_probs(likely.begin, likely.end).tolist()
-    pairs: List[Tuple[List[Entity], List[Entity], float, float]]
+    pairs: list[tuple[list[Entity], list[Entity], float, float]]
     pairs = [([given], [], p_gold[given], p_none) for given, p_none in zip(gold, p_no_gold)]
     for other, p, p_none in zip(others, probs.tolist(), p_no_other):
         overlapping = _between(gold, *other[:2])
@@ -331,16 +324,16 @@ def _suspects_of(fold: Fold, cost: Optional[MistakeCost]) -> Iterator[Suspect]:
         yield Suspect(number, kind, float(score[i]), annotated, suggested, *probs_of_both)
 
 
-def _between(entities: List[Entity], begin: int, end: int) -> List[Entity]:
+def _between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
     """The entities with tokens between these, of entities in order and without overlap."""
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     return entities[first : bisect_left(entities, end, key=lambda entity: entity[0])]
 
 
-def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> List[Suspect]:
+def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
     """Count how the same words are annotated elsewhere in the corpus: the words of the first
     entity that annotation and suggestion differ in."""
-    keys, counts = [], Counter[Tuple[Tuple[str, ...], str]]()
+    keys, counts = [], Counter[tuple[tuple[str, ...], str]]()
     for suspect in suspects:
         annotated, suggested = set(suspect.annotated), set(suspect.suggested)
         begin, end, _ = min(suggested - annotated or annotated - suggested)
@@ -412,13 +405,13 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     return task._replace(spans=sorted([*kept, *new], key=lambda span: span.start), extra=extra)
 
 
-def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
+def correct(docs: Sequence[Doc], path: Path) -> dict[str, int]:
     """Correct a corpus by the accepted lines of an audit: those without the answer "reject" or
     "ignore". What a line changes is the difference between its spans, which may have been edited,
     and those under "annotated". Tokens without annotation stay so, unless a span is added.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    RETURNS (Dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
+    RETURNS (dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
     """
@@ -450,7 +443,7 @@ def correct(docs: Sequence[Doc], path: Path) -> Dict[str, int]:
 
 def _read_change(
     docs: Sequence[Doc], task: Task, place: Place
-) -> Tuple[int, List[Span], List[Span]]:
+) -> tuple[int, list[Span], list[Span]]:
     """The doc that a line changes, and the entities that are removed from it and added to it."""
     i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))
     if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
@@ -463,7 +456,7 @@ def _read_change(
     spans = spans_from_json(annotated, own, "annotated", place), task.spans or ()
     before, after = ({span[:3] for span in side} for side in spans)
 
-    def to_spans(found: Set[Tuple[int, int, str]]) -> Iterator[Span]:
+    def to_spans(found: set[tuple[int, int, str]]) -> Iterator[Span]:
         for first, stop, label in sorted(found):
             span = docs[i].char_span(start + first, start + stop, label=label)
             if span is None:
@@ -480,8 +473,8 @@ def entity_of(span: Span) -> Entity:
 def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
     """Render suspects as HTML. The path of the corpus is shown on the page. Its answers, saved, are
     lines for `correct`: places without an answer are ignored."""
-    sides: Dict[int, Tuple[Set[Entity], Set[Entity]]] = {}
-    probs: Dict[Tuple[int, Entity], float] = {}
+    sides: dict[int, tuple[set[Entity], set[Entity]]] = {}
+    probs: dict[tuple[int, Entity], float] = {}
     for one in suspects:
         ents = {*map(entity_of, docs[one.doc].ents)}
         _, corrected = sides.setdefault(one.doc, (ents, {*ents}))

@@ -1,6 +1,7 @@
 """Calibrate confidences by a temperature, fitted on development docs."""
 
-from typing import Annotated, Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -37,7 +38,7 @@ MOST_STEPS, PRECISION, HOTTEST = 60, 1e-3, numpy.log(100)
 """Where the steps in the logarithm of a temperature end, and its limit for a label whose
 predictions are all correct, or all wrong."""
 
-Predicted = Tuple[Posterior, Entities, Array1d]
+Predicted = tuple[Posterior, Entities, Array1d]
 """A posterior, entities, and which of them are correct. Shape: (E,)"""
 
 
@@ -47,7 +48,7 @@ class Calibration(NamedTuple):
     temperature: Temperature
     error_before: float  # expected calibration error
     error: float
-    reliability: List[Dict[str, Any]]  # see `metrics.calibration.reliability`
+    reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
@@ -206,7 +207,7 @@ def calibrate_cli(
 
 def describe(result: Calibration) -> str:
     """The temperatures, and confidence compared with the share of entities that are right."""
-    rows: List[Any] = [["confidence", "entities", "mean", "right"]]
+    rows: list[Any] = [["confidence", "entities", "mean", "right"]]
     for row in result.reliability:
         if row["n"]:
             bounds = "{from:.1f} to {to:.1f}".format(**row)

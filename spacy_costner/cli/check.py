@@ -5,8 +5,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 import typer
@@ -91,17 +92,17 @@ class Finding(NamedTuple):
     severity: str  # "error" or "warning"
     corpus: str  # "config", "train" or "dev"
     message: str  # what its effect is
-    places: Sequence[Dict[str, Any]] = ()  # number and first words of a doc, and what is there
+    places: Sequence[dict[str, Any]] = ()  # number and first words of a doc, and what is there
 
 
 class Check(NamedTuple):
     """The result of a check."""
 
     component: str
-    docs: Dict[str, int]  # by corpus
-    tokens: Dict[str, int]
-    counts: List[Tuple[str, int, int]]  # labels with their entities in train and dev
-    findings: List[Finding]  # errors first
+    docs: dict[str, int]  # by corpus
+    tokens: dict[str, int]
+    counts: list[tuple[str, int, int]]  # labels with their entities in train and dev
+    findings: list[Finding]  # errors first
 
     @property
     def has_errors(self) -> bool:
@@ -111,13 +112,13 @@ class Check(NamedTuple):
 def check(
     config_path: Path,
     *,
-    overrides: Dict[str, Any] = {},  # noqa: B006
-    name: Optional[str] = None,
+    overrides: dict[str, Any] = {},  # noqa: B006
+    name: str | None = None,
 ) -> Check:
     """Check the corpora of a config for `spacy train`, and whether the config fits them.
 
-    overrides (Dict[str, Any]): Settings to override, such as "paths.train".
-    name (Optional[str]): The name of the component, if the config has several.
+    overrides (dict[str, Any]): Settings to override, such as "paths.train".
+    name (str | None): The name of the component, if the config has several.
     RAISES (ValueError): If there is no such component, or an unknown setting.
     """
     config = read_config(config_path, overrides)
@@ -150,13 +151,13 @@ def check(
 
 def check_corpora(
     ner: CostSensitiveNER,
-    corpora: Dict[str, List[Example]],
-    labels: Optional[Sequence[str]] = None,
-    evaluations: Optional[Evaluations] = None,
+    corpora: dict[str, list[Example]],
+    labels: Sequence[str] | None = None,
+    evaluations: Evaluations | None = None,
 ) -> Check:
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
-    findings: List[Finding] = []
+    findings: list[Finding] = []
     if (key := ner.objective.spans_key) is not None:  # its spans are the entities
         own = ner.objective.own_labels or labels
         severity = WARNING if ner.objective.filter_spans else ERROR
@@ -195,7 +196,7 @@ def check_corpora(
             findings.append(Finding(WARNING, "dev", LEAKED, [_place(i, eg.reference)]))
 
     # The same problem of several docs is one finding.
-    places: Dict[Tuple[str, str, str], List[Dict[str, Any]]] = {}
+    places: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for finding in findings:
         places.setdefault(finding[:3], []).extend(finding.places)
     every = sorted({*labels, *counts["train"], *counts["dev"]})
@@ -211,7 +212,7 @@ def check_corpora(
     )
 
 
-def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
+def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check that there are enough entities of all labels, and that labels were not cut."""
     train, dev = counts["train"], counts["dev"]
     if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW]:
@@ -220,7 +221,7 @@ def check_labels(counts: Dict[str, Counter], labels: Sequence[str]) -> Iterator[
     if unknown := [label for label in labels if not dev[label]]:
         message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
         yield Finding(WARNING, "dev", message)
-    spellings: Dict[str, List[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for label in sorted({*labels, *train, *dev}):
         spellings.setdefault(re.sub(r"[\W_]", "", label).casefold(), []).append(label)
     if alike := [" and ".join(names) for names in spellings.values() if len(names) > 1]:
@@ -262,7 +263,7 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
         yield Finding(WARNING, corpus, message, places)
 
 
-def _place(i: int, doc: Doc, text: str = "") -> Dict[str, Any]:
+def _place(i: int, doc: Doc, text: str = "") -> dict[str, Any]:
     return {"doc": i, "words": first_words(doc), "text": text}
 
 
@@ -270,7 +271,7 @@ def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
     """Check the docs of a corpus."""
-    first: Dict[Tuple[str, ...], Tuple[int, Set[Any]]] = {}
+    first: dict[tuple[str, ...], tuple[int, set[Any]]] = {}
     for i, eg in enumerate(examples):
         problems = [*check_doc(eg, ner, labels)]
         if len(eg.reference) and all(token.ent_iob for token in eg.reference):
@@ -289,7 +290,7 @@ def check_docs(
 
 def check_doc(
     eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
-) -> Iterator[Tuple[str, str, str]]:
+) -> Iterator[tuple[str, str, str]]:
     """The problems of a doc: severity, message and text."""
     doc = eg.reference
     if len(doc) and not any(token.ent_iob for token in doc):
@@ -330,7 +331,7 @@ def check_doc(
 def check_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
-    name: Annotated[Optional[str], Option("--name", help="Name of the component")] = None,
+    name: Annotated[str | None, Option("--name", help="Name of the component")] = None,
     n_places: Annotated[int, Option("--places", "-n", help="Docs to show per finding")] = 3,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
@@ -351,7 +352,7 @@ def check_cli(
 
 def describe(found: Check, n_places: int) -> str:
     """The counts, the findings with their first places, and how many there are."""
-    rows: List[Any] = [["label", "train", "dev"], *found.counts]
+    rows: list[Any] = [["label", "train", "dev"], *found.counts]
     rows += [["docs", *found.docs.values()], ["tokens", *found.tokens.values()]]
     lines = [found.component, "", text_table(rows)]
     for finding in found.findings:

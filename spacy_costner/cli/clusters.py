@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Annotated, Any
 
 import numpy
 import spacy
@@ -44,14 +45,14 @@ def learn_clusters(
     ] = 3,
     dim: Annotated[int, Option("--dim", help="Length of the vectors of words", min=1)] = 100,
     seed: Annotated[int, Option("--seed", help="Random seed")] = 0,
-) -> Tuple[int, Dict[str, List[str]]]:
+) -> tuple[int, dict[str, list[str]]]:
     """Learn clusters of words that occur beside the same words: spherical k-means of the vectors
     that `embed` makes of them.
 
     sentences (Iterable[Sequence[str]]): The words of each sentence.
     sizes (Sequence[int]): Numbers of clusters.
     seed (int): The seed of the singular value decomposition and of the first centres.
-    RETURNS (Tuple[int, Dict[str, List[str]]]): The number of tokens, and the names of the clusters
+    RETURNS (tuple[int, dict[str, list[str]]]): The number of tokens, and the names of the clusters
         of each word, one for each size, from the most frequent word.
     RAISES (ValueError): If too few words are left.
     RAISES (ImportError): If SciPy is missing.
@@ -70,7 +71,7 @@ def learn_clusters(
 @options_of(learn_clusters)
 def clusters_cli(
     input_paths: Annotated[
-        List[Path],
+        list[Path],
         Argument(help="Text, a sentence per line, or corpora: see `costner convert`", exists=True),
     ],
     output_path: Annotated[Path, Option("--output", "-o", help="Output file: JSON")],
@@ -104,7 +105,7 @@ def clusters_cli(
         n_tokens, learned = learn_clusters(bar, sizes=numbers, **options)
         save_text(output_path, json.dumps(learned, ensure_ascii=False))
     # Of each size some clusters: of words at equal distances in the list, from the most frequent.
-    examples: Dict[int, List[List[str]]] = {}
+    examples: dict[int, list[list[str]]] = {}
     for i, size in enumerate(numbers):
         some = [names[i] for names in list(learned.values())[:: max(len(learned) // 4, 1)]]
         examples[size] = [
@@ -120,10 +121,10 @@ def clusters_cli(
 
 def number_words(
     sentences: Iterable[Sequence[str]], min_count: int
-) -> Tuple[List[str], Ints1d, int]:
+) -> tuple[list[str], Ints1d, int]:
     """Number words from the most frequent: the words; the number of each token, with -1 for rare
     words and, `WINDOW` times, before and after each sentence; and the number of tokens."""
-    ids: Dict[str, int] = defaultdict(lambda: len(ids))
+    ids: dict[str, int] = defaultdict(lambda: len(ids))
     gap = [-1] * WINDOW
     parts = [numpy.asarray(gap, dtype="int32")]
     parts += [numpy.asarray([*map(ids.__getitem__, s), *gap], dtype="int32") for s in sentences]
@@ -163,7 +164,7 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
     return to_unit_length(left * values**POWER)
 
 
-def count_contexts(tokens: Ints1d, shape: Tuple[int, int]) -> Any:
+def count_contexts(tokens: Ints1d, shape: tuple[int, int]) -> Any:
     """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. The
     shape of the result, `shape`, has the numbers of words and of contexts."""
     words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -11,15 +12,7 @@ from time import perf_counter
 from typing import (
     Annotated,
     Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
 )
 
 import numpy
@@ -84,7 +77,7 @@ class Variant(NamedTuple):
     loss: str  # its name, and the values
     seed: int
     config: Config  # with variables filled in
-    measure: Dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
+    measure: dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
     path: Path  # its folder
 
 
@@ -103,15 +96,15 @@ class Row(NamedTuple):
 
     loss: str  # its name, and the values
     seconds: float  # mean training time
-    scores: Dict[str, float]  # those of `scores_of`, averaged over seeds
-    by_seed: Dict[str, List[float]]
-    differences: Dict[str, Difference]  # from the first loss; empty for it, or without scores
-    untrained: List[int]  # seeds whose best model was not trained past the first step
+    scores: dict[str, float]  # those of `scores_of`, averaged over seeds
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]  # from the first loss; empty for it, or without scores
+    untrained: list[int]  # seeds whose best model was not trained past the first step
 
 
 def compare(
     config_path: Path,
-    losses: Sequence[Union[str, Path]],
+    losses: Sequence[str | Path],
     test_path: Path,
     output_path: Path,
     *,
@@ -124,23 +117,23 @@ def compare(
     jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings", min=1)] = 1,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
-    make_executor: Optional[MakeExecutor] = None,
-    on_end: Optional[Callable[[str, Ended], None]] = None,
-) -> List[Row]:
+    make_executor: MakeExecutor | None = None,
+    on_end: Callable[[str, Ended], None] | None = None,
+) -> list[Row]:
     """Train one config with several losses, or values of settings, and compare the scores: a row
     for each loss and combination of values. Variants that are finished in the output folder are
     not trained again.
 
     config_path (Path): The base config. The cost of its scorer is used if that is
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
-    losses (Sequence[Union[str, Path]]): The names of losses, or configs: the name of the file is
+    losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
         the name of the loss, and its blocks replace those of the base config.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
         {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
-    make_executor (Optional[MakeExecutor]): Makes another executor: see `runs.run_all`.
-    on_end (Optional[Callable[[str, Ended], None]]): Called with the name and result of a variant.
+    make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
+    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
     """
@@ -202,7 +195,7 @@ def compare_cli(
         Option("--losses", "-l", help="Comma-separated names of losses, or paths of their configs"),
     ] = "",
     sweeps: Annotated[
-        List[str],
+        list[str],
         Option("--sweep", help="Values to try, as section.setting=1,2; repeat for combinations"),
     ] = [],  # noqa: B006
     seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
@@ -237,7 +230,7 @@ def compare_cli(
     )
 
 
-def _read_sweep(text: str) -> Tuple[str, List[Any]]:
+def _read_sweep(text: str) -> tuple[str, list[Any]]:
     """Read the values of a setting: JSON, separated by commas, or else text."""
     setting, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and values and "." in setting):
@@ -252,7 +245,7 @@ def _check_evaluations(variants: Sequence[Variant]) -> None:
     """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
     sections = ("paths", "nlp", "corpora", "training", "initialize")
-    known: Dict[str, Optional[Evaluations]] = {}
+    known: dict[str, Evaluations | None] = {}
     for loss, config in {one.loss: one.config for one in reversed(variants)}.items():
         if is_fitted(config):
             continue
@@ -270,14 +263,14 @@ def _check_evaluations(variants: Sequence[Variant]) -> None:
 
 def make_variants(
     config_path: Path,
-    losses: Sequence[Union[str, Path]],
+    losses: Sequence[str | Path],
     test_path: Path,
     output_path: Path,
     *,
     seeds: Sequence[int],
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
-) -> List[Variant]:
+) -> list[Variant]:
     """Make a variant of each loss with each value of the swept settings and each seed: all losses
     with the first seed, then with the next. Arguments and errors: see `compare`."""
     base = _read_config(config_path)
@@ -293,7 +286,7 @@ def make_variants(
         "cost": own_cost or HAMMING,
         "test_path": str(test_path),
     }
-    changes: Dict[str, Dict[str, Any]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     for path in map(Path, losses):
         if path.stem in changes:
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
@@ -339,7 +332,7 @@ def _read_config(path: Path) -> Config:
         raise ValueError(f"{path}: expected a config with all its sections, got: {text}") from error
 
 
-def _read_changes(path: Path, component: str) -> Dict[str, Any]:
+def _read_changes(path: Path, component: str) -> dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
     config = _read_config(path)
@@ -378,7 +371,7 @@ def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
 # Training
 
 
-def run_variant(variant: Variant, use_gpu: int = -1, code_path: Optional[Path] = None) -> Finished:
+def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
     """Train and score a variant, or read what was kept of it."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
@@ -410,7 +403,7 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     return seconds
 
 
-def count_predictions(variant: Variant) -> List[List[float]]:
+def count_predictions(variant: Variant) -> list[list[float]]:
     """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
     of `DocCounts`."""
     nlp, measure = spacy.load(variant.path / "model-best"), variant.measure
@@ -426,7 +419,7 @@ def count_predictions(variant: Variant) -> List[List[float]]:
 # Scores
 
 
-def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[Row]:
+def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[Row]:
     """Average the scores of each loss over seeds, and compare each loss with the first: a row for
     each loss, in the order in which they first come. All losses have the same seeds.
 
@@ -434,12 +427,12 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> List[
     over seeds. A loss with a model that was not trained past the first step gets no scores, and
     differences from it are not computed.
     """
-    of_loss: Dict[str, List[Finished]] = {}
+    of_loss: dict[str, list[Finished]] = {}
     for one in finished:
         of_loss.setdefault(one.loss, []).append(one)
     trained = [loss for loss, runs in of_loss.items() if all(one.is_trained for one in runs)]
-    scores: Dict[str, FloatsXd] = {}
-    differences: List[List[Difference]] = []
+    scores: dict[str, FloatsXd] = {}
+    differences: list[list[Difference]] = []
     if trained:
         # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
         counts = numpy.stack([[_columns(one.counts) for one in of_loss[x]] for x in trained])
@@ -469,7 +462,7 @@ def _columns(counts: DocCounts) -> FloatsXd:
     return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
 
 
-def scores_of(sums: FloatsXd) -> Dict[str, FloatsXd]:
+def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
     """F, precision and recall of entities, mean cost of a token, and the share of docs with all
     entities correct and no others, by spaCy's and the cost scorer's names. 0 where the denominator
     is 0. Shapes: counts, summed over docs, (..., C), to (...)"""

@@ -1,8 +1,9 @@
 """Convert annotated corpora of any format to .spacy, JSONL or columns."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Dict, Optional, Sequence
+from typing import Annotated, Any
 
 import spacy
 from spacy.tokens import Doc, DocBin
@@ -24,25 +25,25 @@ def convert_cli(
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
     ],
     n_sents: Annotated[
-        Optional[int],
+        int | None,
         Option("--n-sents", "-n", help="Sentences per doc, 0 for all of a file", min=0),
     ] = None,
     column: Annotated[
-        Optional[int],
+        int | None,
         Option("--column", help="Column of the tags, from 2 or from -1", show_default="the last"),
     ] = None,
     tag_names: Annotated[
-        Optional[str], Option("--tag-names", help="Comma-separated names of tags that are numbers")
+        str | None, Option("--tag-names", help="Comma-separated names of tags that are numbers")
     ] = None,
     incorrect_spans_key: Annotated[
-        Optional[str], Option("--incorrect-spans-key", help="Span group for rejected spans")
+        str | None, Option("--incorrect-spans-key", help="Span group for rejected spans")
     ] = None,
     spans_key: Annotated[
-        Optional[str],
+        str | None,
         Option("--spans-key", help="Span group for entities, which may overlap, and not doc.ents"),
     ] = None,
     doc_id: Annotated[
-        Optional[str],
+        str | None,
         Option("--doc-id", help="Key of the id of the document that a text or sentence is from"),
     ] = None,
     lang: LangOption = "xx",
@@ -64,12 +65,12 @@ def convert_cli(
 
 def convert(
     input_path: Path, output_path: Path, *, lang: str = "xx", **options: Any
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Read a corpus and write it in the format of the output's suffix.
 
     lang (str): The language whose tokenizer is used for texts without tokens.
     **options (Any): See `readers.ReadOptions`.
-    RETURNS (Dict[str, Any]): The numbers of "docs", "sentences", "tokens", of entities of each of
+    RETURNS (dict[str, Any]): The numbers of "docs", "sentences", "tokens", of entities of each of
         the "labels", and of tokens without annotation, "missing"; "found": the formats, schemes and
         problems of the files.
     RAISES (ValueError): If there is no such output format, or a file can't be read.
@@ -106,7 +107,7 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"{path}: expected a name that ends in {expected}, got {got!r}")
 
 
-def write_corpus(path: Path, docs: Sequence[Doc], spans_key: Optional[str] = None) -> int:
+def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
     """Write docs in the format of the file's suffix. Returns the number of white-space tokens that
     the format can't have."""
     left_out = 0
@@ -124,7 +125,7 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: Optional[str] = Non
     return left_out
 
 
-def describe(result: Dict[str, Any]) -> str:
+def describe(result: dict[str, Any]) -> str:
     """Describe what a corpus is."""
     formats, schemes, problems = result["found"].values()
     files = [f"{n} x {form}" if n > 1 else form for form, n in formats.items()]

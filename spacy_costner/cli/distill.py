@@ -1,22 +1,14 @@
 """Distill teachers into a student: their answers become its training corpus."""
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import (
     Annotated,
     Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
 )
 
 import numpy
@@ -58,7 +50,7 @@ N_DOCS = 250
 """The docs of a file of answers."""
 
 Corpus = Callable[[Language], Iterable[Example]]
-Entity = Tuple[int, int, str]
+Entity = tuple[int, int, str]
 """The first token, the token after the last, and the label."""
 
 
@@ -81,7 +73,7 @@ class Distilled(NamedTuple):
     n_docs: int  # those with answers
     n_entities: int  # those that the student learned from
     n_missing: int  # those that are missing, as their confidence is too low
-    rows: List[Row]
+    rows: list[Row]
 
 
 def distill(
@@ -98,7 +90,7 @@ def distill(
         Option("--min-confidence", help="Less certain entities are missing, not O", min=0, max=1),
     ] = 0.0,
     gold_path: Annotated[
-        Optional[Path], Option("--gold", help="Annotated corpus to learn from, too", exists=True)
+        Path | None, Option("--gold", help="Annotated corpus to learn from, too", exists=True)
     ] = None,
     gold_weight: Annotated[float, Option("--gold-weight", help="Its docs' weight", min=0)] = 1.0,
     n_seeds: Annotated[
@@ -171,10 +163,10 @@ def distill_cli(
         Path, Option("--output", "-o", help="Output folder for answers and student")
     ],
     raw: Annotated[
-        Optional[List[str]], Argument(help="Text: .txt, a doc per line, or a corpus of any format")
+        list[str] | None, Argument(help="Text: .txt, a doc per line, or a corpus of any format")
     ] = None,
     others: Annotated[
-        Optional[List[str]], Option("--teacher", "-t", help="Another teacher. Repeatable")
+        list[str] | None, Option("--teacher", "-t", help="Another teacher. Repeatable")
     ] = None,
     *,
     print_json: JsonOption = False,
@@ -214,7 +206,7 @@ def distill_cli(
 # Teachers
 
 
-def load_teacher(name: Union[str, Path]) -> Language:
+def load_teacher(name: str | Path) -> Language:
     """Load a pipeline that writes probabilities, of other likely entities, too."""
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
@@ -264,11 +256,11 @@ def chain_of(nlp: Language) -> CostSensitiveNER:
     return pipes[0]
 
 
-def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False) -> List[Doc]:
+def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False) -> list[Doc]:
     """Have teachers annotate docs, whose own annotation is not used.
 
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
-    RETURNS (List[Doc]): Docs with the entities that a single teacher predicts or, of several, those
+    RETURNS (list[Doc]): Docs with the entities that a single teacher predicts or, of several, those
         whose mean probability is above one half. `read_scores` reads their probabilities.
     """
     predicted = [
@@ -293,14 +285,14 @@ def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = Fa
     return answers
 
 
-def entities(doc: Doc) -> List[Entity]:
+def entities(doc: Doc) -> list[Entity]:
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
-def mean_scores(docs: Sequence[Doc]) -> Dict[Entity, float]:
+def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
     """The mean confidence of each entity over teachers: 1 where a teacher predicts it without a
     score, 0 where it isn't among the likely ones."""
-    total: Dict[Entity, float] = {}
+    total: dict[Entity, float] = {}
     for doc in docs:
         own = {**dict.fromkeys(entities(doc), 1.0), **read_scores(doc)}
         for entity, score in own.items():
@@ -308,7 +300,7 @@ def mean_scores(docs: Sequence[Doc]) -> Dict[Entity, float]:
     return total
 
 
-def read_scores(doc: Doc) -> Dict[Entity, float]:
+def read_scores(doc: Doc) -> dict[Entity, float]:
     """The scores of spans, of any group that has them in its `attrs`, as those of spaCy's spancat
     and of `span._.confidence` do."""
     return {
@@ -319,16 +311,16 @@ def read_scores(doc: Doc) -> Dict[Entity, float]:
     }
 
 
-def write_scores(doc: Doc, scores: Dict[Entity, float]) -> None:
+def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
     """Write the scores of spans, some of which are entities."""
     spans, attrs = [Span(doc, *entity) for entity in scores], {"scores": [*scores.values()]}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
 
 
-def majority(scores: Dict[Entity, float]) -> List[Entity]:
+def majority(scores: dict[Entity, float]) -> list[Entity]:
     """The entities that are more probable than not. They don't overlap, as each teacher gives the
     entities of a token probabilities that sum to 1 at most."""
-    chosen: List[Entity] = []
+    chosen: list[Entity] = []
     for start, end, label in sorted(scores, key=lambda entity: -scores[entity]):
         is_free = all(end <= other[0] or other[1] <= start for other in chosen)
         if scores[start, end, label] > 0.5 and is_free:
@@ -359,10 +351,10 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
 # The student
 
 
-def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Tuple[int, int, int]:
+def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> tuple[int, int, int]:
     """Make a training corpus of answers.
 
-    RETURNS (Tuple[int, int, int]): Numbers of docs, of entities, and of those that are missing.
+    RETURNS (tuple[int, int, int]): Numbers of docs, of entities, and of those that are missing.
     RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
     """
     for old in folder.glob("*.spacy"):
@@ -392,7 +384,7 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
     _save_docs(folder / "gold.spacy", gold)
 
 
-def leave_out_uncertain(doc: Doc, min_confidence: float) -> Tuple[int, int]:
+def leave_out_uncertain(doc: Doc, min_confidence: float) -> tuple[int, int]:
     """Set entities whose confidence is below a minimum to missing, with all their tokens, and so
     those that are not predicted whose confidence is above 1 less that minimum. The doc is changed.
     Returns the number of entities that are left, and of those that are not."""
@@ -430,7 +422,7 @@ def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus:
     return Row("all teachers", *_score(docs, examples), speed, sum(row.megabytes for row in rows))
 
 
-def _score(docs: Iterable[Doc], examples: Iterable[Example]) -> Tuple[float, float, float]:
+def _score(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
     """Precision, recall and F; 0 if nothing is annotated."""
     scores = get_ner_prf([Example(doc, eg.reference) for doc, eg in zip(docs, examples)])
     precision, recall, f_score = (scores[f"ents_{name}"] or 0.0 for name in "prf")

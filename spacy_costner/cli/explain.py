@@ -1,7 +1,8 @@
 """Explain a linear model and its predictions by the weights of features."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 import srsly
@@ -27,25 +28,23 @@ from .predictions import get_component, run_before
 class TransitionWeights(NamedTuple):
     """The transition weights, [from, to]. None where the tag scheme forbids a transition."""
 
-    origins: List[str]  # the tags and the start
-    targets: List[str]  # the tags and the end
-    weights: List[List[Optional[float]]]  # shape: (K + 1, K + 1)
+    origins: list[str]  # the tags and the start
+    targets: list[str]  # the tags and the end
+    weights: list[list[float | None]]  # shape: (K + 1, K + 1)
 
 
 def explain(
     nlp: Language,
     *,
     name: NameOption = "ner",
-    text: Annotated[
-        Optional[str], Option("--text", "-t", help="Text to predict and explain")
-    ] = None,
+    text: Annotated[str | None, Option("--text", "-t", help="Text to predict and explain")] = None,
     n_features: Annotated[
         int, Option("--features", "-n", help="Number of features to show per tag and token", min=1)
     ] = 10,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Show the weights of a linear model, or of the linear part of a hybrid model.
 
-    RETURNS (Dict[str, Any]): For each of "tags" the "tag" and its strongest features, "in_favour"
+    RETURNS (dict[str, Any]): For each of "tags" the "tag" and its strongest features, "in_favour"
         and "against"; "transitions", the `TransitionWeights`; for each of "tokens" the "token", the
         "tag" in the best path, the "score", which is the sum of the weights of its features for
         that tag, the weight of its "transition", and the "features" of the largest absolute
@@ -59,7 +58,7 @@ def explain(
         raise ValueError(f"explain: components.{name}.model: {error}") from error
     names = features.names(nlp.vocab.strings)
 
-    def strongest(values: Floats1d, sign: int) -> List[Dict[str, Any]]:
+    def strongest(values: Floats1d, sign: int) -> list[dict[str, Any]]:
         order = numpy.argsort(-sign * values, kind="stable")[:n_features]
         return [weighted(names[i], values[i]) for i in order if sign * values[i] > 0]
 
@@ -78,10 +77,10 @@ def explain_cli(
     model: ModelArg,
     *,
     json_path: Annotated[
-        Optional[Path], Option("--json", help="Output JSON file, or - for the terminal")
+        Path | None, Option("--json", help="Output JSON file, or - for the terminal")
     ] = None,
     plot_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
     ] = None,
     code_path: CodeOption = None,
@@ -107,11 +106,11 @@ def explain_cli(
     print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
 
 
-def weighted(feature: str, weight: float) -> Dict[str, Any]:
+def weighted(feature: str, weight: float) -> dict[str, Any]:
     return {"feature": feature, "weight": float(weight)}
 
 
-def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) -> TransitionWeights:
+def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
     """Get the weights of the allowed transitions, of a linear model or from the scores of any."""
     n = len(tags) + 1
     allowed, table = numpy.zeros((n, n), dtype=bool), numpy.zeros((n, n))
@@ -124,7 +123,7 @@ def transition_weights(tags: Tags, weights: Union[SparseWeights, Potentials]) ->
 
 def reasons(
     ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
-) -> List[Dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """The best path of a doc and the weights behind it. The prediction may differ from this path if
     the decoding is not Viterbi. A token's transition is that from the tag before or from the start;
     of the last token, also to the end."""
@@ -151,10 +150,10 @@ def reasons(
     return result
 
 
-def as_text(explanation: Dict[str, Any]) -> str:
+def as_text(explanation: dict[str, Any]) -> str:
     """Format an explanation for the terminal. A forbidden transition is "."."""
 
-    def line(features: Sequence[Dict[str, Any]]) -> str:
+    def line(features: Sequence[dict[str, Any]]) -> str:
         return "  ".join("{feature} {weight:+.2f}".format(**one) for one in features) or "-"
 
     blocks = [

@@ -1,9 +1,10 @@
 """`fit`: train a linear model, calibrate it and tune it."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
-from typing import IO, Annotated, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
@@ -52,21 +53,21 @@ class Fitted(NamedTuple):
     """A pipeline that was trained and saved."""
 
     path: Path
-    outcomes: Dict[str, Trained]  # by component: several if they share a `spans_key`
-    scores: Dict[str, Any]  # on the development corpus, before calibration and tuning
+    outcomes: dict[str, Trained]  # by component: several if they share a `spans_key`
+    scores: dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
-    ners: List[CostSensitiveNER]
+    ners: list[CostSensitiveNER]
     has_dev: bool  # whether there is a development corpus
-    calibration: Optional[Calibration] = None
-    tuning: Optional[Tuning] = None
-    held_out: Optional[Dict[str, Any]] = None  # scores before, without a development corpus
+    calibration: Calibration | None = None
+    tuning: Tuning | None = None
+    held_out: dict[str, Any] | None = None  # scores before, without a development corpus
 
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
         return not self.scores or any(o.reason == INTERRUPTED for o in self.outcomes.values())
 
-    def result(self) -> Dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """What is printed as JSON. "training" is how it ended, on a line for each component."""
         ends = {name: outcome.describe() for name, outcome in self.outcomes.items()}
         lines = [f"{name}: {end}" if len(self.ners) > 1 else end for name, end in ends.items()]
@@ -100,31 +101,31 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    config: Union[Config, Path, None],
+    config: Config | Path | None,
     output_path: Path,
     *,
     lang: Annotated[
-        Optional[str],
+        str | None,
         Option("--lang", "-l", help="Without a config: code of the language", show_default="en"),
     ] = None,
     train_path: Annotated[
-        Optional[Path], Option("--train", help="Training corpus, as --paths.train", exists=True)
+        Path | None, Option("--train", help="Training corpus, as --paths.train", exists=True)
     ] = None,
     dev_path: Annotated[
-        Optional[Path], Option("--dev", help="Development corpus, as --paths.dev", exists=True)
+        Path | None, Option("--dev", help="Development corpus, as --paths.dev", exists=True)
     ] = None,
     calibrate: Annotated[
         bool, Option("--calibrate", help="Calibrate on --dev, or without it on held-out folds")
     ] = False,
     tune: Annotated[
-        Optional[str],
+        str | None,
         Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
     ] = None,
     n_seeds: Annotated[
         int, Option("--seeds", help="Train so many times, and average weights", min=1)
     ] = 1,
     cache: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--cache", help="Folder for features, in place of memory", file_okay=False),
     ] = None,
     overrides: Mapping[str, Any] = {},
@@ -133,9 +134,9 @@ def fit(
     """Train a linear model: see `train_linear`. Calibrate and tune it if asked, and save the
     pipeline. The model is evaluated only at the end.
 
-    config (Union[Config, Path, None]): A config for `spacy train`. None: the one that `init` writes
+    config (Config | Path | None): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    cache (Optional[Path]): The folder has features and targets. Docs are read twice and not kept,
+    cache (Path | None): The folder has features and targets. Docs are read twice and not kept,
         and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
@@ -178,7 +179,7 @@ def fit(
         cache.mkdir(parents=True, exist_ok=True)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
 
-    def save(scores: Dict[str, Any], values: Mapping[str, float]) -> None:
+    def save(scores: dict[str, Any], values: Mapping[str, float]) -> None:
         losses = {name: value for name, value in values.items() if isfinite(value)}
         update_meta(training, nlp, {"other_scores": scores, "losses": losses})
         before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
@@ -190,15 +191,15 @@ def fit(
 
     settings: Any = {"n_seeds": n_seeds, "cache": cache}
     settings |= {} if cache is None else {"on_epoch": after_epoch}
-    outcomes: Dict[str, Trained] = {}
+    outcomes: dict[str, Trained] = {}
     for each in ners:
         outcomes[each.name] = train_linear((nlp, each, training), examples, **settings)
         if outcomes[each.name].reason == INTERRUPTED:
             break
 
     # It is saved without scores if evaluation is interrupted.
-    dev: List[Example] = []
-    scores: Dict[str, Any] = {}
+    dev: list[Example] = []
+    scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
         if dev_corpus is not None:
             dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
@@ -260,7 +261,7 @@ def train_as_fitted(
     return fitted.path
 
 
-def write_config(output_path: Path, *, train_path: Optional[Path], **options: Any) -> Path:
+def write_config(output_path: Path, *, train_path: Path | None, **options: Any) -> Path:
     """Write the config that `init` writes for corpora to an output folder. Another config that is
     there is kept, which is an error."""
     if train_path is None:
@@ -282,7 +283,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), name)
     component = f"components.{ner.name}"
-    refused: Dict[str, Any] = {
+    refused: dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
         f"{component}.model.features.bigrams": template.bigrams,
         f"{component}.model.features.document": template.document,
@@ -296,9 +297,9 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
             )
 
 
-def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> Dict[str, Any]:
+def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> dict[str, Any]:
     """Score what a component predicts by posteriors that others have computed."""
-    examples: List[Example] = []
+    examples: list[Example] = []
     for dev in devs:
         copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
         predict(ner, [eg.predicted for eg in copies], dev.posterior, ner.confidence)
@@ -310,7 +311,7 @@ def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) 
 def fit_cli(
     ctx: typer.Context,
     config_path: Annotated[
-        Optional[Path],
+        Path | None,
         Argument(help="Config of a linear model", show_default="written to the output folder"),
     ] = None,
     output_path: Annotated[

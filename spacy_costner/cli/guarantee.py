@@ -1,8 +1,9 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -53,9 +54,9 @@ STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5,
 class Guarantee(NamedTuple):
     """The result."""
 
-    promise: Dict[str, Any]  # its terms, thresholds and calibration docs
-    parts: List[Dict[str, Any]]  # one for all labels, or one for each: see `find_part`
-    notes: List[str]  # what may weaken the promise
+    promise: dict[str, Any]  # its terms, thresholds and calibration docs
+    parts: list[dict[str, Any]]  # one for all labels, or one for each: see `find_part`
+    notes: list[str]  # what may weaken the promise
 
 
 def guarantee(
@@ -64,14 +65,14 @@ def guarantee(
     *,
     name: str = "ner",
     miss: Annotated[
-        Optional[float], Option("--miss", help="Highest share of entities that are not found")
+        float | None, Option("--miss", help="Highest share of entities that are not found")
     ] = None,
     false_alarm: Annotated[
-        Optional[float],
+        float | None,
         Option("--false-alarm", help="In place of it: highest share of the set that is wrong"),
     ] = None,
     confidence: Annotated[
-        Optional[float],
+        float | None,
         Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
     ] = None,
     found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
@@ -80,7 +81,7 @@ def guarantee(
         bool, Option("--per-label", help="A promise and a threshold for each label")
     ] = False,
     by_group: Annotated[
-        Optional[str],
+        str | None,
         Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
     ] = None,
     source: str = "calibration docs",
@@ -90,7 +91,7 @@ def guarantee(
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    confidence (Optional[float]): The least probability that the calibration docs are such that
+    confidence (float | None): The least probability that the calibration docs are such that
         the promise holds. None: the promise is about the mean over such calibrations; 0.95 for
         false alarms.
     found (str): "exact": a span with the same tokens and label is in the set. "covered": each
@@ -98,14 +99,14 @@ def guarantee(
         span of the set.
     by (str): "doc": the share of the entities of each doc. "any": the share of docs in which any
         is missed. Docs without entities don't count.
-    by_group (Optional[str]): A key of `doc.user_data`. Docs without one of its values have no set.
+    by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
         Labels and groups share what may fail.
     source (str): The name of the docs in the promise.
     RETURNS (Guarantee): The promise, and what else can be promised.
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    terms: Dict[str, Any] = {
+    terms: dict[str, Any] = {
         "miss": miss,
         "false_alarm": false_alarm,
         "confidence": confidence,
@@ -120,7 +121,7 @@ def guarantee(
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
     group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
     values, labels = numpy.unique(group_of_doc).tolist(), ner.own_labels if per_label else ("",)
-    groups: Dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     parts = []
     for value, label in product(values, labels):
         i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
@@ -144,7 +145,7 @@ def guarantee(
     return Guarantee(promise, parts, notes)
 
 
-def check_terms(terms: Dict[str, Any]) -> None:
+def check_terms(terms: dict[str, Any]) -> None:
     """Check the terms of a promise: the arguments of `guarantee`."""
     if (terms["miss"] is None) == (terms["false_alarm"] is None):
         given = "none" if terms["miss"] is None else "miss and false_alarm"
@@ -158,7 +159,7 @@ def check_terms(terms: Dict[str, Any]) -> None:
             raise ValueError(f"{name}: expected {' or '.join(words)}, got {terms[name]!r}")
 
 
-def find_notes(nlp: Language, source: str) -> List[str]:
+def find_notes(nlp: Language, source: str) -> list[str]:
     """What may weaken a promise: the pipeline was chosen on the calibration docs. If it was trained
     on them, nothing can be promised."""
     paths = nlp.config.interpolate().get("paths", {})
@@ -173,8 +174,8 @@ def find_notes(nlp: Language, source: str) -> List[str]:
 
 
 def leave_out(
-    ner: CostSensitiveNER, examples: Iterable[Example], by_group: Optional[str]
-) -> Tuple[List[Example], Dict[str, int]]:
+    ner: CostSensitiveNER, examples: Iterable[Example], by_group: str | None
+) -> tuple[list[Example], dict[str, int]]:
     """Leave out docs that a promise can't be based on: "training docs", which models with label
     memory know, "docs with missing tags", and those without a group. Docs "without entities" stay:
     no miss rate counts them. Returns the other docs, and the numbers of docs of these kinds."""
@@ -201,14 +202,14 @@ def leave_out(
 
 
 def score_spans(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Dict[str, Any]
-) -> Tuple[ArrayXd, ArrayXd, Floats1d]:
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: dict[str, Any]
+) -> tuple[ArrayXd, ArrayXd, Floats1d]:
     """Score the spans that may be in the sets of docs, and their annotated entities: two tables.
     The "score" of a span is infinity if it is in the set whatever the threshold, that of an entity
     the highest threshold at which it is found; "found" is whether a span is correct, an entity is
     ever found. Also returns the entropies of docs, for the test for a shift. Shape: (B,)"""
-    tables: List[Any] = []
-    entropies: List[Any] = []
+    tables: list[Any] = []
+    entropies: list[Any] = []
     n_docs = 0
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
         dev = predict_dev(nlp, ner, batch)
@@ -233,7 +234,7 @@ def score_spans(
 
 
 def found_at(
-    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Dict[str, Any]
+    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: dict[str, Any]
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
     score, above 0; 0 if none finds it. Shape: (E,)"""
@@ -253,8 +254,8 @@ def found_at(
 
 
 def find_part(
-    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Dict[str, Any]
-) -> Dict[str, Any]:
+    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: dict[str, Any]
+) -> dict[str, Any]:
     """What can be promised of scored spans and entities. Several parts share what may fail.
     "threshold" is the least score in the set, None if the limit can't be reached; "reachable" the
     lowest limit that can be promised with these docs, "docs_needed" their number for the limit, or
@@ -270,7 +271,7 @@ def find_part(
         losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms["by"])
         n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
 
-    def threshold(limit: float) -> Optional[float]:
+    def threshold(limit: float) -> float | None:
         """The threshold that keeps a limit, rounded down; None if there is none."""
         if terms["miss"] is None:
             p = conformal.p_values(risks, limit, n_docs)
@@ -299,7 +300,7 @@ def find_part(
     }
 
 
-def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
+def unreachable(parts: Sequence[dict[str, Any]], terms: dict[str, Any]) -> str:
     """The message where nothing can be promised."""
     name = "false_alarm" if terms["miss"] is None else "miss"
     limit = f"{terms[name]:g}"
@@ -316,10 +317,10 @@ def unreachable(parts: Sequence[Dict[str, Any]], terms: Dict[str, Any]) -> str:
 
 def observe(
     nlp: Language, name: str, examples: Iterable[Example]
-) -> List[Tuple[float, float, float]]:
+) -> list[tuple[float, float, float]]:
     """Compare the promise of a component with what is missed of other annotated docs.
 
-    RETURNS (List[Tuple[float, float, float]]): For each limit that could be promised to each group:
+    RETURNS (list[tuple[float, float, float]]): For each limit that could be promised to each group:
         the limit, the miss rate on docs of these groups, and the spans in the set for each
         annotated entity. Empty if nothing is promised, or false alarms, or by label.
     """
@@ -372,7 +373,7 @@ def describe(result: Guarantee) -> str:
     promise, keys = result.promise, {"group": "by_group", "label": "per_label"}
     names = [name for name, key in keys.items() if promise[key]]
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: List[Any] = [[*(names or ["label"]), *header]]
+    rows: list[Any] = [[*(names or ["label"]), *header]]
     formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
     for part in result.parts:
         cells = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]

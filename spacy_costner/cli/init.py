@@ -7,11 +7,12 @@ import re
 import shlex
 import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
+from typing import Annotated, Any, Literal
 
 import spacy
 import typer
@@ -36,7 +37,7 @@ from .preparation import FEW, count_sentences
 from .tune import parse_aim
 
 CostOption = Annotated[
-    Optional[float],
+    float | None,
     Option(help="Cost of this kind of mistake", show_default="1, or 0 on other costs"),
 ]
 
@@ -64,14 +65,14 @@ def init(
     ] = "linear",
     lang: Annotated[str, Option("--lang", "-l", help="Code of the language")] = "en",
     train_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--train", help="Training corpus, to choose sizes; any format", exists=True),
     ] = None,
     dev_path: Annotated[
-        Optional[Path], Option("--dev", help="Development corpus; any format", exists=True)
+        Path | None, Option("--dev", help="Development corpus; any format", exists=True)
     ] = None,
     aim: Annotated[
-        Optional[str],
+        str | None,
         Option(
             "--aim",
             "-a",
@@ -85,30 +86,30 @@ def init(
     wrong_label: CostOption = None,
     wrong_boundary: CostOption = None,
     tree_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
     ] = None,
     tree_by_prefix: Annotated[
-        Optional[str],
+        str | None,
         Option(help="Write the tree: labels below their part before this separator, such as _"),
     ] = None,
     cost: Annotated[
-        Optional[str],
+        str | None,
         Option("--cost", help="hamming, zero-one or a CSV file: the cost of each pair of labels"),
     ] = None,
     loss: Annotated[
-        Optional[str],
+        str | None,
         Option(help="Loss, or several, separated by commas", show_default="by model, aim and size"),
     ] = None,
     decoding: Annotated[
-        Optional[Literal["viterbi", "threshold", "min-cost"]],
+        Literal["viterbi", "threshold", "min-cost"] | None,
         Option(help="How entities are chosen", show_default="by loss and aim"),
     ] = None,
     inner_nodes: Annotated[
         bool, Option("--inner-nodes", help="Also predict inner nodes of the tree")
     ] = False,
     spans_key: Annotated[
-        Optional[str],
+        str | None,
         Option(
             "--spans-key",
             help="Entities may overlap: the key of doc.spans",
@@ -116,7 +117,7 @@ def init(
         ),
     ] = None,
     groups_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option(
             "--groups",
             help="JSON file, {component: [labels]}: labels of different components may overlap",
@@ -125,7 +126,7 @@ def init(
         ),
     ] = None,
     transformer: Annotated[
-        Optional[str],
+        str | None,
         Option(help="Name or folder of the transformer", show_default="as `spacy init config`"),
     ] = None,
     command: str = "python -m spacy costner init",
@@ -158,7 +159,7 @@ def init(
     matrix_path = Path(cost) if cost is not None and Path(cost).is_file() else None
     paths = {"tree": tree_path, "costs": matrix_path}
     files = {name: str(path) for name, path in paths.items() if path is not None}
-    costs: Dict[str, Dict[str, Any]] = {}
+    costs: dict[str, dict[str, Any]] = {}
     if tree_path is not None:
         costs["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
     if matrix_path is not None:
@@ -233,7 +234,7 @@ def init(
     threshold, both = 0.5, mistakes.get("miss", 1.0) + mistakes.get("false_alarm", 1.0)
     if aim == "cost" and both:
         threshold = round(1 - mistakes.get("miss", 1.0) / both, 4)  # see docs/decoding.md
-    modes: Dict[str, Tuple[str, Dict[str, Any]]] = {
+    modes: dict[str, tuple[str, dict[str, Any]]] = {
         "viterbi": ("Viterbi", {"bias": 0.0, "labels": {}}),
         "threshold": ("Threshold", {"threshold": threshold, "labels": {}}),
         "min-cost": ("MinCost", {"cost": own_cost}),
@@ -288,7 +289,7 @@ def init_cli(
 
 def command_line(ctx: typer.Context) -> str:
     """The command as it was given."""
-    words: List[str] = []
+    words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""
         source, value = ctx.get_parameter_source(name), ctx.params[name]
@@ -298,12 +299,12 @@ def command_line(ctx: typer.Context) -> str:
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"
 
 
-def read_corpus(path: Optional[Path], lang: str, spans_key: Optional[str] = None) -> Dict[str, Any]:
+def read_corpus(path: Path | None, lang: str, spans_key: str | None = None) -> dict[str, Any]:
     """Measure a training corpus; without one, it is large. "counts" are the numbers of spans by
     label, "overlaps" the numbers of pairs of them that overlap, by their labels."""
-    lengths: List[int] = []
+    lengths: list[int] = []
     counts: Counter[str] = Counter()
-    overlaps: Counter[Tuple[str, str]] = Counter()
+    overlaps: Counter[tuple[str, str]] = Counter()
     corpus = {"lengths": lengths, "counts": counts, "overlaps": overlaps}
     if path is None:
         return {**corpus, "sentences": math.inf, "forms": 5000}
@@ -327,7 +328,7 @@ def read_corpus(path: Optional[Path], lang: str, spans_key: Optional[str] = None
     return {**corpus, "sentences": sentences, "forms": len(forms)}
 
 
-def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, List[str]]:
+def choose_groups(corpus: Mapping[str, Any], path: Path | None) -> dict[str, list[str]]:
     """The labels of each component, from a file. Without one, each label, the most frequent first,
     joins the group with which the fewest of its spans overlap or, if these are more than
     `MOST_LOST`, opens another."""
@@ -335,7 +336,7 @@ def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, 
     if path is None:
         if not counts:
             raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
-        found: List[List[str]] = []
+        found: list[list[str]] = []
         for label, n in counts.most_common():
             lost = [sum(overlaps[label, other] for other in own) for own in found]
             if min(lost, default=math.inf) <= MOST_LOST * n:
@@ -358,7 +359,7 @@ def choose_groups(corpus: Mapping[str, Any], path: Optional[Path]) -> Dict[str, 
     return groups
 
 
-def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) -> List[str]:
+def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) -> list[str]:
     """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
     "tags", "mistakes"."""
     if aim == "guarantee":
@@ -372,7 +373,7 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) 
     return ["Sequential"]
 
 
-def parse_losses(text: str) -> List[str]:
+def parse_losses(text: str) -> list[str]:
     """The names of losses, separated by commas. One that needs a start gets Sequential first."""
     losses = [find_name("Loss", name) for name in text.split(",")]
     return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
@@ -407,7 +408,7 @@ def make_loss(
     *,
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The block of a loss, or of a schedule of losses that end after these epochs, with its
     recommended settings. The cost is a block or a variable, the Hamming cost by default; the
     multiplier is a factor of the recommended score per unit of cost."""
@@ -430,7 +431,7 @@ def make_loss(
 
 
 def find_largest(
-    cost: Mapping[str, Any], files: Dict[str, str], corpus: Mapping[str, Any]
+    cost: Mapping[str, Any], files: dict[str, str], corpus: Mapping[str, Any]
 ) -> float:
     """The cost of the worst mistake with the labels of the corpus, or of the files of costs."""
     labels = corpus["counts"]
@@ -443,13 +444,13 @@ def find_largest(
     return float(registry.resolve({"cost": block})["cost"](tags).max())
 
 
-def choose_sizes(model: str, corpus: Mapping[str, Any]) -> Dict[str, Any]:
+def choose_sizes(model: str, corpus: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
     100 batches or more in an epoch, and at least one evaluation."""
     lengths, is_linear = corpus["lengths"], model == "linear"
     part = sum(lengths) // 100 if lengths else 1000
     size = max(1, min(500, part)) if is_linear else max(100, min(1000, part))
-    batcher: Dict[str, Any] = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
+    batcher: dict[str, Any] = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
     batcher |= {"discard_oversize": False, "size": size}
     if model == "transformer":
         batcher = {"@batchers": "spacy.batch_by_padded.v1", "size": 2000, "buffer": 256}
@@ -484,7 +485,7 @@ def as_text(value: Any) -> str:
     return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def read_notes(block: Mapping[str, Any]) -> Dict[str, List[str]]:
+def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
     """Comments for a block of a loss, from docstrings: by setting, and with the name "" for all."""
     if "@losses" not in block:
         return {}

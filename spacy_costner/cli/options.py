@@ -1,8 +1,9 @@
 """What the commands share: arguments and options, and reading them."""
 
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 from click import NoSuchOption
@@ -25,11 +26,11 @@ OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for 
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 CodeOption = Annotated[
-    Optional[Path],
+    Path | None,
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
 AddressOption = Annotated[
-    Optional[str],
+    str | None,
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
 LangOption = Annotated[
@@ -37,7 +38,7 @@ LangOption = Annotated[
 ]
 
 
-def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
+def read_overrides(ctx: typer.Context) -> dict[str, Any]:
     """Read the settings that a command line overrides, such as --paths.train."""
     try:
         return parse_config_overrides([*ctx.args])
@@ -45,7 +46,7 @@ def read_overrides(ctx: typer.Context) -> Dict[str, Any]:
         ctx.fail(error.format_message())
 
 
-def read_config(path: Union[str, Path], overrides: Mapping[str, Any]) -> Config:
+def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """Read a config with other settings, which it has to have."""
     check_overrides(load_config(path, interpolate=False), overrides)
     return load_config(path, overrides=dict(overrides), interpolate=False)
@@ -68,7 +69,7 @@ def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 def load_pipeline(
-    model: Union[str, Path], code_path: Union[str, Path, None] = None, use_gpu: int = -1
+    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
     """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
     setup_gpu(use_gpu, silent=True)
@@ -78,8 +79,8 @@ def load_pipeline(
 
 
 def load(
-    model: str, dev_path: Path, use_gpu: int, code_path: Optional[Path]
-) -> Tuple[Language, List[Example]]:
+    model: str, dev_path: Path, use_gpu: int, code_path: Path | None
+) -> tuple[Language, list[Example]]:
     """Load a pipeline and docs, with spans under the key of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
     ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]

@@ -3,10 +3,11 @@
 import json
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Callable, Iterator, Optional
+from typing import Annotated, Any
 
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -65,12 +66,12 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def stdout_for(address: Optional[str]) -> AbstractContextManager:
+def stdout_for(address: str | None) -> AbstractContextManager:
     """Ray prints messages of a cluster to stdout. Print to stderr until there is the result."""
     return nullcontext() if address is None else redirect_stdout(sys.stderr)
 
 
-def print_result(result: Any, text: str, print_json: bool, *written: Optional[Path]) -> None:
+def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
     """Print the result of a command, and the files and folders that were written. With --json,
     stdout has JSON only. In the result shares and scores are from 0 to 1, in the text scores are
     from 0 to 100, as in `spacy evaluate`."""

@@ -6,11 +6,12 @@ variables of the style sheet, for light and dark mode.
 """
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from itertools import product
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence, Tuple
+from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import numpy
@@ -184,8 +185,8 @@ def _colours(values: Floats2d) -> Any:
 
 
 def precision_recall(
-    curves: Mapping[str, Sequence[Tuple[float, float, float]]],
-    chosen: Tuple[float, float],
+    curves: Mapping[str, Sequence[tuple[float, float, float]]],
+    chosen: tuple[float, float],
     *,
     chosen_name: str,
     title: str = "",
@@ -227,7 +228,7 @@ def precision_recall(
         return figure
 
 
-def _label_points(axes: Any, labels: Sequence[Tuple[Any, str]]) -> None:
+def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:
     """Write the value of each point in its colour, on a side where it is over no other text and
     over no curve. Without such a side, leave it out."""
     taken = [text.get_window_extent() for text in axes.texts]
@@ -266,7 +267,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
         return figure
 
 
-def promised_and_observed(rows: Sequence[Tuple[float, float, float]], chosen: float) -> Any:
+def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
     """Plot observed against promised miss rates, and spans for each annotated entity: see
     `observe`. The rate that the pipeline promises is highlighted."""
     promised, *columns = zip(*rows)

@@ -1,6 +1,7 @@
 """Predictions for annotated docs: their posterior is computed once, for all decodings."""
 
-from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy
 from spacy.language import Language
@@ -22,14 +23,14 @@ from ..types import map_scores
 class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
-    examples (List[Example]): The docs as the component gets them, with their annotation.
+    examples (list[Example]): The docs as the component gets them, with their annotation.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
     known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     others (Sequence[int]): Labels whose entities don't count, as indices.
     """
 
-    examples: List[Example]
+    examples: list[Example]
     posterior: Posterior
     gold: Entities
     known: Array1d
@@ -131,7 +132,7 @@ def predict(
     ner: CostSensitiveNER,
     docs: Sequence[Doc],
     posterior: Posterior,
-    confidence: Optional[Confidence],
+    confidence: Confidence | None,
 ) -> Prediction:
     """Decode the posterior of docs, by this component or by another, with the component's decoding.
     Write the entities to the docs, also with a `spans_key`, and, with confidence, their
@@ -144,7 +145,7 @@ def predict(
     return prediction
 
 
-def run_before(nlp: Language, name: str, docs: Iterable[Union[str, Doc]]) -> List[Doc]:
+def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
     """Run the components before one, on texts or docs."""
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         return list(nlp.pipe(docs))

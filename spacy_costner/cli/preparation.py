@@ -1,20 +1,12 @@
 """Linear models of a config: load and initialize them, train them, hold out folds."""
 
 import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from pathlib import Path
 from typing import (
     Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
 )
 
 import numpy
@@ -64,11 +56,11 @@ N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
-Linear = Tuple[Language, CostSensitiveNER, Dict[str, Any]]
+Linear = tuple[Language, CostSensitiveNER, dict[str, Any]]
 """A pipeline, its component to train, and the block [training] of its config, resolved."""
 
 
-def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
+def load_linear(config: Config, vocab: Vocab | bool = True) -> Linear:
     """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model.
 
     RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
@@ -91,12 +83,12 @@ def load_linear(config: Config, vocab: Union[Vocab, bool] = True) -> Linear:
     return nlp, ner, training
 
 
-def components_to_fit(nlp: Language, frozen: Iterable[str]) -> List[CostSensitiveNER]:
+def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
     """The component of a pipeline that can be trained here; several if they share a `spans_key`.
 
     RAISES (ValueError): If others are not frozen, or a model is not linear.
     """
-    trained: Dict[str, Any] = {
+    trained: dict[str, Any] = {
         name: pipe
         for name, pipe in nlp.pipeline
         if getattr(pipe, "is_trainable", False) and name not in frozen
@@ -117,7 +109,7 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> List[CostSensitiv
     return ours
 
 
-def find_corpora(nlp: Language) -> Tuple[Corpus, Optional[Corpus]]:
+def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
     """The readers of the training and the development corpus of a config. There is none of the
     latter if its path is null."""
     config = nlp.config.interpolate()
@@ -150,7 +142,7 @@ def prepare(linear: Linear, corpus: Corpus, *, in_memory: bool = True) -> Iterab
     return list(prepared) if in_memory else prepared
 
 
-def annotate(nlp: Language, examples: List[Example], names: List[str]) -> List[Example]:
+def annotate(nlp: Language, examples: list[Example], names: list[str]) -> list[Example]:
     """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
     if names:
         with nlp.select_pipes(enable=names):
@@ -177,8 +169,8 @@ def train_linear(
     *,
     n_seeds: int = 1,
     on_epoch: OnEpoch = lambda trained: None,
-    cache: Optional[Path] = None,
-    is_small: Optional[bool] = None,
+    cache: Path | None = None,
+    is_small: bool | None = None,
 ) -> Trained:
     """Train the linear model of a pipeline: on all docs at once if they are few, or else by the
     updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
@@ -261,12 +253,12 @@ def hold_out(
     *,
     n_folds: int,
     n_seeds: int = 1,
-    seed: Optional[int] = None,
-    before: Optional[Callable[[CostSensitiveNER], object]] = None,
-    make_executor: Optional[MakeExecutor] = None,
-    code_path: Optional[Path] = None,
+    seed: int | None = None,
+    before: Callable[[CostSensitiveNER], object] | None = None,
+    make_executor: MakeExecutor | None = None,
+    code_path: Path | None = None,
     desc: str = "folds",
-) -> List[Fold]:
+) -> list[Fold]:
     """Train the linear model of a config once for each fold, on all other docs, as it would be
     trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
@@ -288,7 +280,7 @@ def hold_out(
     settings["docs"] = [DocBin(docs=side, store_user_data=True).to_bytes() for side in sides]
     settings["code_path"] = code_path
     runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)]
-    done: Dict[str, Fold] = {}
+    done: dict[str, Fold] = {}
     for run, ended in progress(run_all(runs, make_executor), desc=desc, unit="fold", total=n_folds):
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
@@ -296,7 +288,7 @@ def hold_out(
     return [done[run.name] for run in runs]
 
 
-def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1d:
+def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
     """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
 
     RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
@@ -311,7 +303,7 @@ def assign_folds(n_docs: int, n_folds: int, seed: Optional[int] = None) -> Ints1
     return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
 
 
-def work(docs: List[bytes], config: Config, code_path: Optional[Path], **settings: Any) -> Fold:
+def work(docs: list[bytes], config: Config, code_path: Path | None, **settings: Any) -> Fold:
     """Fit a fold in a worker, with predicted and reference docs as two `DocBin`s. No examples are
     returned."""
     import_once(code_path)
@@ -326,7 +318,7 @@ def fit_fold(
     is_held_out: Array1d,
     labels: Sequence[str],
     config: Config,
-    before: Optional[Callable[[CostSensitiveNER], object]],
+    before: Callable[[CostSensitiveNER], object] | None,
     **settings: Any,
 ) -> Fold:
     """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""

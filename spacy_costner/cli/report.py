@@ -3,11 +3,12 @@
 import math
 import shlex
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 import typer
@@ -54,14 +55,14 @@ MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 
 CONFIDENCE = Confidence(spans_key="report")
 
-Entity = Tuple[int, int, str]
+Entity = tuple[int, int, str]
 """First token of the doc, the one after the last, label."""
 
-Sides = Sequence[Dict[Entity, Optional[float]]]
+Sides = Sequence[dict[Entity, float | None]]
 """The annotated and the predicted entities of a doc, and their probabilities, None if not known."""
 
 
-Mark = Tuple[int, int, str, str, Optional[float]]
+Mark = tuple[int, int, str, str, float | None]
 """An entity in a text: its characters, from and to; its label; its state, which is "correct",
 "error" (part of the mistake) or "other" (part of another one); its probability, None if not known.
 """
@@ -74,11 +75,11 @@ class Mistake(NamedTuple):
     kind: str  # one of `KINDS`
     cost: float
     text: str
-    annotated: List[Mark]
-    predicted: List[Mark]
+    annotated: list[Mark]
+    predicted: list[Mark]
 
 
-Confusion = Tuple[List[str], Floats2d]
+Confusion = tuple[list[str], Floats2d]
 """The labels with mistakes, then O; and the cost of their mistakes, [gold, predicted], summed over
 tokens. The diagonal has the cost of wrong boundaries. Shape: (labels, labels)"""
 
@@ -88,24 +89,24 @@ class Report(NamedTuple):
 
     pipeline: str
     version: str
-    facts: Dict[str, str]  # the corpus and the settings of the component, as text
+    facts: dict[str, str]  # the corpus and the settings of the component, as text
     docs: int  # annotated ones
     tokens: int  # annotated ones
     total: PRFScore  # tp, fp and fn of entities
-    labels: Dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
-    levels: Dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
-    scores: Dict[str, Any]  # see `scorers.cost_scores`
-    curves: Dict[str, List[Point]]  # precision and recall at each threshold and at each bias
-    thresholds: List[Tuple[float, int, int, int]]  # each with tp, fp and fn of entities
+    labels: dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
+    levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
+    scores: dict[str, Any]  # see `scorers.cost_scores`
+    curves: dict[str, list[Point]]  # precision and recall at each threshold and at each bias
+    thresholds: list[tuple[float, int, int, int]]  # each with tp, fp and fn of entities
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
-    parameter: Optional[str]  # "threshold" or "bias", as the decoding has it
-    guarantee: List[Tuple[float, float, float]]  # see `observe`; empty if none is promised
-    promised: Optional[float]  # the miss rate that the pipeline promises
+    parameter: str | None  # "threshold" or "bias", as the decoding has it
+    guarantee: list[tuple[float, float, float]]  # see `observe`; empty if none is promised
+    promised: float | None  # the miss rate that the pipeline promises
     shift: str  # the test whether the docs are like the calibration docs; empty if there is none
     cost: str  # its registered name; empty if the config has none: each wrong tag costs 1
     confusion: Confusion
-    kinds: Dict[str, Tuple[int, float]]  # number and cost of the mistakes of each kind
-    mistakes: List[Mistake]  # the costliest; of the same cost, the most confident first
+    kinds: dict[str, tuple[int, float]]  # number and cost of the mistakes of each kind
+    mistakes: list[Mistake]  # the costliest; of the same cost, the most confident first
     transitions: TransitionWeights
 
 
@@ -236,7 +237,7 @@ def report_cli(
     typer.echo(f"Written to {output_path}")
 
 
-def find_cost(component: Dict[str, Any]) -> Tuple[Cost, Optional[Tree], str]:
+def find_cost(component: dict[str, Any]) -> tuple[Cost, Tree | None, str]:
     """The cost, the label tree and the registered name of the cost in the config of a component:
     of the scorer, the loss or the decoding, whichever comes first. Without a cost, the Hamming
     cost and ""."""
@@ -264,7 +265,7 @@ def confusion_matrix(pairs: TagPairs, table: Floats2d, order: Sequence[str]) -> 
 
 def find_mistakes(
     dev: DevPredictions, pairs: TagPairs, table: Floats2d, predicted: Prediction, n_shown: int
-) -> Tuple[Dict[str, Tuple[int, float]], List[Mistake]]:
+) -> tuple[dict[str, tuple[int, float]], list[Mistake]]:
     """Find the mistakes: number and cost of each kind, and the costliest ones. Shape of the cost
     table: (K, K)"""
     tags, posterior = pairs.tags, dev.posterior
@@ -278,7 +279,7 @@ def find_mistakes(
         probs.update(zip(named(predicted.entities, predicted.labels), predicted.probs.tolist()))
 
     starts = numpy.cumsum([0, *pairs.lengths]).tolist()
-    by_doc: List[Sides] = [({}, {}) for _ in starts[1:]]
+    by_doc: list[Sides] = [({}, {}) for _ in starts[1:]]
     for side, entities in enumerate((gold, answer)):
         for begin, end, label in named(entities, tags.labels):
             i = bisect_right(starts, begin) - 1
@@ -301,7 +302,7 @@ def find_mistakes(
     ]
 
 
-def named(entities: Entities, labels: Sequence[str]) -> List[Entity]:
+def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
     """Entities with the names of their labels."""
     columns = (column.tolist() for column in entities)
     return [(begin, end, labels[label]) for begin, end, label in zip(*columns)]
@@ -309,9 +310,9 @@ def named(entities: Entities, labels: Sequence[str]) -> List[Entity]:
 
 def segments(
     gold: Iterable[Entity], predicted: Iterable[Entity]
-) -> List[Tuple[List[Entity], List[Entity]]]:
+) -> list[tuple[list[Entity], list[Entity]]]:
     """Group the entities of a doc that overlap, also through others, in order: (gold, predicted)"""
-    groups: List[Tuple[List[Entity], List[Entity]]] = []
+    groups: list[tuple[list[Entity], list[Entity]]] = []
     stop = 0
     for entity, side in sorted([*((one, 0) for one in gold), *((one, 1) for one in predicted)]):
         if not groups or entity[0] >= stop:
@@ -330,7 +331,7 @@ def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
     return BOUNDARY if len({label for _, _, label in [*gold, *predicted]}) == 1 else BOTH
 
 
-def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
+def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
     """The first token of some entities, and the one after the last."""
     begins, ends, _ = zip(*(entity for side in sides for entity in side))
     return min(begins), max(ends)
@@ -338,14 +339,14 @@ def extent_of(sides: Iterable[Iterable[Entity]]) -> Tuple[int, int]:
 
 def excerpt(
     doc: Doc, sides: Sides, own: Sequence[Sequence[Entity]]
-) -> Tuple[str, List[Mark], List[Mark]]:
+) -> tuple[str, list[Mark], list[Mark]]:
     """The text around a mistake, and the entities of each side in it. Own are those that are part
     of the mistake."""
     begin, end = window(doc, *extent_of(own))
     before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     first = doc[begin].idx - len(before)
-    marks: Tuple[List[Mark], List[Mark]] = ([], [])
+    marks: tuple[list[Mark], list[Mark]] = ([], [])
     for side, part, marked in zip(sides, own, marks):
         for entity, prob in side.items():
             if entity[0] < end and begin < entity[1]:
@@ -357,7 +358,7 @@ def excerpt(
     return (before + doc[begin:end].text + after, *marks)
 
 
-def window(doc: Doc, begin: int, end: int) -> Tuple[int, int]:
+def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
     """The sentences around some tokens or, if these are too long, some tokens on each side: the
     first token and the one after the last."""
     first, last = 0, len(doc)
@@ -428,12 +429,12 @@ def render(template: str, **values: Any) -> str:
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
 
 
-def number(value: Optional[float], digits: int = 0) -> str:
+def number(value: float | None, digits: int = 0) -> str:
     """Format a number with a thousands separator, None and NaN as a dash."""
     return "\N{EN DASH}" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def percent(share: Optional[float], digits: int = 2) -> str:
+def percent(share: float | None, digits: int = 2) -> str:
     """Format a share in percent, without the sign."""
     return number(None if share is None else 100 * share, digits)
 

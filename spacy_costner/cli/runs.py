@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
@@ -23,17 +24,8 @@ from time import process_time
 from traceback import format_exception
 from typing import (
     Any,
-    Callable,
-    Deque,
-    Dict,
-    Iterable,
-    Iterator,
-    Mapping,
     NamedTuple,
-    Optional,
-    Tuple,
     TypeVar,
-    Union,
 )
 
 from spacy.cli._util import import_code
@@ -65,8 +57,8 @@ class Run(NamedTuple):
 
     name: str
     function: Callable[..., Any]  # of a module
-    settings: Dict[str, Any]  # its keyword arguments
-    path: Optional[Path] = None
+    settings: dict[str, Any]  # its keyword arguments
+    path: Path | None = None
 
     @property
     def key(self) -> str:
@@ -89,29 +81,29 @@ class Failed(NamedTuple):
     trace: str
 
 
-Ended = Union[Done, Failed]
+Ended = Done | Failed
 
 
 def run_all(
-    runs: Iterable[Run], make_executor: Optional[MakeExecutor] = None
-) -> Iterator[Tuple[Run, Ended]]:
+    runs: Iterable[Run], make_executor: MakeExecutor | None = None
+) -> Iterator[tuple[Run, Ended]]:
     """Execute runs. One that fails doesn't stop the others.
 
     If a worker dies, the executor is made anew, and the runs that it had are repeated. A run with
     which workers have died `TOGETHER` times is repeated alone; it fails if they die `ALONE` times.
 
     runs (Iterable[Run]): The runs.
-    make_executor (Optional[MakeExecutor]): Makes the executor, such as `local_processes(4)` or
+    make_executor (MakeExecutor | None): Makes the executor, such as `local_processes(4)` or
         `ray_cluster("auto")`. If it has a number of `jobs`, it is given so many runs at a time,
         and otherwise all. If it `outlives_workers`, it isn't made anew when one dies.
         None: execute in this process, one after another.
-    YIELDS (Tuple[Run, Ended]): The runs with their results, in the order in which they finish.
+    YIELDS (tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
     if make_executor is None:
         yield from ((run, run_one(run)) for run in runs)
         return
-    todo: Deque[Tuple[Run, int]] = deque((run, 0) for run in runs)
-    alone: Deque[Tuple[Run, int]] = deque()
+    todo: deque[tuple[Run, int]] = deque((run, 0) for run in runs)
+    alone: deque[tuple[Run, int]] = deque()
     lost, is_any_done = 0, False
     while (todo or alone) and (lost < HOPELESS or is_any_done):
         some = deque([alone.popleft()]) if alone else todo
@@ -129,13 +121,13 @@ def run_all(
 
 
 def _until_broken(
-    todo: Deque[Tuple[Run, int]], make_executor: MakeExecutor
-) -> Iterator[Tuple[Run, int, Optional[Ended]]]:
+    todo: deque[tuple[Run, int]], make_executor: MakeExecutor
+) -> Iterator[tuple[Run, int, Ended | None]]:
     """Execute runs from a queue until it is empty or the executor broken. Yields a run, how often
     a worker has died with it, and its result; None if a worker has died with it now."""
     executor = make_executor()
     limit = getattr(executor, "jobs", len(todo))
-    pending: Dict[Future, Tuple[Run, int]] = {}
+    pending: dict[Future, tuple[Run, int]] = {}
     is_broken = False
     try:
         while pending or (todo and not is_broken):
@@ -186,7 +178,7 @@ def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
     return value
 
 
-def kept(path: Path, key: str) -> Optional[Any]:
+def kept(path: Path, key: str) -> Any | None:
     """Read a cached value; None if there is none with that key, or the file is damaged."""
     with suppress(OSError, ValueError, RecursionError):
         saved = json.loads(path.read_bytes())
@@ -225,18 +217,18 @@ def _end_with_parent() -> None:
     Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def local_processes(jobs: int) -> Optional[MakeExecutor]:
+def local_processes(jobs: int) -> MakeExecutor | None:
     """An executor of parallel processes on this machine; None for one job."""
     return None if jobs == 1 else partial(Processes, jobs)
 
 
-def ray_cluster(address: Optional[str], use_gpu: int = -1) -> Optional[MakeExecutor]:
+def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
     """An executor of a Ray cluster.
 
-    address (Optional[str]): "host:port" of its head, "auto" for the one that this machine belongs
+    address (str | None): "host:port" of its head, "auto" for the one that this machine belongs
         to, or another address for `ray.init`. None: no cluster.
     use_gpu (int): With 0, each run has a GPU, and sees no other. -1: none.
-    RETURNS (Optional[MakeExecutor]): The executor; None if there is no address.
+    RETURNS (MakeExecutor | None): The executor; None if there is no address.
     RAISES (ImportError): If ray isn't installed.
     """
     if address is None:
@@ -267,7 +259,7 @@ class RayCluster(Executor):
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        self.refs: Dict[Future, Any] = {}
+        self.refs: dict[Future, Any] = {}
         expected = {name: version(name) for name in PACKAGES}
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_task())
         self.call = partial(task.remote, os.getcwd(), expected)
@@ -330,7 +322,7 @@ def _task() -> Callable[..., Any]:
     """What a worker does. Ray sends functions of functions as a whole, and others by name, which
     a worker with another version may not have."""
 
-    def task(folder: str, expected: Dict[str, str], pickled: Optional[bytes]) -> Any:
+    def task(folder: str, expected: dict[str, str], pickled: bytes | None) -> Any:
         import os
         import pickle
         import socket

@@ -2,19 +2,14 @@
 that saves on a corpus that is annotated already."""
 
 import json
+from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
-    Dict,
-    Iterable,
-    List,
     Literal,
     NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
 )
 
 import numpy
@@ -66,14 +61,14 @@ N_SHOWN = 10
 # How unsure a model is of each doc and of each token. Shapes: (B,), (N,)
 
 
-def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
     """The entropy of the path, and of the tag of each token, in nats: - sum_y p(y) log p(y)"""
     probs = posterior.marginals.astype("float64")
     logs = numpy.log(probs, out=numpy.zeros_like(probs), where=probs > 0)
     return posterior.entropy, -(probs * logs).sum(axis=1)
 
 
-def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
     """The probability of all paths but the best, and of all tags but the best: 1 - max_y p(y)
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
@@ -82,7 +77,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Fl
     return -numpy.expm1(posterior.best_paths(1)[1][0]), numpy.maximum(doubts, 0.0)
 
 
-def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Tuple[Floats1d, Floats1d]:
+def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
     """The lowest expected cost of tags: min_a sum_t sum_k p(y_t = k) cost[k, a_t]"""
     costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     lengths = posterior.doc_lengths
@@ -124,7 +119,7 @@ def suggest(
     diverse: Annotated[bool, Option(help="The same words count less in further docs")] = True,
     name: NameOption = "ner",
     annotated: Iterable[Doc] = (),
-) -> List[Suggestion]:
+) -> list[Suggestion]:
     """Choose the docs whose annotation is worth most, and predict their entities.
 
     docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
@@ -132,7 +127,7 @@ def suggest(
     n (int): How many to choose, at least 1; all if there are fewer.
     diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as
         in docs chosen before.
-    RETURNS (List[Suggestion]): The docs, in the order in which they were chosen.
+    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen.
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
         something is out of its range.
     """
@@ -157,9 +152,9 @@ def suggest(
                 places.append(place)
                 yield doc
 
-    pool: List[Doc] = []
-    scores: List[float] = []
-    shares: List[Shares] = []
+    pool: list[Doc] = []
+    scores: list[float] = []
+    shares: list[Shares] = []
     for batch in minibatch(distinct(), nlp.batch_size):
         batch = run_before(nlp, name, batch)
         of_docs, of_tokens = MEASURES[by](ner, ner.posterior(batch, preset=True))
@@ -188,7 +183,7 @@ class Round(NamedTuple):
     score: float
 
 
-def curves_of(rounds: Sequence[Round], way: str) -> List[List[Round]]:
+def curves_of(rounds: Sequence[Round], way: str) -> list[list[Round]]:
     """The curves of a way to choose docs, one for each seed."""
     chosen = [one for one in rounds if one.way == way]
     return [[*curve] for _, curve in groupby(chosen, key=lambda one: one.seed)]
@@ -205,7 +200,7 @@ def simulate(
     share: float = 0.95,
     seeds: Sequence[int] = (0,),
     **choice: Any,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Draw learning curves, as if an annotated corpus was annotated bit by bit, and a linear model
     trained anew after each round.
 
@@ -218,7 +213,7 @@ def simulate(
     share (float): The share of the score of models of all docs where a curve ends.
     seeds (Sequence[int]): The seeds of what is drawn and of training: a curve of each way for each.
     **choice (Any): How docs are suggested, `by`, `per` and `diverse`: see `suggest`.
-    RETURNS (Dict[str, Any]): The "measure", "F" or "savings"; the "goal"; and the "rounds" up to
+    RETURNS (dict[str, Any]): The "measure", "F" or "savings"; the "goal"; and the "rounds" up to
         it, with those of models of all docs: see `curves_of`.
     RAISES (ValueError): If something is out of its range, or the config can't be trained so.
     """
@@ -230,10 +225,10 @@ def simulate(
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     if not seeds:
         raise ValueError("seeds: expected at least one, got none")
-    rounds: List[Round] = []
+    rounds: list[Round] = []
     bar = progress(desc="simulate", unit="training")
 
-    def learn(way: str, seed: int, places: Sequence[int]) -> Tuple[Language, CostSensitiveNER]:
+    def learn(way: str, seed: int, places: Sequence[int]) -> tuple[Language, CostSensitiveNER]:
         chosen = [examples[i] for i in sorted(places)]
         seeded = config.copy()
         seeded["training"]["seed"] = seed
@@ -300,18 +295,18 @@ def suggest_cli(
         Argument(help="Docs to choose from: .txt with a text a line, or a corpus", exists=True),
     ],
     output_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--output", "-o", help="Output file: docs with predicted entities, or the curves"),
     ] = None,
     form: Annotated[
         str, Option("--format", "-f", help="Form of the output: prodigy, doccano, label-studio")
     ] = "prodigy",
     annotated_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--annotated", help="Annotated corpus: its texts are left out", exists=True),
     ] = None,
     dev_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--simulate", help="Learning curves, scored on this annotated corpus", exists=True),
     ] = None,
     start: Annotated[
@@ -325,7 +320,7 @@ def suggest_cli(
         Option("--share", help="With --simulate: where curves end, as a share of F of all docs"),
     ] = 0.95,
     plot_path: Annotated[
-        Optional[Path], Option("--plot", help="With --simulate: output file for a plot")
+        Path | None, Option("--plot", help="With --simulate: output file for a plot")
     ] = None,
     *,
     print_json: JsonOption = False,
@@ -383,7 +378,7 @@ def suggest_cli(
     print_result(result, text, print_json, output_path, plot_path)
 
 
-def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
+def describe(docs: Sequence[Suggestion]) -> tuple[dict[str, Any], str]:
     """Describe suggestions, as JSON and as text: their number, and the first of them."""
     names = ["text", "doc", "score", "tokens", "entities"]
     rows = [
@@ -395,9 +390,9 @@ def describe(docs: Sequence[Suggestion]) -> Tuple[Dict[str, Any], str]:
     return {"docs": [dict(zip(names, row)) for row in rows]}, f"{table}\n\n{summary}"
 
 
-def describe_simulation(found: Dict[str, Any]) -> str:
+def describe_simulation(found: dict[str, Any]) -> str:
     """Describe learning curves: what they needed."""
-    rows: List[Any] = [["docs", "seed", "number", "tokens", found["measure"]]]
+    rows: list[Any] = [["docs", "seed", "number", "tokens", found["measure"]]]
     for way in ("all", *WAYS):
         ends = [curve[-1] for curve in curves_of(found["rounds"], way)]
         rows += [[way, one.seed, one.docs, one.tokens, 100 * one.score] for one in ends]
@@ -408,7 +403,7 @@ def describe_simulation(found: Dict[str, Any]) -> str:
     return f"{title}\n\n{text_table(rows)}"
 
 
-def draw(found: Dict[str, Any]) -> Any:
+def draw(found: dict[str, Any]) -> Any:
     """Plot the score by the number of annotated tokens."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(5.2, 3.6), layout="constrained")

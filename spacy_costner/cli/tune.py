@@ -1,9 +1,10 @@
 """Choose a decision threshold or a bias on development docs. No retraining."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -52,7 +53,7 @@ class Point(NamedTuple):
         return float(f_beta(self.precision, self.recall, beta))
 
     @property
-    def scores(self) -> Tuple[float, float, float]:
+    def scores(self) -> tuple[float, float, float]:
         """Precision, recall and F."""
         return self.precision, self.recall, self.f_score()
 
@@ -78,16 +79,16 @@ def tune(
     *,
     name: NameOption = "ner",
     parameter: Annotated[
-        Optional[str],
+        str | None,
         Option("--parameter", "-p", help="Threshold or bias to tune", show_default="threshold"),
     ] = None,
     beta: Annotated[float, Option("--beta", "-b", help="Weight of recall in F-beta")] = 1.0,
     precision: Annotated[
-        Optional[float],
+        float | None,
         Option("--precision", help="Required precision: maximise recall instead of F-beta"),
     ] = None,
     recall: Annotated[
-        Optional[float],
+        float | None,
         Option("--recall", help="Required recall: maximise precision instead of F-beta"),
     ] = None,
     source: str = "development docs",
@@ -97,7 +98,7 @@ def tune(
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
-    parameter (Optional[str]): "threshold" or "bias": its decoding replaces the component's. None:
+    parameter (str | None): "threshold" or "bias": its decoding replaces the component's. None:
         "threshold", if the component has a decoding with one of the two.
     beta (float): Recall is so many times as important as precision.
     source (str): The name of the docs in the meta: see `record_scores`.
@@ -113,7 +114,7 @@ def tune(
     return tuning
 
 
-def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: Optional[str] = None) -> str:
+def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
     """The parameter to tune. It is an error if there is none of that name or, without a name, if
     the decoding has none."""
     block = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
@@ -141,7 +142,7 @@ def tune_on(
 
 def decode_at_all(
     devs: Sequence[DevPredictions], parameter: str
-) -> Iterator[Tuple[float, Sequence[Entities]]]:
+) -> Iterator[tuple[float, Sequence[Entities]]]:
     """All values of a parameter, each with the entities that are decoded with it."""
     if not any(len(dev.gold.begin) for dev in devs):
         raise ValueError("expected docs with entities, got none")
@@ -165,8 +166,8 @@ def score(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entiti
 def choose(
     points: Sequence[Point],
     beta: float = 1.0,
-    precision: Optional[float] = None,
-    recall: Optional[float] = None,
+    precision: float | None = None,
+    recall: float | None = None,
 ) -> Point:
     """The best point: see `tune`."""
     if precision is None and recall is None:
@@ -183,7 +184,7 @@ def choose(
     return max(reached, key=lambda point: (other(point), required(point)))
 
 
-def parse_aim(text: str, *others: str, option: str = "--tune") -> Dict[str, Any]:
+def parse_aim(text: str, *others: str, option: str = "--tune") -> dict[str, Any]:
     """Read an aim as arguments of `tune`: "f" (or another name), "precision=0.9", "recall=0.9"."""
     name, _, least = text.partition("=")
     with suppress(ValueError):
@@ -195,7 +196,7 @@ def parse_aim(text: str, *others: str, option: str = "--tune") -> Dict[str, Any]
     raise ValueError(f"{option}: expected {names}, precision=0.9 or recall=0.9, got {text!r}")
 
 
-def use_decoding(nlp: Language, ner: CostSensitiveNER, block: Dict[str, Any]) -> None:
+def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
     """Set the decoding of a component to a block of the config, and write that to the config."""
     ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
     nlp.get_pipe_config(ner.name)["decoding"] = block
@@ -208,7 +209,7 @@ def tune_cli(
     output_path: OutputOption,
     *,
     plot_path: Annotated[
-        Optional[Path], Option("--plot", help="Output file for a plot (requires matplotlib)")
+        Path | None, Option("--plot", help="Output file for a plot (requires matplotlib)")
     ] = None,
     show_all: Annotated[bool, Option("--all", help="Show all values, not ten")] = False,
     print_json: JsonOption = False,

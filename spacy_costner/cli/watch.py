@@ -1,8 +1,9 @@
 """Watch whether texts are still like the calibration docs of a pipeline, without labels."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Annotated, Any
 
 import typer
 from spacy.tokens import Doc
@@ -27,19 +28,19 @@ def watch(
     docs: Iterable[Doc],
     *,
     key: Annotated[
-        Optional[str],
+        str | None,
         Option("--key", help="Key of doc.user_data: a test for the docs with each of its values"),
     ] = None,
     seed: Annotated[int, Option("--seed", help="Seed of the random order")] = 0,
     in_order: bool = False,
-) -> Tuple[Dict[str, Any], Shift]:
+) -> tuple[dict[str, Any], Shift]:
     """Test docs without labels, and compute the scores that are expected of them.
 
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
-    key (Optional[str]): A key of `doc.user_data`: the docs with each of its values are tested
+    key (str | None): A key of `doc.user_data`: the docs with each of its values are tested
         against the calibration docs with this value, and the tests share what may fail.
     in_order (bool): Whether to test docs in their order, which sees changes within it, too.
-    RETURNS (Tuple[Dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
+    RETURNS (tuple[dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
         any test; the "tests" of all docs, or of those with a "value": see `Shift.summary`;
         "untested", the docs by value with too few calibration docs; and the scores "expected": see
         `Shift.expected`. The test of all docs.
@@ -53,8 +54,8 @@ def watch(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
             f"{[*kept['keys']]}, got {key!r}"
         )
-    scores: List[float] = []
-    values: List[Optional[str]] = []
+    scores: list[float] = []
+    values: list[str | None] = []
     n_docs = 0
     for doc in docs:
         own = add_measures(doc, confidence.spans_key, ner.own_labels, counts)
@@ -62,7 +63,7 @@ def watch(
         scores += own
         n_docs += 1
 
-    def test(pool: List[float], own: List[float], level: float) -> Shift:
+    def test(pool: list[float], own: list[float], level: float) -> Shift:
         ordered: Any = own if in_order else in_random_order(own, seed)
         return find_shift({**kept, "scores": pool}, ordered, counts, seed=seed, level=level)
 
@@ -89,12 +90,12 @@ def watch(
 def watch_cli(
     model: ModelArg,
     inputs: Annotated[
-        List[Path],
+        list[Path],
         Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
     ],
     name: NameOption = "ner",
     plot_path: Annotated[
-        Optional[Path],
+        Path | None,
         Option("--plot", help="Test in the order of the input, and plot it (requires matplotlib)"),
     ] = None,
     text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
@@ -139,7 +140,7 @@ def watch_cli(
 
 def describe(result: Mapping[str, Any]) -> str:
     """The tests and the expected scores."""
-    rows: List[Any] = [
+    rows: list[Any] = [
         ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     ]
     for one in result["tests"]:

@@ -15,11 +15,10 @@ import csv
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Dict, Union
 
 from ..validation import check_config_names, check_cost, without_repetition
 
-MatrixSource = Union[str, Path, Dict[str, Dict[str, float]]]
+MatrixSource = str | Path | dict[str, dict[str, float]]
 """A matrix as the config gives it: the path of a CSV file, or its rows."""
 
 
@@ -35,7 +34,7 @@ class Matrix:
     where: str
 
     @cached_property
-    def rows(self) -> Dict[str, Dict[str, float]]:
+    def rows(self) -> dict[str, dict[str, float]]:
         """The costs, `[gold][predicted]`."""
         rows = self.source
         if not isinstance(rows, dict):
@@ -68,7 +67,7 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
     return matrix
 
 
-def _read_rows(path: Union[str, Path], where: str) -> Dict[str, Dict[str, float]]:
+def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row] or [[]]

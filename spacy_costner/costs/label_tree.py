@@ -9,10 +9,11 @@ The nodes of level 1, at the top, are children of a root without a name.
 """
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple, Union
+from typing import Any
 
 import numpy
 import srsly
@@ -20,7 +21,7 @@ from thinc.types import Ints2d
 
 from ..validation import check_config_names, without_repetition
 
-TreeSource = Union[str, Path, Dict[str, Any]]
+TreeSource = str | Path | dict[str, Any]
 """A tree as the config gives it: the path of a file, or the mappings themselves."""
 
 
@@ -36,10 +37,10 @@ class Tree:
     where: str
 
     @cached_property
-    def lineages(self) -> Dict[str, Tuple[str, ...]]:
+    def lineages(self) -> dict[str, tuple[str, ...]]:
         """For each node, the path from the top down to it."""
         nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
-        lineages: Dict[str, Tuple[str, ...]] = {}
+        lineages: dict[str, tuple[str, ...]] = {}
         for lineage in _walk(nodes, (), self.where):
             node = lineage[-1]
             if node in lineages:
@@ -54,7 +55,7 @@ class Tree:
         """The number of levels."""
         return max(map(len, self.lineages.values()))
 
-    def lineage(self, label: str) -> Tuple[str, ...]:
+    def lineage(self, label: str) -> tuple[str, ...]:
         """The nodes from the top down to a label, itself included."""
         if label not in self.lineages:
             expected = "expected a node for every label"
@@ -92,7 +93,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     return tree
 
 
-def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str, ...]]:
+def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
     """The paths to all nodes of a mapping, top down."""
     if not isinstance(nodes, Mapping):
         place = f"under {above[-1]!r}" if above else "on top"
@@ -106,7 +107,7 @@ def _walk(nodes: Any, above: Tuple[str, ...], where: str) -> Iterator[Tuple[str,
         yield from _walk({} if below is None else below, (*above, node), where)
 
 
-def _read(path: Union[str, Path], where: str) -> Any:
+def _read(path: str | Path, where: str) -> Any:
     try:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)

@@ -8,8 +8,9 @@ All costs but Hamming are tables over labels, with O last (its label is -1). The
 table is the cost of a wrong boundary: the correct label with a wrong prefix.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any
 
 import numpy
 from confection import SimpleFrozenDict
@@ -24,7 +25,7 @@ from .label_tree import Tree, TreeSource, make_tree
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 """The block of the cost where a config has none."""
 
-NOTHING: Dict[str, Any] = SimpleFrozenDict()
+NOTHING: dict[str, Any] = SimpleFrozenDict()
 """The default of an optional block."""
 
 
@@ -96,7 +97,7 @@ def make_precision_recall_cost(
     miss: float = 1.0,
     wrong_label: float = 1.0,
     wrong_boundary: float = 1.0,
-    labels: Dict[str, Dict[str, float]] = NOTHING,
+    labels: dict[str, dict[str, float]] = NOTHING,
 ) -> Cost:
     """Build the cost that trades precision against recall: see `precision_recall_cost`.
 
@@ -113,7 +114,7 @@ def make_precision_recall_cost(
     miss (float): Cost of O where gold is an entity. By gold label.
     wrong_label (float): Cost of an entity of another label. By gold label.
     wrong_boundary (float): Cost of the correct label with another prefix.
-    labels (Dict[str, Dict[str, float]]): The same settings for single labels.
+    labels (dict[str, dict[str, float]]): The same settings for single labels.
     RAISES (ValueError): If a setting is unknown, negative or not finite.
     """
     where = "spacy_costner.PrecisionRecallCost"
@@ -182,7 +183,7 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     return _over_tags(table, tags)
 
 
-def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING) -> Cost:
+def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = NOTHING) -> Cost:
     """Build a sum of costs: see `weighted_sum`.
 
         [components.ner.loss.cost]
@@ -198,9 +199,9 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
         [components.ner.loss.cost.costs.boundaries]
         @misc = "spacy_costner.HammingCost.v1"
 
-    costs (Dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
-        Any, as confection accepts no blocks as values of a Dict[str, Cost].)
-    weights (Dict[str, float]): The weight of each cost, 0 or more; 1 if omitted.
+    costs (dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
+        Any, as confection accepts no blocks as values of a dict[str, Cost].)
+    weights (dict[str, float]): The weight of each cost, 0 or more; 1 if omitted.
     RAISES (ValueError): If there is no cost, if a value is not a cost, or if a weight is negative,
         not finite or has no cost.
     """
@@ -218,7 +219,7 @@ def make_sum_cost(*, costs: Dict[str, Any], weights: Dict[str, float] = NOTHING)
     return partial(weighted_sum, terms=terms)
 
 
-def weighted_sum(tags: TagSet, *, terms: Sequence[Tuple[float, Cost]]) -> CostTable:
+def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
     """The weighted sum of several costs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]

@@ -1,8 +1,9 @@
 """Viterbi and threshold decoding, and what all decodings share."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.api import to_numpy
@@ -15,21 +16,21 @@ from ..tags import Entities, Tags
 from ..validation import check_config_names, number
 from .posterior import Posterior
 
-Settings = Dict[str, Any]
+Settings = dict[str, Any]
 """Settings that can be changed on a trained component, as JSON."""
 
 
 class DecodedSpans(NamedTuple):
     """The predicted entities of a batch, in order and without overlap.
 
-    labels (Tuple[str, ...]): The names of the labels, by index.
-    covers (Optional[Array2d]): The labels of the chain that each of these covers; None if they are
+    labels (tuple[str, ...]): The names of the labels, by index.
+    covers (Array2d | None): The labels of the chain that each of these covers; None if they are
         the labels of the chain. Shape: (labels, labels of the chain)
     """
 
     entities: Entities
-    labels: Tuple[str, ...]
-    covers: Optional[Array2d] = None
+    labels: tuple[str, ...]
+    covers: Array2d | None = None
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,18 @@ class Decoding:
         range or doesn't fit the labels: before training begins, and at load.
     settings (Settings): The settings that a component starts with. They can be changed on a
         trained one, in its `cfg["decoding"]`, and are saved with it.
-    tables (Optional[Callable[[Tags], Any]]): What else to save: JSON that `restore` takes.
-    restore (Optional[Callable[[Any], None]]): Restores it from a saved model.
+    tables (Callable[[Tags], Any] | None): What else to save: JSON that `restore` takes.
+    restore (Callable[[Any], None] | None): Restores it from a saved model.
     """
 
     decode: Callable[[Posterior, Settings], DecodedSpans]
     check: Callable[[Tags, Settings], Any]
     settings: Settings = field(default_factory=dict)
-    tables: Optional[Callable[[Tags], Any]] = None
-    restore: Optional[Callable[[Any], None]] = None
+    tables: Callable[[Tags], Any] | None = None
+    restore: Callable[[Any], None] | None = None
 
 
-def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> Decoding:
+def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = NOTHING) -> Decoding:
     """Build decoding by the best path: see `viterbi`.
 
         [components.ner.decoding]
@@ -60,7 +61,7 @@ def make_viterbi(*, bias: float = 0.0, labels: Dict[str, float] = NOTHING) -> De
         bias = 0.5
 
     bias (float): Added to the scores of all tags but O: above 0 for more entities.
-    labels (Dict[str, float]): Bias per label, in place of the overall one.
+    labels (dict[str, float]): Bias per label, in place of the overall one.
     RAISES (ValueError): If a bias is not finite.
     """
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
@@ -88,7 +89,7 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     return DecodedSpans(tags.decode(path, scores.lengths), tags.labels)
 
 
-def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING) -> Decoding:
+def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = NOTHING) -> Decoding:
     """Build decoding by the probability of entities: see `threshold`.
 
         [components.ner.decoding]
@@ -97,7 +98,7 @@ def make_threshold(*, threshold: float = 0.5, labels: Dict[str, float] = NOTHING
         labels = {"drug": 0.2}
 
     threshold (float): The least probability of predicted entities.
-    labels (Dict[str, float]): Threshold per label, in place of the overall one.
+    labels (dict[str, float]): Threshold per label, in place of the overall one.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
@@ -154,7 +155,7 @@ def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
 
 
 def _check_numbers(
-    name: str, where: str, tags: Optional[Tags], settings: Settings, *, least: float, most: float
+    name: str, where: str, tags: Tags | None, settings: Settings, *, least: float, most: float
 ) -> None:
     """Check that a setting and that of each label are finite numbers of the range, and that the
     chain has these labels, if they are known."""

@@ -1,8 +1,9 @@
 """Minimum-expected-cost decoding, with inner nodes of the label tree."""
 
 import json
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy
 from thinc.types import Array2d, Floats1d, Ints1d
@@ -21,7 +22,7 @@ TIE = 1e-6
 LEAST_LIKELY = 1e-30
 
 
-def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
+def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
     """Build decoding by expected cost: see `MinCost`.
 
         [components.ner.decoding]
@@ -33,7 +34,7 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
         tree = "assets/tree.json"
 
     cost (Cost): What each mistake costs.
-    tree (Optional[TreeSource]): A label tree: then an inner node is predicted where its expected
+    tree (TreeSource | None): A label tree: then an inner node is predicted where its expected
         cost is lower than that of each label below it. The cost has to have these nodes too.
     RAISES (ValueError): If a tree in the config is not a tree.
     """
@@ -42,7 +43,7 @@ def make_min_cost(*, cost: Cost, tree: Optional[TreeSource] = None) -> Decoding:
     return Decoding(min_cost, min_cost.choices, tables=min_cost.save, restore=min_cost.restore)
 
 
-Choices = Tuple[Tuple[str, ...], Array2d, CostTable]
+Choices = tuple[tuple[str, ...], Array2d, CostTable]
 """What can be predicted: the labels of the chain, then nodes above them; the labels of the chain
 that each covers, shape (labels, labels of the chain); and the costs, [gold tag, predicted tag]."""
 
@@ -57,11 +58,11 @@ class MinCost:
     largest cost above that of the best tag there, each with the best tags after it.
     """
 
-    def __init__(self, cost: Cost, tree: Optional[Tree]) -> None:
+    def __init__(self, cost: Cost, tree: Tree | None) -> None:
         self.cost = cost
         self.tree = tree
-        self._choices: Dict[Tuple[str, ...], Choices] = {}
-        self._saved: Dict[str, Any] = {}
+        self._choices: dict[tuple[str, ...], Choices] = {}
+        self._saved: dict[str, Any] = {}
 
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
         """Decode a batch."""
@@ -78,7 +79,7 @@ class MinCost:
         path, scores = self._decide(posterior)
         return -scores.emissions[numpy.arange(len(path)), path]
 
-    def _decide(self, posterior: Posterior) -> Tuple[Ints1d, Potentials]:
+    def _decide(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
         """The predicted tags, (N,), and the scores over them whose best path they are.
 
         s(a) = - sum_t E_p[cost[y_t, a_t]]
@@ -105,14 +106,14 @@ class MinCost:
         likely[:, len(tags) :] += numpy.log(LEAST_LIKELY) * (int(lengths.max(initial=0)) + 1)
         return chain.best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
 
-    def save(self, tags: Tags) -> Dict[str, Any]:
+    def save(self, tags: Tags) -> dict[str, Any]:
         """The choices, to be saved with the pipeline, with the cost and the tree that they are made
         of."""
         labels, covers, table = self.choices(tags)
         arrays = {"covers": covers.tolist(), "table": table.tolist()}
         return {"of": self._origin, "chain": list(tags.labels), "answers": list(labels), **arrays}
 
-    def restore(self, saved: Dict[str, Any]) -> None:
+    def restore(self, saved: dict[str, Any]) -> None:
         """Restore what `save` returned. It is used if the cost or the tree can't be built because a
         file is missing."""
         self._saved = saved
@@ -122,7 +123,7 @@ class MinCost:
         """The cost and the tree as the config has them."""
         return json.dumps(describe((self.cost, self.tree)))
 
-    def choices(self, tags: Tags, settings: Optional[Settings] = None) -> Choices:
+    def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
         """The choices for the tags of a chain, computed once per tag set; it has no settings.
 
         RAISES (ValueError): If a label has no cost or is not in the tree.
@@ -147,7 +148,7 @@ class MinCost:
         return made
 
 
-def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
+def _read(saved: dict[str, Any], tags: Tags) -> Choices:
     """What `MinCost.save` returned, checked."""
     labels = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
@@ -159,7 +160,7 @@ def _read(saved: Dict[str, Any], tags: Tags) -> Choices:
     return labels, covers, table
 
 
-def inner_nodes(tree: Tree, labels: Sequence[str]) -> Dict[str, List[str]]:
+def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """The nodes that are the lowest common ancestor of two labels, and not labels themselves, each
     with the labels below it, in the tree's order. Any other node is farther from all labels below
     it than one of these."""

@@ -4,9 +4,10 @@ An entity is a segment: a run of tokens with given tags, after which no tag cont
 no sampling and no beam search.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.api import to_numpy
@@ -56,9 +57,9 @@ class Posterior:
     tags (Tags): Their tags, those of the chain. Marginals and paths are over `tags.collapsed`, with
         a single O.
     temperature (Temperature): The temperature of the scores.
-    is_space (Optional[Array1d]): True for white space, which can't end an entity: an entity that
+    is_space (Array1d | None): True for white space, which can't end an entity: an entity that
         continues into it counts as the entity before it. Shape: (N,)
-    doc_of (Optional[Ints1d]): The doc of each sequence. Each has one, at least. None: each sequence
+    doc_of (Ints1d | None): The doc of each sequence. Each has one, at least. None: each sequence
         is a doc. Shape: (B,)
     """
 
@@ -108,7 +109,7 @@ class Posterior:
         """The entropy of the path of each doc, in nats. Shape: (D,)"""
         return numpy.bincount(self.doc_of, self.forward_backward.entropy()[0])
 
-    def best_paths(self, k: int) -> Tuple[Ints2d, Floats2d]:
+    def best_paths(self, k: int) -> tuple[Ints2d, Floats2d]:
         """The tags of the k most probable paths, (k, N), and their log-probabilities, descending,
         (k, D); minus infinity where a doc has no further path."""
         tags, scores = chain.k_best(self.potentials, k)
@@ -123,7 +124,7 @@ class Posterior:
             ranks[:, own], best[:, doc] = best_sums(log_probs[:, own])
         return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
 
-    def entity_probs(self, entities: Entities, covers: Optional[Array2d] = None) -> Floats1d:
+    def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
         Shape: (E,)
 
@@ -131,7 +132,7 @@ class Posterior:
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
 
         entities (Entities): Any entities; they may overlap.
-        covers (Optional[Array2d]): The labels of the chain that each label of the entities covers,
+        covers (Array2d | None): The labels of the chain that each label of the entities covers,
             if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
         log_probs, which = self.entity_log_probs(entities, covers)[:2]
@@ -156,8 +157,8 @@ class Posterior:
         return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
 
     def entity_log_probs(
-        self, entities: Entities, covers: Optional[Array2d] = None
-    ) -> Tuple[Floats1d, Ints1d, Any]:
+        self, entities: Entities, covers: Array2d | None = None
+    ) -> tuple[Floats1d, Ints1d, Any]:
         """The same, for each of the ways in which a path can have an entity: the log-probabilities,
         (S,), the entities that they are ways of, (S,), and the callback from the derivative with
         respect to the former to that of the calibrated scores."""
@@ -176,7 +177,7 @@ class Posterior:
         log_probs, backprop = self.forward_backward.segment_log_probs(segments)
         return log_probs, which, backprop
 
-    def _into_space(self, which: Ints1d, entities: Entities) -> Tuple[Ints1d, Entities]:
+    def _into_space(self, which: Ints1d, entities: Entities) -> tuple[Ints1d, Entities]:
         """Each entity as it is and, in turn, with the white space that follows it."""
         stops = numpy.cumsum(self.potentials.lengths)
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
@@ -185,7 +186,7 @@ class Posterior:
         way, end = ranges(entities.end, numpy.minimum(next_word, stop) + 1)
         return which[way], Entities(entities.begin[way], end, entities.label[way])
 
-    def likely_entities(self, floor: float, *, least: float = LEAST) -> Tuple[Entities, Floats1d]:
+    def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones, ordered by
         begin and end; and their probabilities, (E,). `least` is in place of a lower floor."""
         floor = max(floor, least)
@@ -217,7 +218,7 @@ class Posterior:
         columns = [numpy.concatenate(column) for column in zip(*found)]
         return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
 
-    def _steps_inside(self, probable: Array2d) -> Tuple[Ints1d, Ints1d, Floats1d]:
+    def _steps_inside(self, probable: Array2d) -> tuple[Ints1d, Ints1d, Floats1d]:
         """The transitions inside entities, from a probable tag of a token to one of the next,
         with
 
@@ -240,7 +241,7 @@ class Posterior:
         return before[order], after[order], share[order]
 
 
-def best_sums(values: Floats2d) -> Tuple[Ints2d, Floats1d]:
+def best_sums(values: Floats2d) -> tuple[Ints2d, Floats1d]:
     """Choose one of k values, in descending order, of each of B sequences, so that the sum is
     largest; and the k - 1 next ways. Shape: (k, B). Returns the chosen values as indices, (k, B),
     and their sums, (k,)."""

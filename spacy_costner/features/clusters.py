@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.strings import StringStore
@@ -38,13 +39,13 @@ class Clusters(NamedTuple):
     keys: Array1d
     numbers: Ints2d
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What is saved."""
         keys, width = self.keys.astype("<u8").tobytes(), self.numbers.shape[1]
         return {"keys": keys, "width": width, "numbers": pack(self.numbers.T.reshape(-1))}
 
     @classmethod
-    def from_dict(cls, saved: Dict[str, Any], n_values: int) -> "Clusters":
+    def from_dict(cls, saved: dict[str, Any], n_values: int) -> "Clusters":
         """Load the clusters of a column with this number of values."""
         keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
         numbers = unpack(saved["numbers"]).reshape(saved["width"], len(keys)).T
@@ -60,13 +61,13 @@ def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
     return numpy.where(found < 0, words.find(lower), found)
 
 
-def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
+def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """Read the clusters of words.
 
-    path (Union[str, Path]): A file in UTF-8: JSON, an object of words with the number or the path
+    path (str | Path): A file in UTF-8: JSON, an object of words with the number or the path
         of their cluster, or the names of their clusters, as `costner clusters` writes them; or
         lines of the path, the word and more, separated by tabs, as Brown clustering does.
-    RETURNS (Dict[str, List[str]]): The clusters of each word: of a path of bits, its prefixes
+    RETURNS (dict[str, list[str]]): The clusters of each word: of a path of bits, its prefixes
         from the longest.
     RAISES (ValueError): If it can't be read.
     """
@@ -88,7 +89,7 @@ def read_clusters(path: Union[str, Path]) -> Dict[str, List[str]]:
     return dict(clusters)
 
 
-def _values(cluster: Any) -> List[str]:
+def _values(cluster: Any) -> list[str]:
     """The names of the clusters of a word; none if this is not a cluster."""
     if isinstance(cluster, int) and not isinstance(cluster, bool):
         cluster = str(cluster)
@@ -101,8 +102,8 @@ def _values(cluster: Any) -> List[str]:
 
 
 def collect_clusters(
-    words: Mapping[int, List[str]], n_times: Mapping[int, int], vocab: Vocab, least: int
-) -> Tuple[List[str], Clusters]:
+    words: Mapping[int, list[str]], n_times: Mapping[int, int], vocab: Vocab, least: int
+) -> tuple[list[str], Clusters]:
     """Number the clusters that are in a corpus often enough. `words` has the clusters of words by
     hash, `n_times` how often each word is in the corpus."""
     counts: Counter[str] = Counter()
@@ -119,9 +120,9 @@ def collect_clusters(
     return values, Clusters(numpy.asarray([*words], dtype="uint64")[kept], numbers[kept])
 
 
-def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str]:
+def words_of_clusters(clusters: Clusters, strings: StringStore) -> dict[int, str]:
     """Some words of each cluster, of those that a string store has."""
-    found: Dict[int, List[str]] = defaultdict(list)
+    found: dict[int, list[str]] = defaultdict(list)
     for key, numbers in zip(clusters.keys.tolist(), clusters.numbers.tolist()):
         for number in numbers if key in strings else ():
             if number >= 0 and len(found[number]) < N_SHOWN:
@@ -129,7 +130,7 @@ def words_of_clusters(clusters: Clusters, strings: StringStore) -> Dict[int, str
     return {number: " ".join(words) for number, words in found.items()}
 
 
-def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> Dict[int, List[str]]:
+def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[int, list[str]]:
     """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
     Returns the clusters of each word, by hash. Raises a ValueError if there are no vectors."""
     rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}

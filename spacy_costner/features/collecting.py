@@ -1,7 +1,8 @@
 """Collect the vocabulary of features from docs."""
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy
 from spacy.strings import StringStore, get_string_id
@@ -32,14 +33,14 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     }
     strings = StringStore(PLACES)
     vocab, n_times, seen, tokens = _read_all(docs, template, gazetteers, strings)
-    clustered: Dict[str, Dict[int, List[str]]] = {
+    clustered: dict[str, dict[int, list[str]]] = {
         name: {get_string_id(word): names for word, names in read_clusters(path).items()}
         for name, path in template.cluster_files.items()
     }
     if template.vectors:
         clustered[VECTORS] = cluster_vectors(vocab, template.vectors) if n_times[WORDS] else {}
-    values: Dict[str, List[str]] = {}
-    clusters: Dict[str, Clusters] = {}
+    values: dict[str, list[str]] = {}
+    clusters: dict[str, Clusters] = {}
     for column in template.columns:
         name, least = column.name, template.least_count(column.kind)
         if column.form == Form.CLUSTER:
@@ -75,12 +76,12 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
 
 
 def _read_all(
-    docs: Iterable[Doc], template: Template, gazetteers: Dict[str, Gazetteer], strings: StringStore
-) -> Tuple[Vocab, Dict[str, "Counter[int]"], LabelCounts, Tokens]:
+    docs: Iterable[Doc], template: Template, gazetteers: dict[str, Gazetteer], strings: StringStore
+) -> tuple[Vocab, dict[str, "Counter[int]"], LabelCounts, Tokens]:
     """The vocab of the docs; how often each hash is there, by attribute, or `WORDS`; the labels if
     they are wanted; and all tokens if there are pairs. Strings keep what the hashes mean."""
     vocab, attributes = Vocab(strings=strings), attributes_of(template.columns)
-    counts: Dict[str, Counter[int]] = {name: Counter() for name in (WORDS, *attributes)}
+    counts: dict[str, Counter[int]] = {name: Counter() for name in (WORDS, *attributes)}
     labels = LabelCounts([*template.memory], template.memory_unit)
     parts = [read_tokens([], attributes, gazetteers, strings)]
     for batch in minibatch(docs, N_DOCS):

@@ -1,8 +1,6 @@
 """The other occurrences of a value in the same doc: what is beside them, and the labels that a
 first pass predicts for them."""
 
-from typing import Tuple
-
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
@@ -13,7 +11,7 @@ WIDTH = 8
 """The largest number of features of labels of a token: the most probable label, and shares of 7."""
 
 
-def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tuple[Ints1d, Ints1d]:
+def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
     """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
     grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
     tokens = numpy.flatnonzero(takes_part)
@@ -30,7 +28,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Tu
 
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
-) -> Tuple[Ints1d, Ints2d]:
+) -> tuple[Ints1d, Ints2d]:
     """Find the nearest other occurrences of values in their docs, the left one first of two that
     are equally near. Time and memory are linear in tokens, but for a sort of those that take part.
     Returns the tokens that have some, (M,), and their nearest occurrences, -1 for none, (M,

@@ -1,6 +1,7 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy
 import srsly
@@ -26,19 +27,19 @@ class FeatureBatch(NamedTuple):
     rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
     groups (Sequence[Ints1d]): See `number_occurrences`. Shapes: (N,)
-    text_ids (Optional[Array1d]): In training the hash of each doc. Shape: (B,)
-    values (Optional[Ints2d]): The numbers of the values of tokens in each column, -1 for none, from
+    text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
+    values (Ints2d | None): The numbers of the values of tokens in each column, -1 for none, from
         which rows were gathered. Shape: (N, C)
-    words (Optional[Tuple[SeenWords, Ints1d]]): All words and the numbers of the tokens' words, if
+    words (tuple[SeenWords, Ints1d] | None): All words and the numbers of the tokens' words, if
         `rows` lacks the slots that depend on the word alone. Shape: (N,)
     """
 
     rows: Ints2d
     lengths: Ints1d
     groups: Sequence[Ints1d] = ()
-    text_ids: Optional[Array1d] = None
-    values: Optional[Ints2d] = None
-    words: Optional[Tuple[SeenWords, Ints1d]] = None
+    text_ids: Array1d | None = None
+    values: Ints2d | None = None
+    words: tuple[SeenWords, Ints1d] | None = None
 
 
 class Features(Shim):
@@ -60,8 +61,8 @@ class Features(Shim):
         super().__init__(None)
         self.template = template
         self.dropout = dropout
-        self._vocabulary: Optional[Vocabulary] = None
-        self._lookup: Optional[Lookup] = None
+        self._vocabulary: Vocabulary | None = None
+        self._lookup: Lookup | None = None
 
     @property
     def has_vocab(self) -> bool:
@@ -118,7 +119,7 @@ class Features(Shim):
             values[:, lookup.places[column.name]] = find_labels_elsewhere(of_known, group)
         return self._gather(seen._replace(values=values))
 
-    def names(self, strings: Optional[StringStore] = None) -> List[str]:
+    def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
         followed by some of their words in it: "clusters:own=64:17 (Rome Oslo)"."""
         names, vocabulary = [], self.lookup.vocabulary
@@ -126,7 +127,7 @@ class Features(Shim):
             place = f"[{offset:+d}]" if offset else ""
             if column.form == Form.PAIR:
                 place = f"[{offset:+d},{offset + 1:+d}]"
-            shown: Dict[int, str] = {}
+            shown: dict[int, str] = {}
             if column.form == Form.CLUSTER and strings is not None:
                 shown = words_of_clusters(vocabulary.clusters[column.name], strings)
             for i, name in enumerate(vocabulary.names(column)):
@@ -147,7 +148,7 @@ class Features(Shim):
         other._set(self._vocabulary._replace(memory=memory))
         return other
 
-    def _set(self, vocabulary: Optional[Vocabulary]) -> None:
+    def _set(self, vocabulary: Vocabulary | None) -> None:
         self._vocabulary, self._lookup = vocabulary, None
 
     @property
@@ -162,10 +163,10 @@ class Features(Shim):
             lookup = self._lookup = Lookup(self.template.columns, self._vocabulary)
         return lookup
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lookup": None}
 
-    def __deepcopy__(self, memo: Dict[int, Any]) -> "Features":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
         return Features(self.template, self.dropout).from_bytes(self.to_bytes())
 
     def finish_update(self, optimizer: Optimizer) -> None:
@@ -177,10 +178,10 @@ class Features(Shim):
     def to_bytes(self) -> bytes:
         """Save the vocabulary."""
         vocabulary = self._vocabulary
-        saved: Dict[str, Any] = {"values": None} if vocabulary is None else vocabulary.to_dict()
+        saved: dict[str, Any] = {"values": None} if vocabulary is None else vocabulary.to_dict()
         return srsly.msgpack_dumps({"columns": self._columns(), **saved})
 
-    def _columns(self) -> List[List[Any]]:
+    def _columns(self) -> list[list[Any]]:
         """What of the template says which feature a row is."""
         return [
             [column.name, list(column.offsets), *([column.n_nearest] if column.n_nearest else [])]
@@ -189,7 +190,7 @@ class Features(Shim):
 
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary. Raises a ValueError if it is damaged, or of another template."""
-        expected: List[Any] = self._columns()
+        expected: list[Any] = self._columns()
         try:
             saved = srsly.msgpack_loads(data)
             columns, is_empty = saved["columns"], saved["values"] is None

@@ -1,7 +1,7 @@
 """Lookup of the values of tokens in a vocabulary, with array operations."""
 
+from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy
 from spacy.strings import get_string_id
@@ -26,7 +26,7 @@ MOST_ROWS = (1 << 31) - 1
 OF_NAMES = ("is_first_upper", "has_digit")
 """The flags of words whose other occurrences count: capitalised ones, and those with a digit."""
 
-Slots = Tuple[Ints1d, Ints1d, Ints1d]
+Slots = tuple[Ints1d, Ints1d, Ints1d]
 """The column, the offset and the row of value 0 of slots. Shapes: (S,)"""
 
 
@@ -39,7 +39,7 @@ class SeenWords:
     so it is read after `numbers`.
     """
 
-    def __init__(self, width: int, slots: Dict[int, Slots]) -> None:
+    def __init__(self, width: int, slots: dict[int, Slots]) -> None:
         self.slots = slots
         offsets = _int32(slots)
         self.window: Slots = 0 * offsets, offsets, _int32(range(len(slots)))
@@ -74,12 +74,12 @@ class Lookup:
         self.attributes = attributes_of(columns)
         self.of_words = [column for column in columns if column.form == Form.WORD]
         self.of_documents = [column for column in columns if column.form == Form.DOCUMENT]
-        self.elsewhere: Dict[str, List[Column]] = {}
+        self.elsewhere: dict[str, list[Column]] = {}
         for column in (column for column in columns if column.n_nearest):
             self.elsewhere.setdefault(column.of, []).append(column)
         values = vocabulary.values
         self.gazetteers = {name: Gazetteer(lines) for name, lines in vocabulary.phrases.items()}
-        self.numbers: Dict[str, Dict[Optional[str], int]] = {
+        self.numbers: dict[str, dict[str | None, int]] = {
             name: {v: i for i, v in enumerate(names)} for name, names in values.items()
         }
         of_tokens = [column.name for column in columns if column.form == Form.TOKEN]
@@ -112,7 +112,7 @@ class Lookup:
         number = _int32(of_word.get(i, -1) for i in columns.tolist())
         self.all_slots: Slots = (columns, offsets, first_rows)
         self.other_slots: Slots = tuple(each[number < 0] for each in self.all_slots)
-        self.word_slots: Dict[int, Slots] = {}
+        self.word_slots: dict[int, Slots] = {}
         for offset in numpy.unique(offsets[number >= 0]).tolist():
             there = (number >= 0) & (offsets == offset)
             self.word_slots[offset] = number[there], 0 * offsets[there], first_rows[there]
@@ -151,14 +151,14 @@ class Lookup:
                 values[those, self.places[column.name]] = beside
         return values
 
-    def occurrences(self, tokens: Tokens, words: Ints2d) -> List[Ints1d]:
+    def occurrences(self, tokens: Tokens, words: Ints2d) -> list[Ints1d]:
         """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
         `number_occurrences`."""
         takes_part = (words[:, -len(OF_NAMES) :] >= 0).any(axis=1)
         keys = [tokens.keys[column.of] for column in self.of_documents]
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
-    def words(self, orth: Array1d, vocab: Optional[Vocab]) -> Tuple[SeenWords, Ints1d]:
+    def words(self, orth: Array1d, vocab: Vocab | None) -> tuple[SeenWords, Ints1d]:
         """All words so far, and the numbers of those of tokens among them, (N,). Their values are
         found once and cached. Without tokens, the vocab may be None."""
         seen = self._seen

@@ -1,8 +1,9 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
 import zlib
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE
@@ -54,7 +55,7 @@ class Counts(NamedTuple):
 PACKED = ("starts", "value", "label", "n_times")
 """What is saved in few bytes. `total` is their sum: see `counts_of`."""
 
-Counted = Tuple[List[Array1d], Ints1d]
+Counted = tuple[list[Array1d], Ints1d]
 """The rows of a table, as columns, and how often each is there. Shapes: (N,)"""
 
 
@@ -72,10 +73,10 @@ class LabelMemory:
     """
 
     def __init__(
-        self, labels: Sequence[str], counts: Dict[str, Counts], text_ids: Array1d, units: Ints1d
+        self, labels: Sequence[str], counts: dict[str, Counts], text_ids: Array1d, units: Ints1d
     ) -> None:
         """labels (Sequence[str]): The L labels, O first.
-        counts (Dict[str, Counts]): The counts, by attribute.
+        counts (dict[str, Counts]): The counts, by attribute.
         text_ids (Array1d): The hash of each doc, ascending. Shape: (D,)
         units (Ints1d): The number of its unit. Shape: (D,)
         """
@@ -87,13 +88,13 @@ class LabelMemory:
             name: sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
             for name, of in counts.items()
         }
-        self._of_often: Dict[Tuple[str, int, int], Ints1d] = {}
+        self._of_often: dict[tuple[str, int, int], Ints1d] = {}
 
-    def __reduce__(self) -> Tuple[type, Tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return LabelMemory, (self.labels, self.counts, self.text_ids, self.units)
 
     @cached_property
-    def _features(self) -> Dict[str, Ints2d]:
+    def _features(self) -> dict[str, Ints2d]:
         """The features of all values outside of training, by attribute. The last row is for unknown
         values. Shape: (V + 1, width)"""
         features = {}
@@ -142,7 +143,7 @@ class LabelMemory:
         numpy.add.at(counts, (which[part], of.label[index]), of.n_times[index])
         return counts
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What is saved."""
         counts = {}
         for name, found in self.counts.items():
@@ -152,7 +153,7 @@ class LabelMemory:
         return {"labels": self.labels, "counts": counts, "text_ids": ids, "units": units}
 
     @classmethod
-    def from_dict(cls, saved: Dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
+    def from_dict(cls, saved: dict[str, Any], attributes: Sequence[str]) -> "LabelMemory":
         """Load the memory of some attributes."""
         labels, units = saved["labels"], unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
@@ -166,7 +167,7 @@ class LabelMemory:
         return cls(labels, counts, text_ids, units)
 
 
-def share_names(labels: Sequence[str]) -> List[str]:
+def share_names(labels: Sequence[str]) -> list[str]:
     """The names of the features of shares of labels, O first, in the order of their numbers."""
     shares = [f"{label}:{share}" for label in labels for share in RANGES[1:]]
     pairs = [(label, share) for label in labels for share in RANGES]
@@ -193,7 +194,7 @@ def features_of(counts: Array2d, width: int) -> Ints2d:
     return numbers
 
 
-def _load_counts(saved: Dict[str, bytes], n_labels: int) -> Counts:
+def _load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     columns = starts, value, label, n_times = [unpack(saved[field]) for field in PACKED]
@@ -215,7 +216,7 @@ def counts_of(keys: Array1d, columns: Sequence[Ints1d], n_labels: int) -> Counts
     return Counts(keys, total, *columns)
 
 
-def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
+def unit_of(doc: Doc, index: int, unit: int | str) -> int:
     """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`. Of a number
     of docs, the index of the first, but the first docs of a corpus have their own."""
     if isinstance(unit, int):
@@ -232,10 +233,10 @@ def unit_of(doc: Doc, index: int, unit: Union[int, str]) -> int:
 class LabelCounts:
     """Counts the labels of training docs, but for tokens without annotation. Docs are not kept."""
 
-    def __init__(self, attributes: Sequence[str], unit: Union[int, str]) -> None:
+    def __init__(self, attributes: Sequence[str], unit: int | str) -> None:
         self.unit, self.n_docs, none = unit, 0, numpy.zeros(0, dtype="uint64")
         self.labels, self.text_ids, self.units = {0}, [none], [none]
-        self.counted: Dict[str, List[Counted]] = {name: [] for name in attributes}
+        self.counted: dict[str, list[Counted]] = {name: [] for name in attributes}
 
     def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
         """Count the labels of docs, with their tokens."""
@@ -254,7 +255,7 @@ class LabelCounts:
             rows = [column[there] for column in (unit, tokens.keys[name], label)]
             counted.append(count_rows(rows, numpy.ones(int(there.sum()), dtype="int32")))
 
-    def names(self, strings: StringStore) -> List[str]:
+    def names(self, strings: StringStore) -> list[str]:
         """The labels, O first."""
         return [OUTSIDE, *sorted(strings[key] for key in self.labels if key)]
 
@@ -274,7 +275,7 @@ class LabelCounts:
         return LabelMemory(names, counts, text_ids[order], unit[order].astype("int32"))
 
 
-def _join(counted: List[Counted], labels: Array1d, units: Array1d) -> Counts:
+def _join(counted: list[Counted], labels: Array1d, units: Array1d) -> Counts:
     """Join the counts of an attribute."""
     none: Counted = ([numpy.zeros(0, dtype="uint64")] * 3, numpy.zeros(0, dtype="int32"))
     parts = [(*columns, n) for columns, n in [none, *counted]]

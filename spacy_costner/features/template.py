@@ -1,20 +1,21 @@
 """The template of features in the config, and the kinds of values of words."""
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple
 
 from spacy.attrs import IDS
 from spacy.lexeme import Lexeme
 
-WordView = Callable[[Lexeme, str], Optional[str]]
+WordView = Callable[[Lexeme, str], str | None]
 """A kind of value of a word: maps a lexeme and its text, which is slow to get, to the value or
 None."""
 
 YES = "yes"
 
-OWN_FLAGS: Dict[str, Callable[[str], bool]] = {
+OWN_FLAGS: dict[str, Callable[[str], bool]] = {
     "has_digit": lambda word: any(map(str.isdigit, word)),
     "has_hyphen": lambda word: "-" in word,
     "has_upper": lambda word: any(map(str.isupper, word)),
@@ -90,7 +91,7 @@ def _outline(character: str) -> str:
     return character
 
 
-WORD_VIEWS: Dict[str, WordView] = {
+WORD_VIEWS: dict[str, WordView] = {
     "ORTH": lambda _, word: word,
     "LOWER": lambda lexeme, _: lexeme.lower_,
     "SHAPE": lambda lexeme, _: lexeme.shape_,
@@ -135,19 +136,19 @@ class Column(NamedTuple):
     """One kind of value of a token. A token may have several values of one kind, in any order.
 
     name (str): The start of the names of its features.
-    offsets (Tuple[int, ...]): The offsets of its slots, 0 for the token itself.
+    offsets (tuple[int, ...]): The offsets of its slots, 0 for the token itself.
     kind (str): Its name in the config.
     form (Form): Where its values come from.
-    view (Optional[WordView]): Computes the value of a word.
+    view (WordView | None): Computes the value of a word.
     of (str): The other column, or the attribute, that its values are made of.
     n_nearest (int): The number of other occurrences.
     """
 
     name: str
-    offsets: Tuple[int, ...]
+    offsets: tuple[int, ...]
     kind: str
     form: Form = Form.TOKEN
-    view: Optional[WordView] = None
+    view: WordView | None = None
     of: str = ""
     n_nearest: int = 0
 
@@ -155,7 +156,7 @@ class Column(NamedTuple):
 class Template:
     """The template of features.
 
-    windows (Optional[Dict[str, int]]): For each kind of feature, up to how many tokens to either
+    windows (dict[str, int] | None): For each kind of feature, up to how many tokens to either
         side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
         LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
         "prefix", "suffix", "flags", "character_type" and "gazetteer"; "caseless", the word in docs
@@ -165,21 +166,21 @@ class Template:
     flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
         such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
         ends_with_period.
-    bigrams (Optional[Dict[str, int]]): The kinds, of those in windows, of which pairs of
+    bigrams (dict[str, int] | None): The kinds, of those in windows, of which pairs of
         neighbours are features too, and how far to either side.
-    gazetteers (Optional[Dict[str, str]]): Files with a phrase on each line, by the name that
+    gazetteers (dict[str, str] | None): Files with a phrase on each line, by the name that
         their features get. Upper and lower case are the same to them.
-    min_count (Union[int, Dict[str, int]]): How often a value has to be in the training data
+    min_count (int | dict[str, int]): How often a value has to be in the training data
         to be a feature; for all kinds, or by kind. "LOWER+LOWER" is that of pairs.
-    memory (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+    memory (dict[str, int] | None): Attributes such as LOWER, or extension attributes, of
         which tokens see how often their value had each label in the training data, and up to
         how many tokens to either side. In training they see it in other units than their own.
-    memory_unit (Union[int, str]): What a unit is: a "doc"; this number of docs, one after
+    memory_unit (int | str): What a unit is: a "doc"; this number of docs, one after
         another; or the docs with the same value of an extension attribute of docs, "_.name".
-    elsewhere (Optional[Dict[str, int]]): The kinds, of those in windows, of which capitalised
+    elsewhere (dict[str, int] | None): The kinds, of those in windows, of which capitalised
         words see the values before and after their nearest other occurrences in the doc, and of
         how many of them.
-    document (Optional[Dict[str, int]]): Attributes such as LOWER, or extension attributes, of
+    document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, of
         which capitalised words and words with a digit see the labels that a first pass predicts
         for the other occurrences of their value in the doc, and up to how many tokens to either
         side. The first pass is a model of its own, without these features: see `FirstPass`.
@@ -193,16 +194,16 @@ class Template:
     def __init__(
         self,
         *,
-        windows: Optional[Dict[str, int]] = None,
+        windows: dict[str, int] | None = None,
         affixes: Sequence[int] = AFFIXES,
         flags: Sequence[str] = DEFAULT_FLAGS,
-        bigrams: Optional[Dict[str, int]] = None,
-        gazetteers: Optional[Dict[str, str]] = None,
-        min_count: Union[int, Dict[str, int]] = 1,
-        memory: Optional[Dict[str, int]] = None,
-        memory_unit: Union[int, str] = DOC,
-        elsewhere: Optional[Dict[str, int]] = None,
-        document: Optional[Dict[str, int]] = None,
+        bigrams: dict[str, int] | None = None,
+        gazetteers: dict[str, str] | None = None,
+        min_count: int | dict[str, int] = 1,
+        memory: dict[str, int] | None = None,
+        memory_unit: int | str = DOC,
+        elsewhere: dict[str, int] | None = None,
+        document: dict[str, int] | None = None,
         clusters: Sequence[str] = (),
         vectors: Sequence[int] = (),
     ) -> None:
@@ -221,7 +222,7 @@ class Template:
         _check(self)
 
     @property
-    def columns(self) -> List[Column]:
+    def columns(self) -> list[Column]:
         """The columns, in the order of their features."""
         columns = []
         clusterings = {VECTORS: [VECTORS][: len(self.vectors)], CLUSTERS: [*self.cluster_files]}
@@ -248,7 +249,7 @@ class Template:
         return columns
 
     @property
-    def cluster_files(self) -> Dict[str, str]:
+    def cluster_files(self) -> dict[str, str]:
         """The files of clusters, by the names of their columns."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
@@ -257,7 +258,7 @@ class Template:
         counts = self.min_count
         return counts.get(kind, 1) if isinstance(counts, Mapping) else counts
 
-    def _views(self, kind: str) -> Dict[str, Optional[WordView]]:
+    def _views(self, kind: str) -> dict[str, WordView | None]:
         """The columns of a kind, with their views of words; None for values of tokens."""
         if kind in ("prefix", "suffix"):
             return {f"{kind}{size}": affix(kind, size) for size in self.affixes}
@@ -270,12 +271,12 @@ class Template:
         return {kind: WORD_VIEWS.get(kind)}
 
 
-def around(window: int) -> Tuple[int, ...]:
+def around(window: int) -> tuple[int, ...]:
     """The offsets of a window to both sides of a token."""
     return tuple(range(-window, window + 1))
 
 
-def attributes_of(columns: Sequence[Column]) -> List[str]:
+def attributes_of(columns: Sequence[Column]) -> list[str]:
     """What columns read of tokens besides their words: attributes, extension attributes, names of
     columns of gazetteers."""
     others = [column for column in columns if column.form not in (Form.WORD, Form.PAIR)]

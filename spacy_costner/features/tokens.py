@@ -2,8 +2,9 @@
 attributes, and places in the phrases of gazetteers."""
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import IDS, LOWER, ORTH
@@ -26,10 +27,10 @@ class Gazetteer:
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = list(phrases)
-        self._made: Optional[Tuple[Vocab, PhraseMatcher]] = None
+        self._made: tuple[Vocab, PhraseMatcher] | None = None
 
     @classmethod
-    def from_file(cls, path: Union[str, Path]) -> "Gazetteer":
+    def from_file(cls, path: str | Path) -> "Gazetteer":
         """Read a file in UTF-8 with a phrase on each line."""
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
@@ -64,23 +65,23 @@ class Tokens(NamedTuple):
     """The tokens of a batch.
 
     orth (Array1d): Hash of the word. Shape: (N,)
-    keys (Dict[str, Array1d]): The hash of the value of each token, by attribute, extension
+    keys (dict[str, Array1d]): The hash of the value of each token, by attribute, extension
         attribute or column of a gazetteer; 0 for no value. Shapes: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    text_ids (Optional[Array1d]): In training the hash of each doc: see `text_id`. Shape: (B,)
+    text_ids (Array1d | None): In training the hash of each doc: see `text_id`. Shape: (B,)
     """
 
     orth: Array1d
-    keys: Dict[str, Array1d]
+    keys: dict[str, Array1d]
     lengths: Ints1d
-    text_ids: Optional[Array1d] = None
+    text_ids: Array1d | None = None
 
 
 def read_tokens(
     docs: Sequence[Doc],
     attributes: Sequence[str],
     gazetteers: Mapping[str, Gazetteer],
-    strings: Optional[StringStore] = None,
+    strings: StringStore | None = None,
     *,
     in_training: bool = False,
 ) -> Tokens:
@@ -105,12 +106,12 @@ def read_tokens(
     return Tokens(numpy.ascontiguousarray(table[:, 0]), keys, lengths, text_ids)
 
 
-def _extension(docs: Sequence[Doc], name: str, strings: Optional[StringStore]) -> Array1d:
+def _extension(docs: Sequence[Doc], name: str, strings: StringStore | None) -> Array1d:
     if not Token.has_extension(name):
         expected = "to be set with Token.set_extension before the pipeline runs, it is not"
         raise ValueError(f"spacy_costner.Features: expected {EXTENSION}{name} {expected}")
     key: Callable[[str], int] = get_string_id if strings is None else strings.add
-    values: List[object] = [token._.get(name) for doc in docs for token in doc]
+    values: list[object] = [token._.get(name) for doc in docs for token in doc]
     keys = [0 if value in (None, False, "") else key(str(value)) for value in values]
     return numpy.asarray(keys, dtype="uint64")
 

@@ -1,6 +1,7 @@
 """The vocabulary of features: what training finds, and a model saves."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.types import Array1d
@@ -14,20 +15,20 @@ from .template import GAZETTEER, Column, Form
 class Vocabulary(NamedTuple):
     """The values of columns.
 
-    values (Dict[str, List[str]]): The values of the columns of words and of tokens, in the order
+    values (dict[str, list[str]]): The values of the columns of words and of tokens, in the order
         of their numbers.
-    pairs (Dict[str, Array1d]): Those of columns of pairs, as `pair_up` writes them.
-    phrases (Dict[str, List[str]]): The phrases of each column of a gazetteer.
-    memory (Optional[LabelMemory]): The labels of the training data, if there are such columns.
-    clusters (Dict[str, Clusters]): The clusters of words of each column of a file of clusters.
+    pairs (dict[str, Array1d]): Those of columns of pairs, as `pair_up` writes them.
+    phrases (dict[str, list[str]]): The phrases of each column of a gazetteer.
+    memory (LabelMemory | None): The labels of the training data, if there are such columns.
+    clusters (dict[str, Clusters]): The clusters of words of each column of a file of clusters.
     labels (Sequence[str]): O and the labels of the first pass, if there are such columns.
     """
 
-    values: Dict[str, List[str]]
-    pairs: Dict[str, Array1d]
-    phrases: Dict[str, List[str]]
-    memory: Optional[LabelMemory]
-    clusters: Dict[str, Clusters]
+    values: dict[str, list[str]]
+    pairs: dict[str, Array1d]
+    phrases: dict[str, list[str]]
+    memory: LabelMemory | None
+    clusters: dict[str, Clusters]
     labels: Sequence[str] = ()
 
     def size(self, column: Column) -> int:
@@ -46,7 +47,7 @@ class Vocabulary(NamedTuple):
             return self.clusters[column.name].numbers.shape[1]
         return column.n_nearest or 1
 
-    def names(self, column: Column) -> List[str]:
+    def names(self, column: Column) -> list[str]:
         """The names of the values of a column, in the order of their numbers."""
         if column.form == Form.PAIR:
             names, keys = self.values[column.of], self.pairs[column.name].tolist()
@@ -63,10 +64,10 @@ class Vocabulary(NamedTuple):
         assert self.memory is not None  # where there is a column of it
         return self.memory
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What is saved."""
         pairs = {name: keys.astype("<i8").tobytes() for name, keys in self.pairs.items()}
-        saved: Dict[str, Any] = {"values": self.values, "pairs": pairs, "phrases": self.phrases}
+        saved: dict[str, Any] = {"values": self.values, "pairs": pairs, "phrases": self.phrases}
         if self.memory is not None:
             saved["memory"] = self.memory.to_dict()
         if self.clusters:
@@ -76,7 +77,7 @@ class Vocabulary(NamedTuple):
         return saved
 
     @classmethod
-    def from_dict(cls, saved: Dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
+    def from_dict(cls, saved: dict[str, Any], columns: Sequence[Column]) -> "Vocabulary":
         """Load the vocabulary of some columns. Raises an error if it is damaged."""
         pairs = {name: numpy.frombuffer(keys, dtype="<i8") for name, keys in saved["pairs"].items()}
         memory = None

@@ -1,6 +1,6 @@
 """Building blocks of losses: most are a difference of two scores of a sequence."""
 
-from typing import Callable, Optional, Tuple
+from collections.abc import Callable
 
 from thinc.types import Array1d, Floats1d, Ints1d
 from thinc.util import get_array_module
@@ -8,18 +8,18 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores, sequences
 
-Transform = Callable[[Floats1d], Tuple[Floats1d, Floats1d]]
+Transform = Callable[[Floats1d], tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
 
 
-def hinge(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
     """max(0, violation). At 0, where a competitor has the score of gold, the derivative is 1, so
     that training moves away from there."""
     return violation.clip(0), (violation >= 0).astype(violation.dtype)
 
 
 def difference(
-    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Optional[Transform] = None
+    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
     """The sum over the sequences of transform(above - below), with its gradient. `above` is the
     score to decrease, such as log Z, `below` the one to increase, such as that of gold."""
@@ -55,7 +55,7 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
     return gold_sum - log_z, lambda d: add_to(backprop_gold(d), backprop_all(-d))
 
 
-def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
+def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
     """The tags of the gold path, (N,), or of the best path that agrees with a partial annotation;
     and its score with the callback to its gradient."""
     path = gold.tags
@@ -64,7 +64,7 @@ def best_gold(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]
     return _model_tags(path, gold), chain.path_score(potentials, path)
 
 
-def best_competitor(potentials: Potentials, gold: Gold) -> Tuple[Ints1d, ScoreWithVjp]:
+def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
     """The tags, (N,), of the best path that does not agree with gold; and its score, minus infinity
     where there is none, with the callback to its gradient."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)

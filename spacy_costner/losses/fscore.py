@@ -1,9 +1,10 @@
 """MCE-F: the segmentation F-score itself, smoothed."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Tuple, cast
+from typing import cast
 
 import numpy
 from thinc.api import to_numpy
@@ -72,7 +73,7 @@ class RunningTotals:
     batches without entities there are.
     """
 
-    compute: "partial[Tuple[LossResult, Floats1d]]"
+    compute: "partial[tuple[LossResult, Floats1d]]"
     decay: float
     totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
@@ -95,7 +96,7 @@ def mce_f(
     slope: float = 1.0,
     offset: float = 0.0,
     before: Floats1d = ONE_TP,
-) -> Tuple[LossResult, Floats1d]:
+) -> tuple[LossResult, Floats1d]:
     """How much better the F-score of whole entities could be.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
@@ -108,7 +109,7 @@ def mce_f(
     don't count.
 
     before (Floats1d): What is added to TP, FP and FN, as a constant: those of earlier batches.
-    RETURNS (Tuple[LossResult, Floats1d]): The ratio, its gradient with respect to the counts
+    RETURNS (tuple[LossResult, Floats1d]): The ratio, its gradient with respect to the counts
         of this batch; and these: TP, FP, FN.
 
     Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
@@ -122,9 +123,9 @@ def mce_f(
     return LossResult(value, gradient), counts
 
 
-Derivatives = Tuple[float, float, float]
+Derivatives = tuple[float, float, float]
 
-Counted = Tuple[Floats1d, Callable[[Derivatives], Potentials]]
+Counted = tuple[Floats1d, Callable[[Derivatives], Potentials]]
 """TP, FP and FN of a batch, and the callback from the derivatives with respect to them to that with
 respect to the potentials."""
 
@@ -209,7 +210,7 @@ def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segme
     return Segments(found.begin[which], found.end[which], found.tags[of_token], after)
 
 
-def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> Tuple[Segments, Ints1d]:
+def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> tuple[Segments, Ints1d]:
     """What paths have in the places of S wrong entities: segments that begin there, and the group
     of each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in all ways in which tags
     of the chain count as these. Group S + i has other tags, up to the first of them.
@@ -271,7 +272,7 @@ def _join(*segments: Segments) -> Segments:
     return Segments._make(numpy.concatenate(columns) for columns in zip(*segments))
 
 
-def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> Tuple[Floats1d, Floats1d]:
+def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> tuple[Floats1d, Floats1d]:
     """How much each sequence counts, and each entity. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))

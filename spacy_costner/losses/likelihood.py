@@ -1,7 +1,6 @@
 """Likelihood losses: of paths, of single tags, and their weighted sum."""
 
 from functools import partial
-from typing import Optional
 
 from thinc.types import Floats1d
 from thinc.util import get_array_module
@@ -24,17 +23,17 @@ def make_pointwise() -> Loss:
 
 def make_mixed(
     *,
-    lam: Optional[float] = None,
-    k: Optional[float] = None,
-    cost: Optional[Cost] = None,
+    lam: float | None = None,
+    k: float | None = None,
+    cost: Cost | None = None,
     multiplier: float = 1.0,
 ) -> Loss:
     """Build the weighted sum of both: see `mixed`. Exactly one of lam and k is needed.
 
-    lam (Optional[float]): The weight of `sequential`, 0 to 1.
-    k (Optional[float]): The order of the Markov loss of which the mixture is a multiple,
+    lam (float | None): The weight of `sequential`, 0 to 1.
+    k (float | None): The order of the Markov loss of which the mixture is a multiple,
         0 or more, not only whole numbers: lam = k / (k + 1).
-    cost (Optional[Cost]): What each mistake costs, for cost-augmented scores.
+    cost (Cost | None): What each mistake costs, for cost-augmented scores.
     multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
     """

@@ -1,7 +1,7 @@
 """Margin losses, whose margin grows with the cost of a mistake, and expected cost."""
 
 from functools import partial
-from typing import Optional, cast
+from typing import cast
 
 from thinc.types import Floats2d
 from thinc.util import get_array_module
@@ -21,10 +21,10 @@ from .composition import (
 from .likelihood import sequential
 
 
-def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
+def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     """Build the softmax-margin: see `softmax_margin`.
 
-    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
     multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
@@ -33,22 +33,22 @@ def make_softmax_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0)
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True)
 
 
-def make_max_margin(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
+def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
 
 
-def make_risk(*, cost: Optional[Cost] = None) -> Loss:
+def make_risk(*, cost: Cost | None = None) -> Loss:
     """Build the risk: see `risk`.
 
-    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
     """
     return Loss(risk, cost or hamming_cost, needs_start=True)
 
 
-def make_jensen_risk_bound(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
+def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     """Build the Jensen risk bound: see `jensen_risk_bound`; parameters as of the
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)

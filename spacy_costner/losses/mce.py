@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from typing import Tuple
 
 from thinc.types import Floats1d
 from thinc.util import get_array_module
@@ -88,13 +87,13 @@ def mce(
     return difference(wrong, known, gold, transform)
 
 
-def sigmoid(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
+def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
     """1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with respect to d."""
     x = slope * d + offset
     return _sigmoid(x), slope * _sigmoid(x) * _sigmoid(-x)
 
 
-def logistic(d: Floats1d, *, slope: float, offset: float) -> Tuple[Floats1d, Floats1d]:
+def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
     """log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to d."""
     x = slope * d + offset
     return get_array_module(d).logaddexp(0, x) / slope, _sigmoid(x)

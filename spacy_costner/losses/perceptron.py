@@ -1,7 +1,7 @@
 """Mistake-driven losses: the structured perceptron and MIRA."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Optional, Sequence, Tuple
 
 import numpy
 from thinc.types import Floats1d, Ints1d, Ints2d
@@ -17,10 +17,10 @@ NO_DISTANCE = 1e-9
 """Less than the distance of any two paths with different features."""
 
 
-def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
+def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
     """Build the cost-sensitive structured perceptron: see `perceptron`.
 
-    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost, unless alpha is
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost, unless alpha is
         0.
     alpha (float): Score per unit of cost, 0 or more. 0 is the structured
         perceptron of Collins (2002).
@@ -36,11 +36,11 @@ def make_perceptron(*, cost: Optional[Cost] = None, alpha: float = 0.0) -> Loss:
 
 
 def make_mira(
-    *, cost: Optional[Cost] = None, multiplier: float = 1.0, aggressiveness: float = 0.01
+    *, cost: Cost | None = None, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> Loss:
     """Build 1-best MIRA: see `mira`.
 
-    cost (Optional[Cost]): What each mistake costs. Defaults to the Hamming cost.
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
     multiplier (float): Score per unit of cost, 0 or more.
     aggressiveness (float): The maximum size of an update, above 0.
     RAISES (ValueError): If a number is out of its range.
@@ -86,7 +86,7 @@ def mira(
     right, below = best_gold(potentials, gold)
     n = squared_distance(potentials, rival, right, gold.features)
 
-    def step(violation: Floats1d) -> Tuple[Floats1d, Floats1d]:
+    def step(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
         a, (h, _) = aggressiveness, hinge(violation)
         xp = get_array_module(h)
         steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
@@ -96,7 +96,7 @@ def mira(
 
 
 def squared_distance(
-    potentials: Potentials, one: Ints1d, other: Ints1d, features: Optional[Ints2d] = None
+    potentials: Potentials, one: Ints1d, other: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
     """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
 

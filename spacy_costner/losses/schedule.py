@@ -1,9 +1,9 @@
 """One loss first, then another."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Sequence, Tuple
 
 from ..types import Loss, Progress
 
@@ -38,13 +38,13 @@ def make_schedule(
 class LossSchedule:
     """A sequence of losses, used in place of a `Loss`.
 
-    stages (Tuple[Loss, ...]): The losses, first to last.
-    ends (Tuple[float, ...]): Where each but the last one ends.
+    stages (tuple[Loss, ...]): The losses, first to last.
+    ends (tuple[float, ...]): Where each but the last one ends.
     unit (str): The field of `Progress` that `ends` counts.
     """
 
-    stages: Tuple[Loss, ...]
-    ends: Tuple[float, ...]
+    stages: tuple[Loss, ...]
+    ends: tuple[float, ...]
     unit: str
 
     def at(self, progress: Progress) -> Loss:

@@ -1,7 +1,6 @@
 """The Z-score of the gold path among all paths."""
 
 from functools import partial
-from typing import Optional
 
 from thinc.types import Floats1d
 from thinc.util import get_array_module
@@ -18,10 +17,10 @@ from .composition import (
 )
 
 
-def make_zscore(*, cost: Optional[Cost] = None, multiplier: float = 1.0) -> Loss:
+def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     """Build the Z-score: see `zscore`.
 
-    cost (Optional[Cost]): What each mistake costs; the Hamming cost is the paper's "Hamming
+    cost (Cost | None): What each mistake costs; the Hamming cost is the paper's "Hamming
         loss". Without weight decay training then has no finite optimum.
     multiplier (float): Score per unit of cost, above 0.
     RAISES (ValueError): If the multiplier is not above 0, or not finite.

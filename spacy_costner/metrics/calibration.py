@@ -1,7 +1,7 @@
 """Calibration: reliability and the expected calibration error."""
 
 from math import sqrt
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy
 from thinc.types import Array1d, Floats1d, Ints1d
@@ -9,13 +9,13 @@ from thinc.types import Array1d, Floats1d, Ints1d
 N_BINS = 10
 
 
-def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> List[Dict[str, Any]]:
+def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> list[dict[str, Any]]:
     """Compare confidence with precision, in bins of confidence.
 
     probs (Floats1d): The confidence of each prediction. Shape: (E,)
     right (Array1d): True for correct predictions. Shape: (E,)
     n_bins (int): Number of bins of equal width.
-    RETURNS (List[Dict[str, Any]]): For each bin in ascending order: its bounds "from" (included)
+    RETURNS (list[dict[str, Any]]): For each bin in ascending order: its bounds "from" (included)
         and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
         the share "right" of correct ones. The last two are None for an empty bin.
     """
@@ -44,7 +44,7 @@ def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
     return numpy.minimum((numpy.asarray(probs) * n_bins).astype("int64"), n_bins - 1)
 
 
-def wilson(share: float, n: int, z: float = 1.96) -> Tuple[float, float]:
+def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
     """The bounds of the Wilson score interval of a share p of n observations. z is the quantile
     of the normal distribution.
 

@@ -11,7 +11,7 @@ Angelopoulos et al., 2022, "Conformal Risk Control", arXiv 2208.02814. Bates et 
 
 import math
 from bisect import bisect_left
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Array1d, Floats1d, Ints1d
@@ -61,8 +61,8 @@ def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
 
 
 def threshold(
-    losses: Losses, limit: float, *, delta: Optional[float] = None, floor: float = 0.0
-) -> Optional[float]:
+    losses: Losses, limit: float, *, delta: float | None = None, floor: float = 0.0
+) -> float | None:
     """The largest threshold with a guaranteed risk.
 
         max {t: (n mean(t) + 1) / (n + 1) <= limit}         E[L] <= limit        no delta
@@ -73,9 +73,9 @@ def threshold(
 
     losses (Losses): The losses of the calibration docs.
     limit (float): The limit of the risk.
-    delta (Optional[float]): The share of calibrations that may fail; None: in the mean.
+    delta (float | None): The share of calibrations that may fail; None: in the mean.
     floor (float): The least threshold.
-    RETURNS (Optional[float]): From the floor to 1; None if no threshold passes.
+    RETURNS (float | None): From the floor to 1; None if no threshold passes.
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
@@ -122,7 +122,7 @@ def _binomial(n: int, p: float) -> Floats1d:
     return numpy.minimum(numpy.cumsum(numpy.exp(logs)), 1.0)
 
 
-def docs_needed(mean: float, limit: float, *, delta: Optional[float] = None) -> Optional[int]:
+def docs_needed(mean: float, limit: float, *, delta: float | None = None) -> int | None:
     """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
     least. With a mean of 0, it is the number that is needed however good the scores. None if the
     mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta` see `threshold`."""

@@ -1,7 +1,8 @@
 """Choosing items that are worth much together: what is like those chosen before is worth less."""
 
 import heapq
-from typing import Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Floats1d, Ints1d
@@ -25,7 +26,7 @@ def make_shares(kinds: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
 
 def choose_diverse(
     values: Floats1d, shares: Sequence[Shares], n: int, *, decay: float = 0.5
-) -> List[int]:
+) -> list[int]:
     """Choose items one after another, each time the one with the largest gain.
 
         gain_i = value_i sum_f share_if decay^(number of items with f that are chosen)
@@ -38,10 +39,10 @@ def choose_diverse(
     Wei, Iyer & Bilmes, 2015, "Submodularity in Data Subset Selection and Active Learning"; Minoux,
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".
     """
-    n_chosen: Dict[int, int] = {}
+    n_chosen: dict[int, int] = {}
     heap = [(-value, i) for i, value in enumerate(values.tolist())]
     heapq.heapify(heap)
-    order: List[int] = []
+    order: list[int] = []
     while heap and len(order) < n:
         _, i = heapq.heappop(heap)
         kinds, parts = shares[i].kinds.tolist(), shares[i].values

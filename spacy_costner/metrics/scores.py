@@ -1,7 +1,8 @@
 """Precision, recall and F, of one system or of an array of them; and the significance of the
 difference between systems, by the paired bootstrap."""
 
-from typing import Callable, List, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
@@ -97,19 +98,19 @@ def paired_differences(
     *,
     baseline: int = 0,
     n_samples: int = 10_000,
-) -> List[List[Difference]]:
+) -> list[list[Difference]]:
     """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged
     over seeds. The samples are the same for all systems, seeds and scores.
 
     counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
         Shape: (..., columns) to (scores, ...)
-    RETURNS (List[List[Difference]]): For each score, the difference of each system.
+    RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
     sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
     sampled = score(sums.reshape(-1, n_systems, n_seeds, n_columns))
-    rows: List[List[Difference]] = []
+    rows: list[list[Difference]] = []
     for mean, means in zip(score(counts.sum(axis=2)).mean(axis=-1), sampled.mean(axis=-1)):
         ahead, sampled_ahead = mean - mean[baseline], means - means[:, baseline, None]
         rows.append([*map(difference, ahead.tolist(), sampled_ahead.T)])

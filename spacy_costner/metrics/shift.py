@@ -9,13 +9,14 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.types import Floats1d
 
-Counts = Dict[str, List[float]]
+Counts = dict[str, list[float]]
 """For each label the expected number of correct entities, the number of predicted ones, and the
 expected number of annotated ones."""
 
@@ -73,7 +74,7 @@ class Shift(NamedTuple):
     p_values (Floats1d): Their conformal p-values. Shape: (T,)
     log_martingale (Floats1d): The logarithm of the martingale after each of them. Shape: (T,)
     level (float): The martingale at which the test alarms.
-    alarm (Optional[int]): The number of the doc, from 1, at which it first alarms; None if it
+    alarm (int | None): The number of the doc, from 1, at which it first alarms; None if it
         doesn't.
     counts (Counts): Expected numbers of entities by label.
     approximate (bool): Whether the temperature was fitted on the calibration docs, so that false
@@ -84,16 +85,16 @@ class Shift(NamedTuple):
     p_values: Floats1d
     log_martingale: Floats1d
     level: float
-    alarm: Optional[int]
+    alarm: int | None
     counts: Counts
     approximate: bool
 
     @property
-    def expected(self) -> Dict[str, Any]:
+    def expected(self) -> dict[str, Any]:
         """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
         upper guess after an alarm. None where nothing is predicted, or nothing expected."""
 
-        def prf(row: Sequence[float], names: Sequence[str] = "prf") -> Dict[str, Any]:
+        def prf(row: Sequence[float], names: Sequence[str] = "prf") -> dict[str, Any]:
             tp, predicted, annotated = row
             of = (predicted, annotated, (predicted + annotated) / 2 if predicted * annotated else 0)
             return {name: tp / n if n else None for name, n in zip(names, of)}
@@ -103,7 +104,7 @@ class Shift(NamedTuple):
         return {**prf(total, ("ents_p", "ents_r", "ents_f")), "ents_per_type": by_label}
 
     @property
-    def summary(self) -> Dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """The test in short: "martingale" is its highest value."""
         highest = exp(min(float(self.log_martingale.max(initial=0.0)), MOST_LOG))
         test = {"docs": len(self.scores), "martingale": highest, "level": self.level}
@@ -139,7 +140,7 @@ def rounded(scores: Iterable[float]) -> Floats1d:
 def find_shift(
     calibration: Mapping[str, Any],
     scores: Iterable[float],
-    counts: Mapping[str, List[float]] = {},
+    counts: Mapping[str, list[float]] = {},
     *,
     seed: int = 0,
     level: float = ALARM,

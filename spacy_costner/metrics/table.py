@@ -1,8 +1,9 @@
 """Tables, in Markdown and for the terminal; results as JSON."""
 
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, List, Mapping, Sequence
+from typing import Any
 
 import numpy
 
@@ -53,7 +54,7 @@ def _text(cell: object) -> str:
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
 
 
-def _padded(lines: Sequence[Sequence[str]]) -> List[List[str]]:
+def _padded(lines: Sequence[Sequence[str]]) -> list[list[str]]:
     widths = [max(map(len, column)) for column in zip(*lines)]
     rights = [[cell.rjust(n) for cell, n in zip(line, widths)] for line in lines]
     return [[line[0].ljust(widths[0]), *right[1:]] for line, right in zip(lines, rights)]

@@ -1,6 +1,7 @@
 """A CRF on the vectors of a Tok2Vec."""
 
-from typing import Callable, List, Optional, Tuple, cast
+from collections.abc import Callable
+from typing import cast
 
 from spacy.tokens import Doc
 from thinc.api import Linear, Model, chain, list2ragged, to_numpy, with_array, zero_init
@@ -13,19 +14,19 @@ TRANSITION_PARAMS = ("transitions", "start", "end")
 
 
 def build_linear_chain_crf(
-    tok2vec: Model[List[Doc], List[Floats2d]], nO: Optional[int] = None
-) -> Model[List[Doc], Potentials]:
+    tok2vec: Model[list[Doc], list[Floats2d]], nO: int | None = None
+) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF over the vectors of a Tok2Vec.
 
-    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener.
-    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model. Its attribute "resize_output"
+    tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener.
+    nO (int | None): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. Its attribute "resize_output"
         takes it and a larger K; reference "tok2vec" is the Tok2Vec.
     """
     width = tok2vec.maybe_get_dim("nO")
     emissions = Linear(nO, width, init_W=zero_init)
     transitions = Transitions(nO)
-    model: Model[List[Doc], Potentials] = chain(
+    model: Model[list[Doc], Potentials] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions), transitions
     )
     model.set_ref("tok2vec", tok2vec)
@@ -35,7 +36,7 @@ def build_linear_chain_crf(
     return model
 
 
-def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
+def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
     """The output layer of a CRF, from ragged emissions (N, K) to potentials."""
     return Model(
         "transitions",
@@ -48,7 +49,7 @@ def Transitions(nO: Optional[int] = None) -> Model[Ragged, Potentials]:
 
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
-) -> Tuple[Potentials, Callable[[Potentials], Ragged]]:
+) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
     params = [cast(Floats2d, model.get_param(name)) for name in TRANSITION_PARAMS]
     data, lengths = cast(Floats2d, emissions.data), to_numpy(emissions.lengths)
 
@@ -62,8 +63,8 @@ def forward(
 
 def init(
     model: Model[Ragged, Potentials],
-    X: Optional[Ragged] = None,
-    Y: Optional[Potentials] = None,
+    X: Ragged | None = None,
+    Y: Potentials | None = None,
 ) -> None:
     if X is not None and model.has_dim("nO") is None:
         model.set_dim("nO", X.data.shape[1])
@@ -74,8 +75,8 @@ def init(
 
 
 def resize_linear_chain_crf(
-    model: Model[List[Doc], Potentials], nO: int
-) -> Model[List[Doc], Potentials]:
+    model: Model[list[Doc], Potentials], nO: int
+) -> Model[list[Doc], Potentials]:
     """Add tags after the existing ones, whose scores don't change. The output layer is a new one,
     so that optimizers don't use the state of the smaller one."""
     transitions, larger = model.get_ref("output_layer"), Transitions(nO)
@@ -90,7 +91,7 @@ def resize_linear_chain_crf(
     return model
 
 
-def resize_emissions(model: Model[List[Doc], Potentials], nO: int) -> None:
+def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
     """Add tags to the linear layer from vectors to emissions."""
     emissions = model.get_ref("emissions")
     model.replace_node(emissions, resize_linear_weighted(emissions, nO))

@@ -1,6 +1,7 @@
 """The first of two passes of a linear CRF: it predicts the labels that the second sees."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy
 import srsly
@@ -29,7 +30,7 @@ class FirstPass(Shim):
     training only. They are not saved. A label that is added to the component is not added here,
     where nothing would learn it.
 
-    read_labels (Optional[ReadLabels]): If set, it reads the labels that the second pass sees from
+    read_labels (ReadLabels | None): If set, it reads the labels that the second pass sees from
         the docs, and no model is trained or asked. It is not saved.
     boundaries (Boundaries): What the chain of a doc is cut at. The component sets it.
     """
@@ -39,13 +40,13 @@ class FirstPass(Shim):
         self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
         self.tags = Tags(())
         self.weights = SparseWeights(settings, average_power)
-        self.read_labels: Optional[ReadLabels] = None
+        self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False
-        self._folds: List[Tuple[Features, SparseWeights]] = []
-        self._fold_of: Dict[int, int] = {}
+        self._folds: list[tuple[Features, SparseWeights]] = []
+        self._fold_of: dict[int, int] = {}
 
     def set_folds(
-        self, folds: Sequence[Tuple[Features, Floats2d]], fold_of: Dict[int, int]
+        self, folds: Sequence[tuple[Features, Floats2d]], fold_of: dict[int, int]
     ) -> None:
         """Set the weights that are used in training: see `SparseWeights.set_folds`. Here they have
         their own transitions and features."""

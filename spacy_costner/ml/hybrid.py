@@ -1,7 +1,8 @@
 """A CRF on sparse features and on the vectors of a Tok2Vec, trained together."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Callable, List, Optional, Tuple, cast
+from typing import cast
 
 import numpy
 from spacy.tokens import Doc
@@ -17,7 +18,7 @@ from .weights import AVERAGE_POWER
 
 
 def build_hybrid_crf(
-    tok2vec: Model[List[Doc], List[Floats2d]],
+    tok2vec: Model[list[Doc], list[Floats2d]],
     features: Template,
     learn_rate: float = 0.05,
     L1: float = 0.0,
@@ -28,12 +29,12 @@ def build_hybrid_crf(
     part_dropout: float = 0.0,
     first_pass_epochs: int = 6,
     linear_epochs: int = 0,
-    nO: Optional[int] = None,
-) -> Model[List[Doc], Potentials]:
+    nO: int | None = None,
+) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
     of a Tok2Vec.
 
-    tok2vec (Model[List[Doc], List[Floats2d]]): Any Tok2Vec or listener. It is trained by the
+    tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
     features (Template): The template of features.
     learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Of the sparse part: see
@@ -43,8 +44,8 @@ def build_hybrid_crf(
         other.
     linear_epochs (int): How often the sparse part uses the examples at initialization. It is not
         trained any more after that: the Tok2Vec learns what it lacks. 0: both are trained together.
-    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model, with the attributes "build_vocab",
+    nO (int | None): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model, with the attributes "build_vocab",
         "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
     """
@@ -53,7 +54,7 @@ def build_hybrid_crf(
     settings = (learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs)
     sparse = build_sparse_crf(features, *settings, nO=nO)
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
-    dense: Model[List[Doc], Ragged] = chain(
+    dense: Model[list[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)
     )
     return Model(
@@ -72,8 +73,8 @@ def build_hybrid_crf(
 
 
 def forward(
-    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool, *, part_dropout: float
-) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
+) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     ragged, backprop_dense = dense(docs, is_train)
@@ -87,7 +88,7 @@ def forward(
     from_sparse, from_dense = of_tokens[:, :1], of_tokens[:, 1:]
     total = from_sparse * potentials.emissions + from_dense * ragged.data
 
-    def backprop(gradient: Potentials) -> List[Doc]:
+    def backprop(gradient: Potentials) -> list[Doc]:
         d_total = gradient.emissions
         backprop_sparse(gradient._replace(emissions=from_sparse * d_total))
         return backprop_dense(Ragged(from_dense * d_total, ragged.lengths))
@@ -96,16 +97,16 @@ def forward(
 
 
 def init(
-    model: Model[List[Doc], Potentials],
-    X: Optional[List[Doc]] = None,
-    Y: Optional[Potentials] = None,
+    model: Model[list[Doc], Potentials],
+    X: list[Doc] | None = None,
+    Y: Potentials | None = None,
 ) -> None:
     sparse, dense = model.layers
     sparse.initialize(X=X)
     dense.initialize(X=X)
 
 
-def resize_hybrid_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
+def resize_hybrid_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
     """Add tags after the existing ones, whose scores don't change."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)

@@ -1,7 +1,8 @@
 """A CRF on sparse features: the linear model."""
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Callable, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import TypeVar
 
 from spacy.tokens import Doc
 from thinc.api import Model, to_numpy
@@ -26,8 +27,8 @@ def build_sparse_crf(
     eps: float = 1e-8,
     average_power: float = AVERAGE_POWER,
     first_pass_epochs: int = 6,
-    nO: Optional[int] = None,
-) -> Model[List[Doc], Potentials]:
+    nO: int | None = None,
+) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
 
     features (Template): The template of features.
@@ -42,8 +43,8 @@ def build_sparse_crf(
         steps count the same.
     first_pass_epochs (int): How often the first pass uses the examples, at initialization, if the
         features have `document`.
-    nO (Optional[int]): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[List[Doc], Potentials]): The model. Its shims are `Features`,
+    nO (int | None): K, the number of tags. The component sets it from its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
         `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
         it and docs, and builds the vocabulary from them; "find_features" takes the same and
         returns their features; "resize_output" takes it and a larger K.
@@ -74,7 +75,7 @@ def is_linear(model: Model) -> bool:
     return any(isinstance(shim, SparseWeights) for shim in model.shims)
 
 
-def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
+def linear_part(model: Model) -> tuple[Features, SparseWeights]:
     """The features and the weights of a linear CRF, or of the linear part of a hybrid."""
     features, weights = _find_shim(model, Features), _find_shim(model, SparseWeights)
     if features is None or weights is None:
@@ -82,19 +83,19 @@ def linear_part(model: Model) -> Tuple[Features, SparseWeights]:
     return features, weights
 
 
-def first_pass_of(model: Model) -> Optional[FirstPass]:
+def first_pass_of(model: Model) -> FirstPass | None:
     """The first pass of a model with a linear part, if it has one."""
     return _find_shim(model, FirstPass)
 
 
-def _find_shim(model: Model, kind: Type[ShimT]) -> Optional[ShimT]:
+def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
     nodes = chain([model], model.walk())  # a walk is slow
     return next((shim for node in nodes for shim in node.shims if isinstance(shim, kind)), None)
 
 
 def forward(
-    model: Model[List[Doc], Potentials], docs: List[Doc], is_train: bool
-) -> Tuple[Potentials, Callable[[Potentials], List[Doc]]]:
+    model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
+) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
     seen = find_features(model, docs, is_train=is_train, by_word=not is_train)
     features, weights = linear_part(model)
     if is_train and weights.folds:  # Trained at initialization: the scores are constant.
@@ -102,7 +103,7 @@ def forward(
     dropout = features.dropout if is_train else 0.0
     scores, add_gradient = weights.begin_update(seen, dropout)
 
-    def backprop(gradient: Potentials) -> List[Doc]:
+    def backprop(gradient: Potentials) -> list[Doc]:
         add_gradient(map_scores(to_numpy, gradient))
         return docs
 
@@ -110,9 +111,9 @@ def forward(
 
 
 def init(
-    model: Model[List[Doc], Potentials],
-    X: Optional[List[Doc]] = None,
-    Y: Optional[Potentials] = None,
+    model: Model[list[Doc], Potentials],
+    X: list[Doc] | None = None,
+    Y: Potentials | None = None,
 ) -> None:
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
@@ -121,13 +122,13 @@ def init(
         weights.allocate(len(features), model.get_dim("nO"))
 
 
-def build_vocab(model: Model[List[Doc], Potentials], docs: Iterable[Doc]) -> None:
+def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
     """Build the vocabulary of features from docs with their entities."""
     linear_part(model)[0].build_vocab(docs)
 
 
 def find_features(
-    model: Model[List[Doc], Potentials],
+    model: Model[list[Doc], Potentials],
     docs: Sequence[Doc],
     *,
     is_train: bool = False,
@@ -142,7 +143,7 @@ def find_features(
     return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
 
 
-def resize_sparse_crf(model: Model[List[Doc], Potentials], nO: int) -> Model[List[Doc], Potentials]:
+def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
     """Add tags after the existing ones, whose scores don't change."""
     _, weights = linear_part(model)
     if weights.is_allocated:

@@ -1,8 +1,9 @@
 """The weights of a linear CRF as a Thinc shim: trained, averaged and saved with a model."""
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy
 import srsly
@@ -29,7 +30,7 @@ _CATCHING_UP = Lock()
 no other prediction changes these rows."""
 
 
-Sums = Tuple[Optional[Floats2d], Optional[SeenWords], Floats3d, int]
+Sums = tuple[Floats2d | None, SeenWords | None, Floats3d, int]
 """Weights; words, of which the first n have sums of weights at each offset; the sums; n. Shapes:
 (V + K + 2, K), (words, offsets, K)"""
 
@@ -54,7 +55,7 @@ class SparseWeights(Shim):
 
     table: Table
     step: int
-    _pending: List[Tuple[Ints2d, Floats2d]]
+    _pending: list[tuple[Ints2d, Floats2d]]
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class SparseWeights(Shim):
         """Begin training again, with these weights. Shape: (V + K + 2, K)"""
         self._set_table(numpy.array(rows, dtype="float32"))
 
-    def set_folds(self, folds: Sequence[Floats2d], fold_of: Dict[int, int]) -> None:
+    def set_folds(self, folds: Sequence[Floats2d], fold_of: dict[int, int]) -> None:
         """Set the weights that score docs while another part of the model is trained: for each
         block of docs those of the features, (V, K), trained on the others. `fold_of` has the block
         of each doc, by the hash of its text. Until there are new weights or more tags, these are
@@ -179,7 +180,7 @@ class SparseWeights(Shim):
 
     def begin_update(
         self, seen: FeatureBatch, dropout: float = 0.0
-    ) -> Tuple[Potentials, Callable[[Potentials], None]]:
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training, where tokens lose a share of their features. The callback keeps
         the gradient."""
         rows, scale = seen.rows, numpy.float32(1)
@@ -208,7 +209,7 @@ class SparseWeights(Shim):
             emissions[tokens] = sparse.sum_rows(seen.rows[tokens], table)
         return self.potentials(seen._replace(rows=seen.rows[:0]))._replace(emissions=emissions)
 
-    def gradient(self) -> Tuple[Ints1d, Floats2d]:
+    def gradient(self) -> tuple[Ints1d, Floats2d]:
         """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
         rows, d_scores = map(numpy.concatenate, zip(*self._pending))
         return sparse.collect_rows(rows, d_scores, self._place_of)
@@ -230,7 +231,7 @@ class SparseWeights(Shim):
                 self._end_period()
 
     @contextmanager
-    def use_params(self, params: Dict[Tuple[int, str], Any]) -> Iterator[None]:
+    def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
         """Use the average of the weights after each update temporarily, if an optimizer has it."""
         if (self.id, AVERAGE) not in params or not self.step or self._averaged:
             yield
@@ -268,7 +269,7 @@ class SparseWeights(Shim):
         self.table.totals[:] = 0
         self.table.last[:] = self._period_begin = self.step
 
-    def _work_out(self, rows: Optional[Ints2d] = None) -> None:
+    def _work_out(self, rows: Ints2d | None = None) -> None:
         """Apply the pending regularisation to some rows, or to all."""
         settings = self.settings
         if self._averaged or not self.step or not (settings.L1 or settings.L2):
@@ -289,7 +290,7 @@ class SparseWeights(Shim):
         self._pending = []
         self.set_folds([], {})
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sums": NO_SUMS}
 
     def copy(self) -> "SparseWeights":

@@ -1,11 +1,12 @@
 """Predicted entities and their probabilities, and writing them to docs."""
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from math import isnan
 from operator import add
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.strings import StringStore
@@ -26,7 +27,7 @@ SOURCE = "cost_sensitive_ner"
 SMOOTHING = 0.05
 """How much the labels of an extent share their probability in the scores of guaranteed sets."""
 
-Scored = Tuple[Entities, Floats1d]
+Scored = tuple[Entities, Floats1d]
 """Spans, ordered by begin and end, and their probabilities."""
 
 
@@ -36,7 +37,7 @@ class Confidence:
 
     spans_key: str = "confidence"
     extension: str = "confidence"
-    alternatives: Optional[float] = None
+    alternatives: float | None = None
 
     def __post_init__(self) -> None:
         where = "spacy_costner.Confidence"
@@ -64,7 +65,7 @@ def make_confidence(
     *,
     spans_key: str = "confidence",
     extension: str = "confidence",
-    alternatives: Optional[float] = None,
+    alternatives: float | None = None,
     second_choice: None = None,
 ) -> Confidence:
     """Build the settings of where the probabilities of entities are written.
@@ -76,7 +77,7 @@ def make_confidence(
     spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
         group's `attrs["scores"]`, as for spaCy's `spancat`.
     extension (str): The extension attribute of spans for it: `span._.confidence`.
-    alternatives (Optional[float]): If given, other entities with at least this probability are in
+    alternatives (float | None): If given, other entities with at least this probability are in
         `doc.spans`, under the same key with "_alternatives".
     second_choice (None): Not used: configs that 0.2 saved have it.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
@@ -97,7 +98,7 @@ def register(confidence: Confidence) -> None:
         )
 
 
-def confidence_of(span: Span) -> Optional[float]:
+def confidence_of(span: Span) -> float | None:
     """The probability of an entity, as a component has written it to the doc; None if there is
     none."""
     place = (span.start, span.end)
@@ -117,32 +118,32 @@ class Prediction(NamedTuple):
     """The entities of a batch of docs.
 
     tokens (TokenAttrs): The tokens of the docs with preset annotation.
-    labels (Tuple[str, ...]): The names of all labels; those of the chain come first.
+    labels (tuple[str, ...]): The names of all labels; those of the chain come first.
     others (Sequence[int]): The labels whose entities are left out, as indices.
     entities (Entities): The predicted entities, ordered, without white space at their ends and
         without those in preset tokens.
-    probs (Optional[Floats1d]): Their probabilities, if asked for. Shape: (E,)
-    sets (Dict[str, Tuple[Scored, Iterable[bool]]]): Other spans, by their key in `doc.spans`: other
+    probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
+    sets (dict[str, tuple[Scored, Iterable[bool]]]): Other spans, by their key in `doc.spans`: other
         probable entities and the guaranteed set. Whether each doc has them. Shape: (B,)
-    measures (Optional[Tuple[Floats1d, Floats2d]]): What the test for a shift takes: see `measure`.
+    measures (tuple[Floats1d, Floats2d] | None): What the test for a shift takes: see `measure`.
     """
 
     tokens: TokenAttrs
-    labels: Tuple[str, ...]
+    labels: tuple[str, ...]
     others: Sequence[int]
     entities: Entities
-    probs: Optional[Floats1d] = None
-    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}  # noqa: RUF012 (never changed)
-    measures: Optional[Tuple[Floats1d, Floats2d]] = None
+    probs: Floats1d | None = None
+    sets: dict[str, tuple[Scored, Iterable[bool]]] = {}  # noqa: RUF012 (never changed)
+    measures: tuple[Floats1d, Floats2d] | None = None
 
 
 def make_prediction(
     decoded: DecodedSpans,
     posterior: Posterior,
     tokens: TokenAttrs,
-    confidence: Optional[Confidence],
-    guarantee: Optional[Dict[str, Any]] = None,
-    groups: Sequence[Optional[str]] = (),
+    confidence: Confidence | None,
+    guarantee: dict[str, Any] | None = None,
+    groups: Sequence[str | None] = (),
     others: Sequence[int] = (),
     is_scored: bool = False,
     is_measured: bool = False,
@@ -163,7 +164,7 @@ def make_prediction(
     if confidence is None and not is_scored:
         return Prediction(tokens, decoded.labels, others, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
-    sets: Dict[str, Tuple[Scored, Iterable[bool]]] = {}
+    sets: dict[str, tuple[Scored, Iterable[bool]]] = {}
     if confidence is not None and confidence.alternatives is not None:
         likely, of_likely = posterior.likely_entities(confidence.alternatives)
         keep = is_new(likely, entities) & is_free(likely)
@@ -178,7 +179,7 @@ def make_prediction(
 
 def measure(
     posterior: Posterior, tokens: TokenAttrs, others: Sequence[int] = ()
-) -> Tuple[Floats1d, Floats2d]:
+) -> tuple[Floats1d, Floats2d]:
     """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
     NaN if all its tokens are preset, (B,); and the expected number of entities of each label but
     the others, without presets, (B, labels).
@@ -204,7 +205,7 @@ def measure(
     return scores, numpy.delete(expected, others, axis=0).T
 
 
-def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> List[float]:
+def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> list[float]:
     """Add what a component has measured of a doc, in the span group with this key, to the expected
     numbers of entities. Returns the score of the doc, or none if all its tokens are preset."""
     group = doc.spans.get(key)
@@ -221,14 +222,14 @@ def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> L
     return [] if isnan(attrs["entropy"]) else [attrs["entropy"]]
 
 
-def group_of(doc: Doc, key: Optional[str]) -> Optional[str]:
+def group_of(doc: Doc, key: str | None) -> str | None:
     """The group of a doc, by a key of its `user_data`: None if it has none, "" without a key."""
     value = "" if key is None else doc.user_data.get(key)
     return None if value is None else str(value)
 
 
 def guaranteed_set(
-    predicted: Scored, posterior: Posterior, guarantee: Dict[str, Any], groups: Sequence[Any]
+    predicted: Scored, posterior: Posterior, guarantee: dict[str, Any], groups: Sequence[Any]
 ) -> Scored:
     """The set of a promise: the spans whose score is at least the threshold of the group of their
     doc and, if a miss rate is promised, the predicted entities. Its spans may overlap."""
@@ -249,7 +250,7 @@ def guaranteed_set(
     return both.select(order), numpy.append(probs, posterior.entity_probs(spans))[order]
 
 
-def guarantee_scores(posterior: Posterior, terms: Dict[str, Any]) -> Tuple[Entities, Floats1d]:
+def guarantee_scores(posterior: Posterior, terms: dict[str, Any]) -> tuple[Entities, Floats1d]:
     """Spans that may be in a guaranteed set, and the scores that are compared with thresholds.
 
         p(b, e, l)                                                            for false alarms
@@ -297,14 +298,14 @@ def annotate(
     docs: Sequence[Doc],
     prediction: Prediction,
     strings: StringStore,
-    confidence: Optional[Confidence],
-    spans_key: Optional[str] = None,
+    confidence: Confidence | None,
+    spans_key: str | None = None,
 ) -> None:
     """Write predicted entities, and their probabilities if there is a confidence, to docs: as their
     entities or, if there is a key, among their spans."""
     tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
 
-    def by_doc(entities: Entities, probs: Optional[Floats1d]) -> Iterator[Tuple[Doc, Any]]:
+    def by_doc(entities: Entities, probs: Floats1d | None) -> Iterator[tuple[Doc, Any]]:
         return zip(docs, spans_by_doc(docs, entities, labels, tokens.lengths, probs))
 
     predicted = list(by_doc(prediction.entities, prediction.probs))
@@ -325,12 +326,12 @@ def annotate(
     if confidence is None:
         return
 
-    def write(key: str, of_docs: Iterable[Tuple[Doc, Any]], more: Iterable[Dict[str, Any]]) -> None:
+    def write(key: str, of_docs: Iterable[tuple[Doc, Any]], more: Iterable[dict[str, Any]]) -> None:
         for (doc, (spans, probs)), own in zip(of_docs, more):
             attrs = {"scores": probs, "source": SOURCE, **own}
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
 
-    measured: Iterable[Dict[str, Any]] = repeat({})
+    measured: Iterable[dict[str, Any]] = repeat({})
     if prediction.measures is not None:
         entropies, expected = prediction.measures
         rows = zip(entropies.tolist(), expected)
@@ -345,8 +346,8 @@ def spans_by_doc(
     entities: Entities,
     labels: Sequence[Any],
     lengths: Ints1d,
-    probs: Optional[Floats1d] = None,
-) -> Iterator[Tuple[List[Span], Optional[Floats1d]]]:
+    probs: Floats1d | None = None,
+) -> Iterator[tuple[list[Span], Floats1d | None]]:
     """The entities of each doc and their probabilities, (E,). Labels are names, or hashes, which
     are faster."""
     rows = list(zip(*(column.tolist() for column in entities)))
@@ -363,6 +364,6 @@ class Hypothesis(NamedTuple):
     """One analysis of a doc: its entities, and the probability that they are exactly these, 0 for
     many long docs; and its logarithm."""
 
-    ents: List[Span]
+    ents: list[Span]
     prob: float
     log_probability: float

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -10,16 +11,6 @@ from math import exp, inf, isnan
 from pathlib import Path
 from typing import (
     Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
 )
 
 import numpy
@@ -73,7 +64,7 @@ from .serialization import (
     upgrade_cfg,
 )
 
-DEFAULT_CONFIG: Dict[str, Any] = {
+DEFAULT_CONFIG: dict[str, Any] = {
     "model": {
         "@architectures": "spacy_costner.LinearChainCRF.v1",
         "nO": None,
@@ -97,17 +88,17 @@ class CostSensitiveNER(TrainablePipe):
     (decoding, confidence, temperature), which can be changed without training. The config fills
     these in; `set_decoding`, `set_confidence` or you change them.
 
-    model (Model[List[Doc], Potentials]): Predicts the potentials of the chain.
-    loss (Union[Loss, LossSchedule]): The training loss.
-    weights (Optional[Weights]): The weights of tokens and examples in training.
+    model (Model[list[Doc], Potentials]): Predicts the potentials of the chain.
+    loss (Loss | LossSchedule): The training loss.
+    weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
         label of the entity.
-    incorrect_spans_key (Optional[str]): The key in `doc.spans` of reference docs for spans that
+    incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
-    spans_key (Optional[str]): The key in `doc.spans` to learn from and to write to, as that of
+    spans_key (str | None): The key in `doc.spans` to learn from and to write to, as that of
         spaCy's `spancat`, in place of `doc.ents`.
-    own_labels (Optional[List[str]]): With a `spans_key`: the labels of the spans that are written,
+    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written,
         which may overlap with those of other labels. The component learns those, too, where they
         don't overlap with its own, so that labels compete. None: all its labels are its own.
     filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
@@ -115,8 +106,8 @@ class CostSensitiveNER(TrainablePipe):
     sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
         sentence starts and line breaks. "sentences": sentence starts.
     decoding (Decoding): How entities are predicted.
-    confidence (Optional[Confidence]): Where to write the probabilities of entities.
-    scorer (Optional[Callable]): The scoring method.
+    confidence (Confidence | None): Where to write the probabilities of entities.
+    scorer (Callable | None): The scoring method.
     learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
         Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
@@ -129,19 +120,19 @@ class CostSensitiveNER(TrainablePipe):
         self,
         nlp: Language,
         name: str,
-        model: Model[List[Doc], Potentials],
-        loss: Union[Loss, LossSchedule],
+        model: Model[list[Doc], Potentials],
+        loss: Loss | LossSchedule,
         decoding: Decoding,
-        scorer: Optional[Callable],
-        weights: Optional[Weights] = None,
+        scorer: Callable | None,
+        weights: Weights | None = None,
         scheme: str = "BILUO",
         outside: str = SINGLE,
-        incorrect_spans_key: Optional[str] = None,
-        spans_key: Optional[str] = None,
-        own_labels: Optional[List[str]] = None,
+        incorrect_spans_key: str | None = None,
+        spans_key: str | None = None,
+        own_labels: list[str] | None = None,
         filter_spans: bool = False,
         sentence_boundaries: Boundaries = False,
-        confidence: Optional[Confidence] = None,
+        confidence: Confidence | None = None,
         learn_rate_factor: float = 1.0,
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
@@ -152,7 +143,7 @@ class CostSensitiveNER(TrainablePipe):
         if (first_pass := first_pass_of(model)) is not None:
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
-        self._rehearsal_model: Optional[Model] = None
+        self._rehearsal_model: Model | None = None
         self._configured: Cfg = {}
         self._tags = Tags((), scheme, outside)
         self.cfg = {
@@ -184,20 +175,20 @@ class CostSensitiveNER(TrainablePipe):
     # Labels and tags
 
     @property
-    def labels(self) -> Tuple[str, ...]:
+    def labels(self) -> tuple[str, ...]:
         """The labels of the component."""
         return tuple(self.cfg["labels"])
 
     label_data = labels  # in the form that `initialize` takes
 
     @property
-    def own_labels(self) -> Tuple[str, ...]:
+    def own_labels(self) -> tuple[str, ...]:
         """The labels of the entities that the component writes."""
         own = self.objective.own_labels
         return self.labels if own is None else tuple(x for x in self.labels if x in own)
 
     @property
-    def other_labels(self) -> Tuple[int, ...]:
+    def other_labels(self) -> tuple[int, ...]:
         """The other labels, as indices."""
         own = self.own_labels
         return tuple(i for i, label in enumerate(self.labels) if label not in own)
@@ -245,20 +236,20 @@ class CostSensitiveNER(TrainablePipe):
         self,
         get_examples: Callable[[], Iterable[Example]],
         *,
-        nlp: Optional[Language] = None,
-        labels: Optional[Sequence[str]] = None,
+        nlp: Language | None = None,
+        labels: Sequence[str] | None = None,
     ) -> None:
         """Initialize the component for training.
 
         get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
-        nlp (Optional[Language]): The current `nlp` object.
-        labels (Optional[Sequence[str]]): The labels, as `spacy init labels` writes them. Defaults
+        nlp (Language | None): The current `nlp` object.
+        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. Defaults
             to those of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
             weights or settings that don't fit the labels, or the weights don't fit in memory.
         """
 
-        def first_examples() -> List[Example]:
+        def first_examples() -> list[Example]:
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -288,10 +279,10 @@ class CostSensitiveNER(TrainablePipe):
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
-    def _read_corpus(self, examples: Iterable[Example], given: Optional[Sequence[str]]) -> Set[str]:
+    def _read_corpus(self, examples: Iterable[Example], given: Sequence[str] | None) -> set[str]:
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those given are left out."""
-        labels: Set[str] = set()
+        labels: set[str] = set()
         self.cfg["n_examples"] = 0
         own = None if given is None else {*given, *self.labels}
 
@@ -313,17 +304,17 @@ class CostSensitiveNER(TrainablePipe):
         examples: Iterable[Example],
         *,
         drop: float = 0.0,
-        sgd: Optional[Optimizer] = None,
-        losses: Optional[Dict[str, float]] = None,
-    ) -> Dict[str, float]:
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
         """Update the model with a batch of examples.
 
         examples (Iterable[Example]): The batch.
         drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+        sgd (Optimizer | None): The optimizer.
+        losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the exact value of the objective, divided by the number of annotated tokens.
-        RETURNS (Dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The losses.
         """
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -348,12 +339,12 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["progress"] = self.progress.after_update(share)._asdict()
         return losses
 
-    def get_loss(self, examples: Iterable[Example], scores: Potentials) -> Tuple[float, Potentials]:
+    def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
-        RETURNS (Tuple[float, Potentials]): The loss per annotated token or, if the loss is one
+        RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
             ratio, of the batch; and the gradient of the loss of the batch.
         RAISES (ValueError): If a score is not a number or infinite.
         """
@@ -373,18 +364,18 @@ class CostSensitiveNER(TrainablePipe):
         examples: Iterable[Example],
         *,
         drop: float = 0.0,
-        sgd: Optional[Optimizer] = None,
-        losses: Optional[Dict[str, float]] = None,
-    ) -> Dict[str, float]:
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
         """Update the model to keep its predictions from before `nlp.resume_training`, by their
         divergence from the new ones. Labels that were added since then are ignored.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): The losses to add to, by component name. The loss is
+        sgd (Optimizer | None): The optimizer.
+        losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the divergence in nats per token.
-        RETURNS (Dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The losses.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
@@ -421,12 +412,12 @@ class CostSensitiveNER(TrainablePipe):
         """Update the weights with the current gradients: see `learn_rate.finish_update`."""
         finish_update(self.model, sgd, self.learn_rate_factor)
 
-    def score(self, examples: Iterable[Example], **settings: Any) -> Dict[str, Any]:
+    def score(self, examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
         """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
 
         examples (Iterable[Example]): The examples, with predicted docs.
         **settings (Any): Settings of the scorer.
-        RETURNS (Dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
+        RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
         """
         key = self.objective.spans_key
         if key is not None and self.scorer is ner_score:
@@ -488,7 +479,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         return self._posterior(list(docs), preset=preset)[1]
 
-    def _posterior(self, docs: List[Doc], *, preset: bool) -> Tuple[TokenAttrs, Posterior]:
+    def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
         tokens = self.objective.read_presets(docs)
         given = tokens if preset else tokens.without_annotation()
@@ -511,12 +502,12 @@ class CostSensitiveNER(TrainablePipe):
         )
         return tokens, posterior
 
-    def k_best(self, docs: Iterable[Doc], k: int = 5) -> List[List[Hypothesis]]:
+    def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
         docs (Iterable[Doc]): The docs.
         k (int): The number of analyses, at least 1.
-        RETURNS (List[List[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
+        RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
@@ -525,7 +516,7 @@ class CostSensitiveNER(TrainablePipe):
         docs = list(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags, (paths, log_probs) = self.tags, posterior.best_paths(k)
-        hypotheses: List[List[Hypothesis]] = [[] for _ in docs]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
         for path, of_path in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
@@ -539,7 +530,7 @@ class CostSensitiveNER(TrainablePipe):
         return self._decoding.decode(posterior, self.cfg["decoding"])
 
     @property
-    def cost(self) -> Optional[Cost]:
+    def cost(self) -> Cost | None:
         """The cost of mistakes, if decoding is by cost."""
         decode = self._decoding.decode
         return decode.cost if isinstance(decode, MinCost) else None
@@ -575,19 +566,19 @@ class CostSensitiveNER(TrainablePipe):
         self._decoding.check(tags, self.cfg["decoding"])
 
     @property
-    def confidence(self) -> Optional[Confidence]:
+    def confidence(self) -> Confidence | None:
         """Where the probabilities of entities are written."""
         settings = self.cfg["confidence"]
         if settings and not isinstance(settings, dict):
             raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
         return Confidence(**settings) if settings else None
 
-    def set_confidence(self, confidence: Optional[Confidence]) -> None:
+    def set_confidence(self, confidence: Confidence | None) -> None:
         """Change where the probabilities of entities are written. The settings are in
         `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
         "confidence", as several components may share their `spans_key`, but not this one.
 
-        confidence (Optional[Confidence]): The settings. None: they are not written.
+        confidence (Confidence | None): The settings. None: they are not written.
         RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
             entities have that key.
         """
@@ -605,7 +596,7 @@ class CostSensitiveNER(TrainablePipe):
         self._configured["confidence"] = confidence and asdict(confidence)
 
     @property
-    def guarantee(self) -> Optional[Cfg]:
+    def guarantee(self) -> Cfg | None:
         """The promise of `doc.spans[spans_key + "_guaranteed"]`: the settings of
         `cli.guarantee.guarantee`, the thresholds and the calibration docs. None: there is none, or
         it doesn't hold for the current settings."""
@@ -621,16 +612,14 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
-    def shift(
-        self, docs: Iterable[Doc], *, earlier: Optional[Shift] = None, seed: int = 0
-    ) -> Shift:
+    def shift(self, docs: Iterable[Doc], *, earlier: Shift | None = None, seed: int = 0) -> Shift:
         """Test without labels whether docs are still like the calibration docs, and compute the
         scores that are expected of them. The result is the same whatever threads and processes
         predicted them. Only text of which the model is less sure alarms.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Those without tokens that it predicts are left out.
-        earlier (Optional[Shift]): The result of docs before them, to go on from.
+        earlier (Shift | None): The result of docs before them, to go on from.
         seed (int): The seed of the test: that of the earlier docs.
         RETURNS (Shift): The test of all docs so far.
         RAISES (ValueError): If there are no scores of calibration docs, or a doc was predicted
@@ -654,7 +643,7 @@ class CostSensitiveNER(TrainablePipe):
         """Keep the scores of calibration docs for `shift`, (B,), also by each value of their
         `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
         them."""
-        keys: Dict[str, Dict[str, List[float]]] = {}
+        keys: dict[str, dict[str, list[float]]] = {}
         kept = sorted((a, i) for i, a in enumerate(rounded(scores).tolist()) if not isnan(a))
         for score, i in kept:
             for key, value in short_values(docs[i].user_data).items():
@@ -697,7 +686,7 @@ class CostSensitiveNER(TrainablePipe):
         if shift is not None and shift["holds_for"] != self._settings("decoding"):
             self.cfg["shift"] = None
 
-    def _changed_since_promise(self) -> Optional[str]:
+    def _changed_since_promise(self) -> str | None:
         """The first changed setting that the promise depends on."""
         if (promise := self.cfg["guarantee"]) is None:
             return None
@@ -707,10 +696,10 @@ class CostSensitiveNER(TrainablePipe):
 
     # Saving
 
-    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the component.
 
-        path (Union[str, Path]): A directory.
+        path (str | Path): A directory.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         """
         cfg, model = self._save(exclude)
@@ -728,32 +717,30 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (bytes): What `from_bytes` takes.
         """
         cfg, model = self._save(exclude)
-        writers: Dict[str, Callable[[], bytes]] = {
+        writers: dict[str, Callable[[], bytes]] = {
             "cfg": lambda: srsly.json_dumps(cfg),
             "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
             "model": lambda: model,
         }
         return to_bytes(writers, exclude)
 
-    def _save(self, exclude: Iterable[str]) -> Tuple[Cfg, bytes]:
+    def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
         """The contents of the files cfg and model."""
         tables = self._decoding.tables(self.tags) if self.labels and self._decoding.tables else None
         cfg = {**self.cfg, "configured": self._configured, "decoding_tables": tables}
         model = b"" if "model" in exclude else self.model.to_bytes()
         return sign(cfg, model) if model else cfg, model
 
-    def from_disk(
-        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
-    ) -> "CostSensitiveNER":
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
         """Load the component.
 
-        path (Union[str, Path]): The directory that `to_disk` wrote.
+        path (str | Path): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
             same save as the other, or saved before 0.2.
         """
-        readers: Dict[str, Callable[[Path], Any]] = {
+        readers: dict[str, Callable[[Path], Any]] = {
             "cfg": srsly.read_json,
             "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
             "model": Path.read_bytes,
@@ -792,7 +779,7 @@ class CostSensitiveNER(TrainablePipe):
                 f"with this config, could not read it: {error}"
             ) from error
 
-    def _load(self, saved: Dict[str, Any], where: str) -> "CostSensitiveNER":
+    def _load(self, saved: dict[str, Any], where: str) -> "CostSensitiveNER":
         """Load the contents of the files "cfg" and "model", as far as they were read, if they fit
         each other and the config. `where` is the directory, for messages."""
         if {"cfg", "model"} <= saved.keys():

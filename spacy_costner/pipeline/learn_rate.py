@@ -6,7 +6,6 @@ with Adam change by about the learning rate in a step, so they need a higher one
 
 import math
 import warnings
-from typing import Optional
 
 from spacy.language import Language
 from spacy.util import registry
@@ -60,7 +59,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
             node.set_param(param, new)
 
 
-def warn_of_low_rate(nlp: Optional[Language], model: Model, factor: float, name: str) -> None:
+def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
     """Warn if the optimizer of the config is one for a pretrained encoder, and the chain has no
     higher learning rate."""
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):

@@ -1,8 +1,9 @@
 """Scorers: F, the cost of mistakes, and calibration."""
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.scorer import PRFScore, get_ner_prf
@@ -17,16 +18,16 @@ from ..tags import OUTSIDE, Tags
 from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost, sequences
 
-Scores = Dict[str, Any]
+Scores = dict[str, Any]
 
-Entity = Tuple[int, int, str]
+Entity = tuple[int, int, str]
 """Begin and end in tokens of the reference, and label."""
 
-EntityPairs = List[Tuple[Set[Entity], List[Entity]]]
+EntityPairs = list[tuple[set[Entity], list[Entity]]]
 """The gold and predicted entities of each doc."""
 
 
-def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callable[..., Scores]:
+def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[..., Scores]:
     """Build a scorer for the cost of mistakes: see `cost_scores`.
 
         [components.ner.scorer]
@@ -45,7 +46,7 @@ def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callab
         ents_f = 0.0
 
     cost (Cost): The cost.
-    tree (Optional[TreeSource]): The label tree, to get F on each of its levels.
+    tree (TreeSource | None): The label tree, to get F on each of its levels.
     RAISES (ValueError): If the tree in the config is not a tree.
     """
     levels = None if tree is None else make_tree(tree, "spacy_costner.cost_scorer: tree")
@@ -54,14 +55,14 @@ def make_cost_scorer(*, cost: Cost, tree: Optional[TreeSource] = None) -> Callab
 
 def cost_scores(
     cost: Cost,
-    tree: Optional[Tree],
+    tree: Tree | None,
     examples: Iterable[Example],
     /,
     *,
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
-    confidence: Optional[Dict[str, Any]] = None,
-    spans_key: Optional[str] = None,
+    confidence: dict[str, Any] | None = None,
+    spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
     """Score entities and the cost of mistakes, with the settings of the component.
@@ -70,7 +71,7 @@ def cost_scores(
     include such tokens. Entities of labels that the component doesn't have are mistakes, and need
     a cost, too. Scores that can't be computed are None.
 
-    RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
+    RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
         - `ents_tag_acc`: share of tokens with the correct tag.
         - `ents_sent_acc`: share of docs with all entities correct and no others.
@@ -128,14 +129,14 @@ def confidence_scores(
     examples: Iterable[Example],
     *,
     labels: Sequence[str] = (),
-    confidence: Optional[Dict[str, Any]] = None,
-    spans_key: Optional[str] = None,
+    confidence: dict[str, Any] | None = None,
+    spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
     """Score entities and the calibration of their confidences, with the settings of the component.
     Entities of inner nodes of a label tree are ignored: their confidence is not of a label.
 
-    RETURNS (Dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
+    RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: expected calibration error, in ten bins; lower is better. None without
           entities, or if confidence is not enabled.
         - `ents_reliability`: number of entities, mean confidence and precision of each bin: see
@@ -227,10 +228,10 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 
 def count_by_label(
     pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
-) -> Dict[str, PRFScore]:
+) -> dict[str, PRFScore]:
     """Count tp, fp and fn of each label, in alphabetical order. `lift` replaces labels, for example
     by their ancestors."""
-    counts: Dict[str, PRFScore] = defaultdict(PRFScore)
+    counts: dict[str, PRFScore] = defaultdict(PRFScore)
     for pair in pairs:
         gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
         for label in {entity[2] for entity in [*gold, *predicted]}:
@@ -245,7 +246,7 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
     return sum(counts.values(), PRFScore())
 
 
-def _check_ents(scorer: str, spans_key: Optional[str]) -> None:
+def _check_ents(scorer: str, spans_key: str | None) -> None:
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
@@ -253,12 +254,12 @@ def _check_ents(scorer: str, spans_key: Optional[str]) -> None:
         )
 
 
-def _annotated(examples: Iterable[Example]) -> List[Example]:
+def _annotated(examples: Iterable[Example]) -> list[Example]:
     return [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
 
 
 def _calibration_scores(
-    examples: List[Example], confidence: Optional[Dict[str, Any]], labels: Sequence[str]
+    examples: list[Example], confidence: dict[str, Any] | None, labels: Sequence[str]
 ) -> Scores:
     probs, correct, key = [], [], confidence and confidence["spans_key"]
     for eg in examples:
@@ -276,7 +277,7 @@ def _calibration_scores(
     return {"ents_ece": calibration_error(*both), "ents_reliability": reliability(*both)}
 
 
-def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
+def _in_reference(eg: Example, ent: Span) -> Entity | None:
     """A predicted entity in tokens of the reference; None if these are not annotated."""
     tokens = eg.alignment.x2y[ent.start : ent.end]
     if not len(tokens):
@@ -286,7 +287,7 @@ def _in_reference(eg: Example, ent: Span) -> Optional[Entity]:
     return (begin, end, ent.label_) if known else None
 
 
-def _compare(gold: Set[Entity], predicted: List[Entity]) -> PRFScore:
+def _compare(gold: set[Entity], predicted: list[Entity]) -> PRFScore:
     """Count entities. A gold entity that is predicted twice is correct once."""
     n_correct = len(gold.intersection(predicted))
     return PRFScore(tp=n_correct, fp=len(predicted) - n_correct, fn=len(gold) - n_correct)

@@ -9,9 +9,10 @@ except for `EDITABLE`, the settings that may be edited without training.
 
 import hashlib
 import json
+from collections.abc import Iterable
 from copy import deepcopy
 from math import inf
-from typing import Any, Dict, Iterable, List
+from typing import Any
 
 import srsly
 from spacy.tokens import Doc
@@ -22,7 +23,7 @@ from ..decoding import Temperature
 from ..tags import SINGLE
 from ..types import Potentials, Progress
 
-Cfg = Dict[str, Any]
+Cfg = dict[str, Any]
 
 DIGEST = "digest"
 
@@ -104,7 +105,7 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
 
 
-def load_model(model: Model[List[Doc], Potentials], data: bytes) -> None:
+def load_model(model: Model[list[Doc], Potentials], data: bytes) -> None:
     """Load a model. Raises a ValueError if it was saved with another config, or has weights that
     are not finite."""
     before = [node.attrs.get("columns") for node in model.walk()]

@@ -1,8 +1,9 @@
 """Training that starts from a trained pipeline, with another loss."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any
 
 from spacy.language import Language
 from spacy.util import load_model
@@ -10,7 +11,7 @@ from thinc.api import Model
 
 
 def make_start_from(
-    path: Union[str, Path], components: Optional[Sequence[str]] = None
+    path: str | Path, components: Sequence[str] | None = None
 ) -> Callable[[Language], Language]:
     """Build a callback that starts training from the weights of a trained pipeline.
 
@@ -21,8 +22,8 @@ def make_start_from(
     `source = …` in the block of a component takes the whole component, with the loss that it was
     trained with.
 
-    path (Union[str, Path]): The trained pipeline: a folder or the name of a package.
-    components (Optional[Sequence[str]]): The components to start from there, with those that
+    path (str | Path): The trained pipeline: a folder or the name of a package.
+    components (Sequence[str] | None): The components to start from there, with those that
         they listen to. If left out: all with a model that have their names in both.
     RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
         labels, other tags or another model.
@@ -30,7 +31,7 @@ def make_start_from(
     return partial(_start, path, components)
 
 
-def _start(path: Union[str, Path], components: Optional[Sequence[str]], nlp: Language) -> Language:
+def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
     """Give components of a pipeline the weights that they have in a trained one."""
     trained = load_model(path)
     models, weights = _models(nlp), _models(trained)
@@ -49,14 +50,14 @@ def _start(path: Union[str, Path], components: Optional[Sequence[str]], nlp: Lan
     return nlp
 
 
-def _tag_settings(nlp: Language, name: str) -> Dict[str, Any]:
+def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
     """The settings of a component that define its tags."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
     settings = {setting: cfg.get(setting) for setting in ("scheme", "outside")}
     return {"labels": nlp.pipe_labels.get(name), **settings}
 
 
-def _models(nlp: Language) -> Dict[str, Model]:
+def _models(nlp: Language) -> dict[str, Model]:
     """The models of a pipeline's components."""
     models = {name: getattr(pipe, "model", None) for name, pipe in nlp.pipeline}
     return {name: model for name, model in models.items() if isinstance(model, Model)}

@@ -6,10 +6,10 @@ a sentence, is a comment if it isn't a token and its tag.
 """
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy
 from spacy.attrs import SENT_START
@@ -28,7 +28,7 @@ ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and cha
 ODD_TOKEN, ODD_LABEL = map(re.compile, (r"[\t\n\r\0]| $|^-DOCSTART-", r"[\t\n\r\0]| $|^[-_]+$"))
 """Tokens and labels that would not be read as they were written."""
 
-Split = Callable[[str], List[str]]
+Split = Callable[[str], list[str]]
 
 
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
@@ -48,8 +48,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
             if len(row) != n_columns or not _is_tag(row[column]):
                 lines[i], at_line = "", source._replace(number=i + 1)
                 context.info.add_problem("comments are left out", at_line, line)
-    fields: List[str] = []
-    lengths: List[int] = []
+    fields: list[str] = []
+    lengths: list[int] = []
     for row in map(split, lines):
         fields += row
         lengths.append(len(row))
@@ -75,8 +75,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _find_columns(
-    text: str, lines: List[str], context: Context, source: Place
-) -> Tuple[Split, str, int, int]:
+    text: str, lines: list[str], context: Context, source: Place
+) -> tuple[Split, str, int, int]:
     """Find how lines are split into columns, and none if they are white space; the name of the
     separator; the number of columns; and the one of the tags, as an index."""
     first = (i for i, line in enumerate(lines) if line.strip() and line[0] != "#")
@@ -105,11 +105,11 @@ def _is_tag(text: str) -> bool:
     return text == "O" or text in NOT_ANNOTATED or PREFIXED.fullmatch(text) is not None
 
 
-def _split_at_blanks(line: str) -> List[str]:
+def _split_at_blanks(line: str) -> list[str]:
     return BLANKS.split(line.strip(" \t")) if line.strip() else []
 
 
-def _split_at_tabs(line: str, is_padded: bool = False) -> List[str]:
+def _split_at_tabs(line: str, is_padded: bool = False) -> list[str]:
     columns = line.rstrip(" \t").split("\t") if line.strip() else []
     return [column.strip(" ") or column for column in columns] if is_padded else columns
 
@@ -120,7 +120,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     Returns the number of white-space tokens: columns can't have them, they are left out."""
     has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
     n_left_out = 0
-    blocks: List[str] = []
+    blocks: list[str] = []
     for doc in docs:
         blocks += [f"{DOCSTART}\tO\n\n"] if has_documents else []
         for sent in doc.sents if has_documents and doc.has_annotation("SENT_START") else [doc]:

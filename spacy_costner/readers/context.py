@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from spacy.language import Language
@@ -20,29 +20,29 @@ MAX_PLACES = 3
 class ReadOptions:
     """Choices that the files of a corpus leave open.
 
-    n_sents (Optional[int]): For formats of sentences: sentences of a doc. 0: all up to the next
+    n_sents (int | None): For formats of sentences: sentences of a doc. 0: all up to the next
         -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
         without, at each sentence.
-    column (Optional[int]): For columns: the column of the tags, from 2, or from -1 at the end.
+    column (int | None): For columns: the column of the tags, from 2, or from -1 at the end.
         None: the last.
-    tag_names (Optional[List[str]]): The names of tags that are numbers, in their order.
-    incorrect_spans_key (Optional[str]): The key of `doc.spans` for spans that were rejected.
-    spans_key (Optional[str]): The key of `doc.spans` for entities that may overlap, in place of
+    tag_names (list[str] | None): The names of tags that are numbers, in their order.
+    incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
+    spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
         `doc.ents`. Where a format has no such spans, it gets the entities.
-    doc_id (Optional[str]): The key with the id of the document that a text or sentence is from, or
+    doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
-    sentences (Optional[bool]): Whether predicted docs have the sentence starts of the annotation.
+    sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they have them if the format is not .spacy.
     RAISES (ValueError): If a number is out of its range.
     """
 
-    n_sents: Optional[int] = None
-    column: Optional[int] = None
-    tag_names: Optional[List[str]] = None
-    incorrect_spans_key: Optional[str] = None
-    spans_key: Optional[str] = None
-    doc_id: Optional[str] = None
-    sentences: Optional[bool] = None
+    n_sents: int | None = None
+    column: int | None = None
+    tag_names: list[str] | None = None
+    incorrect_spans_key: str | None = None
+    spans_key: str | None = None
+    doc_id: str | None = None
+    sentences: bool | None = None
 
     def __post_init__(self) -> None:
         if self.n_sents is not None and self.n_sents < 0:
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
     message: str
     n: int
-    places: List[str]
+    places: list[str]
 
     def describe(self) -> str:
         places = "".join(f"\n    {place}" for place in self.places)
@@ -71,14 +71,14 @@ class Problem(NamedTuple):
 class CorpusInfo:
     """The formats, tag schemes and problems of a corpus, collected while it is read.
 
-    formats (Dict[str, int]): The number of files of each format.
-    schemes (Dict[str, int]): The number of files of each tag scheme.
+    formats (dict[str, int]): The number of files of each format.
+    schemes (dict[str, int]): The number of files of each tag scheme.
     """
 
     def __init__(self) -> None:
-        self.formats: Dict[str, int] = Counter()
-        self.schemes: Dict[str, int] = Counter()
-        self._problems: Dict[str, Problem] = {}
+        self.formats: dict[str, int] = Counter()
+        self.schemes: dict[str, int] = Counter()
+        self._problems: dict[str, Problem] = {}
 
     def add_file(self, form: str, scheme: str = "") -> None:
         """Count a file of a format and, if it has tags, of a scheme."""
@@ -87,7 +87,7 @@ class CorpusInfo:
             self.schemes[scheme] += 1
 
     def add_problem(
-        self, message: str, place: Optional[Place], text: str = "", *, more: int = 0
+        self, message: str, place: Place | None, text: str = "", *, more: int = 0
     ) -> None:
         """Count a problem. The first places are kept, with the text there. `more` is how often it
         is at later places of the same file."""
@@ -97,7 +97,7 @@ class CorpusInfo:
             places.append(f"{place}: {text}" if text else f"{place}")
 
     @property
-    def problems(self) -> List[Problem]:
+    def problems(self) -> list[Problem]:
         return [*self._problems.values()]
 
 
@@ -108,4 +108,4 @@ class Context(NamedTuple):
     nlp: Language
     options: ReadOptions
     info: CorpusInfo
-    predicted: Optional[Predicted] = None
+    predicted: Predicted | None = None

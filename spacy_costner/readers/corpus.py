@@ -2,10 +2,11 @@
 
 import warnings
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
+from typing import Any
 
 import numpy
 import srsly
@@ -30,18 +31,18 @@ DATASET = "Hugging Face dataset"
 
 def read_docs(
     nlp: Language,
-    path: Union[str, Path],
+    path: str | Path,
     options: ReadOptions = DEFAULTS,
-    info: Optional[CorpusInfo] = None,
-    predicted: Optional[Predicted] = None,
+    info: CorpusInfo | None = None,
+    predicted: Predicted | None = None,
 ) -> Iterator[Doc]:
     """Read the docs of a corpus. The format of each file is found from its content.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (Union[str, Path]): A file, a folder of files, or a Hugging Face dataset on disk.
+    path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Choices that the files leave open.
-    info (Optional[CorpusInfo]): Gets formats, schemes and problems. None: problems are warnings.
-    predicted (Optional[Predicted]): See `Context`.
+    info (CorpusInfo | None): Gets formats, schemes and problems. None: problems are warnings.
+    predicted (Predicted | None): See `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
@@ -79,7 +80,7 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
             got = shown(lengths.tolist())
             raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
-        parts: List[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
+        parts: list[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
         if len(counts := {*map(len, [*parts, docs.user_data])}) > 1:
             raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
@@ -107,7 +108,7 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
     rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
 
-    def find_names(key: str) -> Optional[List[str]]:
+    def find_names(key: str) -> list[str] | None:
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
@@ -120,7 +121,7 @@ def _read_values(
     values: Values,
     source: Place,
     form: str,
-    find_names: Callable[[str], Optional[List[str]]],
+    find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of JSON values: tokens and tags, tasks of Label Studio, or texts and spans. The
@@ -151,11 +152,11 @@ class AnyCorpus(Corpus):
     """Iterate over examples of a corpus of any format; see `make_reader`. `info` gets formats,
     schemes and problems, if it is set; otherwise problems are warnings."""
 
-    def __init__(self, path: Union[str, Path], options: ReadOptions, **settings: Any) -> None:
+    def __init__(self, path: str | Path, options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
         self.options = options
         self.predicted: Predicted = Predicted()
-        self.info: Optional[CorpusInfo] = None
+        self.info: CorpusInfo | None = None
         self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
@@ -187,27 +188,27 @@ class AnyCorpus(Corpus):
 
 
 def make_reader(
-    path: Optional[Path],
+    path: Path | None,
     gold_preproc: bool = False,
     max_length: int = 0,
     limit: int = 0,
-    augmenter: Optional[Callable[[Language, Example], Iterable[Example]]] = None,
-    n_sents: Optional[int] = None,
-    column: Optional[int] = None,
-    tag_names: Optional[List[str]] = None,
-    incorrect_spans_key: Optional[str] = None,
-    doc_id: Optional[str] = None,
-    sentences: Optional[bool] = None,
-    spans_key: Optional[str] = None,
+    augmenter: Callable[[Language, Example], Iterable[Example]] | None = None,
+    n_sents: int | None = None,
+    column: int | None = None,
+    tag_names: list[str] | None = None,
+    incorrect_spans_key: str | None = None,
+    doc_id: str | None = None,
+    sentences: bool | None = None,
+    spans_key: str | None = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
 
-    path (Optional[Path]): A file, a folder, or a Hugging Face dataset on disk.
+    path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
     gold_preproc (bool): Whether predicted docs have the sentences and tokens of the annotation.
     max_length (int): Longer docs are split into sentences. 0: no limit.
     limit (int): Read only so many docs. 0: all.
-    augmenter (Optional[Callable]): Makes more examples.
+    augmenter (Callable | None): Makes more examples.
     n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
         `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.

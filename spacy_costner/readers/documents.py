@@ -1,8 +1,9 @@
 """Sentences to documents, by the id of the document that each is from."""
 
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, groupby
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set
+from typing import Any
 
 from spacy.tokens import Doc
 
@@ -17,7 +18,7 @@ def attribute(name: str) -> Any:
     return "._.", name, None, None
 
 
-def with_data(doc: Doc, values: Mapping[Any, Any], name: Optional[str] = None) -> Doc:
+def with_data(doc: Doc, values: Mapping[Any, Any], name: str | None = None) -> Doc:
     """Copy the short values of a line of JSON and of its "meta", or of the `user_data` of another
     doc, to `doc.user_data`. Set the id of the doc, if `name` is its key there."""
     for keys in (values.get("meta"), values):
@@ -28,7 +29,7 @@ def with_data(doc: Doc, values: Mapping[Any, Any], name: Optional[str] = None) -
     return doc
 
 
-def short_values(values: Mapping[Any, Any]) -> Dict[str, Any]:
+def short_values(values: Mapping[Any, Any]) -> dict[str, Any]:
     """The values that docs can be grouped by, such as a language or a source: numbers, truth values
     and short texts."""
     return {
@@ -44,7 +45,7 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
 
     RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
     """
-    seen: Set[Any] = set()
+    seen: set[Any] = set()
     for key, group in groupby(docs, lambda doc: doc.user_data.get(attribute(name))):
         if key is None:
             yield from group
@@ -60,7 +61,7 @@ def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Do
         raise source.refuse(f"doc_id: expected texts with {name!r}, got none")
 
 
-def join(docs: List[Doc]) -> Doc:
+def join(docs: list[Doc]) -> Doc:
     """Join docs, at least one, with the short values that are the same for all. Each begins a
     sentence, and has no others if its sentences are not known."""
     with warnings.catch_warnings():

@@ -3,10 +3,11 @@ and line."""
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
@@ -49,7 +50,7 @@ class Place(NamedTuple):
         return CorpusError(f"{self}: {message}")
 
 
-Values = Iterator[Tuple[Place, Any]]
+Values = Iterator[tuple[Place, Any]]
 """The values of a file, each with its place."""
 
 
@@ -59,7 +60,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def corpus_files(path: Path) -> List[Path]:
+def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
     If a folder has .spacy files, only these are listed, as spaCy does. Otherwise every file is but
@@ -131,7 +132,7 @@ def is_json(path: Path) -> bool:
     return path.suffix in (".json", *LINES) or JSON_BEGIN.match(read_head(path)) is not None
 
 
-def read_values(path: Path) -> Tuple[str, Values]:
+def read_values(path: Path) -> tuple[str, Values]:
     """Read the values of a JSONL file, the items of a JSON array, or values one after another.
     Returns "JSONL" or "JSON"; and the values, each with its line.
 

@@ -6,7 +6,7 @@ scheme doesn't allow are read by the same rules and reported.
 """
 
 import re
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from collections.abc import Callable, Sequence
 
 import numpy
 from thinc.types import Array1d, Ints1d
@@ -26,7 +26,7 @@ IO_WITHOUT_PREFIXES = "IO without prefixes"
 
 def decode_tags(
     tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
-) -> Tuple[Ints1d, Ints1d, List[str], str, Ints1d]:
+) -> tuple[Ints1d, Ints1d, list[str], str, Ints1d]:
     """Find the scheme of tags, and the entities. `sent_start` is true for the first token of a
     sentence; `refuse` makes an error from the index of a token and a message. Returns ENT_IOB and
     the label of each token, as an index, -1 for none; the labels; the scheme, empty if there are no
@@ -59,7 +59,7 @@ def decode_tags(
 
 def _split_tags(
     tags: Sequence[str], at: Callable[[str, str], Exception]
-) -> Dict[str, Tuple[str, str]]:
+) -> dict[str, tuple[str, str]]:
     """The prefix and the label of each tag but O and missing ones. Labels without prefixes have
     the prefix ""."""
     entities = [tag for tag in tags if tag != "O" and tag not in NOT_ANNOTATED]
@@ -88,8 +88,8 @@ def _split_tags(
 
 
 def _find_scheme(
-    used: Set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
-) -> Tuple[str, Array1d]:
+    used: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+) -> tuple[str, Array1d]:
     """Find the scheme of the prefixes that are used, empty if there are no entities; and the tags
     of entities that it doesn't allow where they are. `opens` and `closes` are true for prefixes
     that open or close an entity, `follows` after a token of the same label and sentence.

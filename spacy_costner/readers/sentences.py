@@ -1,8 +1,9 @@
 """Tokens and their tags to docs. Each format is read as one long list of tokens and one of tags."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY
@@ -29,7 +30,7 @@ def make_docs(
     place: Callable[[int], Place],
     form: str,
     context: Context,
-    n_sents: Optional[int],
+    n_sents: int | None,
 ) -> Iterator[Doc]:
     """Make docs of the tagged tokens of a file in some format. It is not known where spaces are:
     `doc.has_unknown_spaces`. The context gets the format, the scheme and the tags that don't fit
@@ -65,11 +66,11 @@ def make_docs(
         yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
 
 
-def copy_tokens(doc: Doc, vocab: Optional[Vocab] = None, *, sentences: bool = False) -> Doc:
+def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:
     """Make a doc of the words and spaces of another. It has no other annotation.
 
     doc (Doc): The doc.
-    vocab (Optional[Vocab]): The vocab of the copy. None: the same.
+    vocab (Vocab | None): The vocab of the copy. None: the same.
     sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
         of `user_data`, too.
     """
@@ -94,7 +95,7 @@ def copy_sentences(doc: Doc, other: Doc) -> None:
     other.from_array([SENT_START], numpy.where(own, 1, -1).astype("int64").view("uint64"))
 
 
-def find_tag_key(value: Any) -> Optional[str]:
+def find_tag_key(value: Any) -> str | None:
     """The key of the tags, if the first value of a file has tokens and tags."""
     tokens = value.get("tokens") if isinstance(value, dict) else None
     if not isinstance(tokens, list) or any(not isinstance(token, str) for token in tokens):
@@ -103,14 +104,14 @@ def find_tag_key(value: Any) -> Optional[str]:
 
 
 def read_tagged(
-    rows: Values, key: str, form: str, names: Optional[Sequence[str]], context: Context
+    rows: Values, key: str, form: str, names: Sequence[str] | None, context: Context
 ) -> Iterator[Doc]:
     """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
     sentence. `names` are those of tags that are numbers."""
-    words: List[str] = []
-    tags: List[str] = []
-    places: List[Place] = []
-    sources: Dict[int, Any] = {}
+    words: list[str] = []
+    tags: list[str] = []
+    places: list[Place] = []
+    sources: dict[int, Any] = {}
     for place, row in rows:
         tokens, given = (row.get(k) if isinstance(row, dict) else None for k in ("tokens", key))
         if not isinstance(tokens, list) or not isinstance(given, list):
@@ -139,7 +140,7 @@ def read_tagged(
             yield with_data(doc, row, doc_id)
 
 
-def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> str:
+def _name(tag: Any, key: str, names: Sequence[str] | None, place: Place) -> str:
     """The name of a tag that is a number."""
     if type(tag) is not int:
         raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
@@ -154,7 +155,7 @@ def _name(tag: Any, key: str, names: Optional[Sequence[str]], place: Place) -> s
     return names[tag]
 
 
-def tag_names_beside(path: Path, key: str) -> Optional[List[str]]:
+def tag_names_beside(path: Path, key: str) -> list[str] | None:
     """The names of tags that are numbers, from the description of a dataset beside a file; None if
     nothing has them."""
     for name in DATASET_INFO:
@@ -168,7 +169,7 @@ def tag_names_beside(path: Path, key: str) -> Optional[List[str]]:
     return None
 
 
-def _names_in(info: Any, key: str) -> Optional[List[str]]:
+def _names_in(info: Any, key: str) -> list[str] | None:
     """Look for {key: {"feature": {"names": […]}}} in a description, wherever it is."""
     if not isinstance(info, dict):
         return None

@@ -4,7 +4,8 @@ Spans that docs can't have are missing annotation, and are reported. Several ann
 become one doc.
 """
 
-from typing import Any, Dict, Hashable, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy
 from spacy.attrs import ENT_IOB, SENT_START
@@ -33,7 +34,7 @@ REPEATED = "texts were annotated several times in the same way: they are read on
 NOT_ACCEPTED = "examples that were rejected or ignored are left out"
 EMPTY = "texts are empty: they are left out"
 
-TokenSpan = Tuple[int, int, Optional[TaskSpan]]
+TokenSpan = tuple[int, int, TaskSpan | None]
 """Tokens from and to, and their span. None: their annotation is missing."""
 
 
@@ -58,7 +59,7 @@ def tasks_to_docs(tasks: Iterable[Annotated], context: Context) -> Iterator[Doc]
             yield with_data(doc, task.extra, context.options.doc_id)
 
 
-def _merge_tasks(tasks: Iterable[Annotated], info: CorpusInfo) -> Iterator[Tuple[Place, Task]]:
+def _merge_tasks(tasks: Iterable[Annotated], info: CorpusInfo) -> Iterator[tuple[Place, Task]]:
     """Merge annotations of the same text into one, so that no doc contradicts another. Merged tasks
     come last, each with its first place.
 
@@ -66,7 +67,7 @@ def _merge_tasks(tasks: Iterable[Annotated], info: CorpusInfo) -> Iterator[Tuple
     only some have is missing annotation. Of yes-no questions ("_is_binary" in Prodigy's export) all
     accepted spans are kept, and the rest of the text is missing annotation.
     """
-    groups: Dict[Hashable, List[Tuple[Place, Task]]] = {}
+    groups: dict[Hashable, list[tuple[Place, Task]]] = {}
     for place, key, task in tasks:
         answer = task.extra.get("answer")
         if task.extra.get("_is_binary"):
@@ -90,11 +91,11 @@ def _merge_tasks(tasks: Iterable[Annotated], info: CorpusInfo) -> Iterator[Tuple
         yield place, task
 
 
-def _keys(task: Task) -> Set[Tuple[int, int, str]]:
+def _keys(task: Task) -> set[tuple[int, int, str]]:
     return {span[:3] for span in task.spans or ()}
 
 
-def _merge(tasks: List[Task], is_whole: bool) -> Task:
+def _merge(tasks: list[Task], is_whole: bool) -> Task:
     """Merge annotations: of whole texts, or answers to yes-no questions."""
     spans = {span[:3]: span for task in tasks for span in task.spans or ()}
     agreed = set.intersection(*map(_keys, tasks)) if is_whole else {*spans}
@@ -196,10 +197,10 @@ def _expand(doc: Doc, start: int, end: int) -> Range:
 
 
 def _without_overlap(
-    spans: List[TokenSpan], doc: Doc, place: Place, info: CorpusInfo
+    spans: list[TokenSpan], doc: Doc, place: Place, info: CorpusInfo
 ) -> Iterator[TokenSpan]:
     """Replace spans that overlap by missing annotation of all their tokens."""
-    groups: List[List[TokenSpan]] = []
+    groups: list[list[TokenSpan]] = []
     stop = 0
     for one in sorted(spans, key=lambda one: one[:2]):
         if one[0] >= stop:
@@ -215,14 +216,12 @@ def _without_overlap(
             info.add_problem(OVERLAPPING, place, text)
 
 
-def doc_to_task(
-    doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: Optional[str] = None
-) -> Task:
+def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | None = None) -> Task:
     """Make a task of a doc: its tokens, sentence starts, entities and missing annotation.
 
     doc (Doc): The doc. Blocked tokens count as O.
     extra (Mapping[str, Any]): Other keys of the task.
-    spans_key (Optional[str]): A key in `doc.spans`, for its spans in place of the entities.
+    spans_key (str | None): A key in `doc.spans`, for its spans in place of the entities.
     RETURNS (Task): The task. `task_to_doc` makes the same doc of it.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
@@ -239,7 +238,7 @@ def doc_to_task(
         spans.append(TaskSpan(ent.start_char, ent.end_char, ent.label_, ids))
     if unknown.all() and not spans:
         return Task(doc.text, None, tokens, (), doc.has_unknown_spaces, extra)
-    missing: Tuple[Range, ...] = ()
+    missing: tuple[Range, ...] = ()
     if unknown.any():
         edges = numpy.flatnonzero(numpy.diff(unknown, prepend=False, append=False)).tolist()
         missing = tuple((tokens[b][0], tokens[e - 1][1]) for b, e in zip(edges[::2], edges[1::2]))

@@ -5,9 +5,10 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 """
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from ..saving import save_file
 from .files import Place, Values, read_values, shown
@@ -23,7 +24,7 @@ ANSWERS = ("accept", "reject", "ignore")
 ANNOTATION_KEYS = ("annotations", "completions")
 """Keys of the annotations of a task of Label Studio: now, and before version 1."""
 
-Range = Tuple[int, int]
+Range = tuple[int, int]
 
 
 class TaskSpan(NamedTuple):
@@ -35,7 +36,7 @@ class TaskSpan(NamedTuple):
     extra: Mapping[str, Any] = {}
 
 
-TaskToken = Tuple[int, int, Optional[bool]]
+TaskToken = tuple[int, int, bool | None]
 """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
 
 
@@ -43,30 +44,30 @@ class Task(NamedTuple):
     """A text and its annotation.
 
     text (str): The text.
-    spans (Optional[List[TaskSpan]]): The entities. None: nobody has annotated the text.
-    tokens (Optional[List[TaskToken]]): The tokens. None: the pipeline's tokenizer finds them.
-    missing (Tuple[Range, ...]): Other characters, from and to, that nobody has annotated.
+    spans (list[TaskSpan] | None): The entities. None: nobody has annotated the text.
+    tokens (list[TaskToken] | None): The tokens. None: the pipeline's tokenizer finds them.
+    missing (tuple[Range, ...]): Other characters, from and to, that nobody has annotated.
     has_unknown_spaces (bool): Whether the text was made of tokens, with single spaces.
     extra (Mapping[str, Any]): Other keys, such as "meta" and "answer".
     """
 
     text: str
-    spans: Optional[List[TaskSpan]] = None
-    tokens: Optional[List[TaskToken]] = None
-    missing: Tuple[Range, ...] = ()
+    spans: list[TaskSpan] | None = None
+    tokens: list[TaskToken] | None = None
+    missing: tuple[Range, ...] = ()
     has_unknown_spaces: bool = False
     extra: Mapping[str, Any] = {}
 
 
-Annotated = Tuple[Place, Optional[int], Task]
+Annotated = tuple[Place, int | None, Task]
 """A task and its place. Tasks with the same key, unless it is None, are annotations of one text."""
 
 
-def read_tasks(path: Path) -> Iterator[Tuple[Place, Task]]:
+def read_tasks(path: Path) -> Iterator[tuple[Place, Task]]:
     """Read the tasks of a JSON or JSONL file.
 
     path (Path): The file.
-    YIELDS (Tuple[Place, Task]): Each task, and its place.
+    YIELDS (tuple[Place, Task]): Each task, and its place.
     RAISES (CorpusError): If something isn't a task.
     """
     for place, value in read_values(path)[1]:
@@ -107,7 +108,7 @@ def task_from_json(value: Any, place: Place) -> Task:
     )
 
 
-def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
+def _span_key(value: Mapping[str, Any], place: Place) -> str | None:
     """The key of the spans; None if nobody has annotated the text."""
     there = [key for key in SPAN_KEYS if value.get(key) is not None]
     lists = [key for key in there if isinstance(value[key], list)]
@@ -119,7 +120,7 @@ def _span_key(value: Mapping[str, Any], place: Place) -> Optional[str]:
     return next(iter([*filled, *lists]), None)
 
 
-def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> List[TaskSpan]:
+def spans_from_json(values: list[Any], text: str, key: str, place: Place) -> list[TaskSpan]:
     """Read the spans under a key. A span with several labels is read once for each label. Offsets
     may count UTF-16 code units, as JavaScript does, if the texts that some spans have in `extra`
     say so.
@@ -141,7 +142,7 @@ def spans_from_json(values: List[Any], text: str, key: str, place: Place) -> Lis
             got = shown(value)
             raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
         start, end = _range([start, end], len(units) // 2, key, place)
-        labels: List[Any] = label if isinstance(label, list) else [label]
+        labels: list[Any] = label if isinstance(label, list) else [label]
         if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
             raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
         spans += [TaskSpan(start, end, name, extra) for name in labels]
@@ -177,7 +178,7 @@ def _utf16(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass")
 
 
-def _tokens_from_json(value: Any, text: str, place: Place) -> Optional[List[TaskToken]]:
+def _tokens_from_json(value: Any, text: str, place: Place) -> list[TaskToken] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
@@ -229,10 +230,10 @@ def read_label_studio(values: Values) -> Iterator[Annotated]:
             yield place, i, Task(text)
 
 
-def task_to_json(task: Task) -> Dict[str, Any]:
+def task_to_json(task: Task) -> dict[str, Any]:
     """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
     text = task.text
-    value: Dict[str, Any] = {"text": text}
+    value: dict[str, Any] = {"text": text}
     starts, ends = {}, {}
     if task.tokens is not None:
         value["tokens"] = tokens = []
@@ -254,17 +255,17 @@ def task_to_json(task: Task) -> Dict[str, Any]:
     return {**value, **task.extra}
 
 
-def _task_to_doccano(task: Task) -> Dict[str, Any]:
+def _task_to_doccano(task: Task) -> dict[str, Any]:
     """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
     spans can't have scores. doccano shows other keys as metadata of the text."""
     spans = task.spans or []
-    value: Dict[str, Any] = {"text": task.text, "label": [[*span[:3]] for span in spans]}
+    value: dict[str, Any] = {"text": task.text, "label": [[*span[:3]] for span in spans]}
     if any("score" in span.extra for span in spans):
         value["scores"] = [span.extra.get("score") for span in spans]
     return {**value, **task.extra}
 
 
-def _task_to_label_studio(task: Task) -> Dict[str, Any]:
+def _task_to_label_studio(task: Task) -> dict[str, Any]:
     """A task for Label Studio: {"data": {"text": "…", …}, "predictions": [{"result": […]}]}. The
     labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
@@ -277,7 +278,7 @@ def _task_to_label_studio(task: Task) -> Dict[str, Any]:
     return {"data": {"text": text, **task.extra}, "predictions": [{"result": results}]}
 
 
-FORMS: Dict[str, Tuple[Any, str]] = {
+FORMS: dict[str, tuple[Any, str]] = {
     "prodigy": (task_to_json, ".jsonl"),
     "doccano": (_task_to_doccano, ".jsonl"),
     "label-studio": (_task_to_label_studio, ".json"),

@@ -10,10 +10,11 @@ Files in parts:
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -48,11 +49,11 @@ SHORT = ("bool", "int32", "int64", "string")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_texts(nlp: Language, path: Union[str, Path]) -> Iterator[Doc]:
+def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
     """Read docs without annotation but for the starts of sentences.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (Union[str, Path]): A file of text, with a doc on each line, or any corpus: see
+    path (str | Path): A file of text, with a doc on each line, or any corpus: see
         `read_docs`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
@@ -99,7 +100,7 @@ class Row(NamedTuple):
     or raises the error of the row."""
 
     id: Any
-    text: Optional[str]
+    text: str | None
     make_doc: Callable[[], Doc]
 
 
@@ -216,13 +217,13 @@ def _refused(place: Place, text: Any, message: str) -> Row:
     return Row(place.number, text if isinstance(text, str) else None, refuse)
 
 
-def _read_row_groups(part: Part, *columns: str) -> List[Dict[str, Any]]:
+def _read_row_groups(part: Part, *columns: str) -> list[dict[str, Any]]:
     try:
         file = require_pyarrow().ParquetFile(part.path)
         types = {field.name: str(field.type) for field in file.schema_arrow}
         there = [name for name in types if name in columns or types[name] in SHORT]
         table = file.read_row_groups([*range(part.start, part.stop)], columns=there)
-        values: List[Dict[str, Any]] = table.to_pylist()
+        values: list[dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:
         raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
     if columns[0] not in types:

@@ -186,7 +186,7 @@ def collect_rows(
     rows (Ints2d): Shape: (N, S)
     d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
     place_of (Ints1d): Scratch: -1 everywhere, before and after. Shape: (V,)
-    RETURNS (Tuple[Ints1d, Floats2d]): Each row that is used, once; and its gradient.
+    RETURNS (tuple[Ints1d, Floats2d]): Each row that is used, once; and its gradient.
         Shapes: (A,), (A, K)
     """
     cdef vector[int32_t] active

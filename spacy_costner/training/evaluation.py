@@ -5,8 +5,9 @@ first step. If no other follows, or few do, the best model is hardly trained.
 """
 
 import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -29,7 +30,7 @@ class Evaluations(NamedTuple):
     that is not None. The shortest epoch has `steps_per_epoch`."""
 
     steps_per_epoch: int
-    n_steps: Optional[int]
+    n_steps: int | None
     frequency: int
 
     @property
@@ -70,8 +71,8 @@ class Evaluations(NamedTuple):
 def count_evaluations(
     training: Mapping[str, Any],
     examples: Iterable[Example],
-    before_init: Optional[Callable[[Language], Any]] = None,
-) -> Optional[Evaluations]:
+    before_init: Callable[[Language], Any] | None = None,
+) -> Evaluations | None:
     """Count the steps of an epoch of `spacy train`, from the resolved block [training] and the
     resolved callback of [initialize]. None if the corpus is a stream, which has no epochs."""
     max_epochs, max_steps = training["max_epochs"], training["max_steps"]
@@ -89,7 +90,7 @@ def count_evaluations(
     return counted.in_each_epoch() if before_init is evaluate_each_epoch else counted
 
 
-def read_evaluations(config: Config, nlp: Optional[Language] = None) -> Optional[Evaluations]:
+def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
     """The same for a config for `spacy train`, complete or not. The corpus is read by a pipeline,
     by default the one of the config without components."""
     whole = Config(Language.default_config).merge(config).interpolate()

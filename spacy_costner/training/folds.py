@@ -9,8 +9,9 @@ label memory of the first pass is counted anew for each block.
 
 import random
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import IO, Any
 
 import numpy
 from spacy.language import Language
@@ -58,8 +59,8 @@ def train_first_pass(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
-    blocks: List[List[Tuple[List[Example], List[Targets]]]] = [[] for _ in range(FIRST_FOLDS)]
-    fold_of: Dict[int, int] = {}
+    blocks: list[list[tuple[list[Example], list[Targets]]]] = [[] for _ in range(FIRST_FOLDS)]
+    fold_of: dict[int, int] = {}
     for i, batch in enumerate(batches):
         fold = i * FIRST_FOLDS // len(batches)
         folds = [fold_of.setdefault(text_id(eg.predicted), fold) for eg in batch]
@@ -70,7 +71,7 @@ def train_first_pass(
     first_pass.weights.allocate(len(features), len(tags))
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
-    def train_without(fold: int) -> Tuple[Features, Floats2d]:
+    def train_without(fold: int) -> tuple[Features, Floats2d]:
         """Features, whose memory is that of the docs of other folds, and weights."""
         rest = [each for i, block in enumerate(blocks) if i != fold for each in block]
         own = features
@@ -90,7 +91,7 @@ def train_first_pass(
     first_pass.set_folds(of_folds, fold_of)
 
 
-def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[List[Example]]:
+def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[Example]]:
     """Batches of examples, each until it has enough words. spaCy's `minibatch_by_words` moves docs
     to other batches than the docs around them."""
     begin = size = 0
@@ -109,8 +110,8 @@ def train_linear_part(
     if not (max_epochs := model.attrs.get("linear_epochs")):
         return
     features, weights = linear_part(model)
-    docs: List[List[Example]] = [[] for _ in range(LINEAR_FOLDS)]
-    fold_of: Dict[int, int] = {}
+    docs: list[list[Example]] = [[] for _ in range(LINEAR_FOLDS)]
+    fold_of: dict[int, int] = {}
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words, end = sum(len(eg.predicted) for eg in examples), 0
     for eg in examples:
@@ -155,7 +156,7 @@ first. A linear model is as good, smaller and faster: `python -m spacy costner f
 """
 
 
-def make_hybrid_logger() -> Callable[..., Tuple[Callable[..., None], Callable[[], None]]]:
+def make_hybrid_logger() -> Callable[..., tuple[Callable[..., None], Callable[[], None]]]:
     """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
     ConsoleLogger, which at the end says so if no evaluation was better than the first.
 
@@ -166,11 +167,11 @@ def make_hybrid_logger() -> Callable[..., Tuple[Callable[..., None], Callable[[]
 
     def setup(
         nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
-    ) -> Tuple[Callable[..., None], Callable[[], None]]:
+    ) -> tuple[Callable[..., None], Callable[[], None]]:
         log_console, finish_console = console(nlp, stdout, stderr)
-        scores: List[float] = []
+        scores: list[float] = []
 
-        def log(info: Optional[Dict[str, Any]]) -> None:
+        def log(info: dict[str, Any] | None) -> None:
             scores.extend([] if info is None else [info["score"]])
             log_console(info)
 

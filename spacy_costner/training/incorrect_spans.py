@@ -8,7 +8,7 @@ copy where that span ends. Gold excludes these tags, and no algorithm of the cha
 incorrect spans.
 """
 
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy
 from thinc.types import Array2d, Ints1d
@@ -21,7 +21,7 @@ BEGIN, INSIDE, LAST, UNIT = range(4)
 """The order of the four tags in a copy."""
 
 
-IncorrectSpan = Tuple[int, int, int, int]
+IncorrectSpan = tuple[int, int, int, int]
 """A sequence, the begin and end of tokens, counted over the batch, that are not an entity of a
 label, and the label, as an index."""
 
@@ -55,12 +55,12 @@ def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
 
 def augment_tags(
     tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int
-) -> Tuple[Ints1d, Constraints, Array2d]:
+) -> tuple[Ints1d, Constraints, Array2d]:
     """Make the copies of tags for the incorrect spans, at least one, of a batch of N tokens. A
     label has as many copies as its incorrect spans have starts in one sequence. Returns the tag of
     the model that each of K' tags has its scores from, (K',); their possible paths; and False for
     the tags that end an incorrect span, (N, K')."""
-    starts: Dict[Tuple[int, int], List[int]] = {}
+    starts: dict[tuple[int, int], list[int]] = {}
     for sequence, begin, _, label in spans:
         known = starts.setdefault((sequence, label), [])
         known += [begin] * (begin not in known)

@@ -1,9 +1,10 @@
 """Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
 import numpy
 from spacy.training import Example
@@ -68,7 +69,7 @@ class TotalLoss:
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
-        self.batches: List[Tuple[Ints2d, Targets, float]] = []
+        self.batches: list[tuple[Ints2d, Targets, float]] = []
         is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
         size = len(examples) if is_ratio else BATCH_SIZE
         for i in range(0, len(examples), size):
@@ -77,7 +78,7 @@ class TotalLoss:
             batch = self.merged.rows[begin:end]
             self.batches += [(batch, targets, 1 / len(turns)) for targets in turns]
 
-    def __call__(self, vector: Floats1d) -> Tuple[float, Floats1d]:
+    def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
@@ -138,7 +139,7 @@ def train_at_once(
     evaluation of the loss is an epoch of one step. The value is the objective of the last training,
     per token."""
     c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
-    rows: List[Floats2d] = []
+    rows: list[Floats2d] = []
     n_epochs, value = 0, 0.0
     for own in [tags, tags.collapsed] if tags.is_split else [tags]:
         total = TotalLoss(model, objective, own, examples, c2=c2)
@@ -176,10 +177,10 @@ class Minimum(NamedTuple):
 
 
 def minimise(
-    function: Callable[[Floats1d], Tuple[float, Floats1d]],
+    function: Callable[[Floats1d], tuple[float, Floats1d]],
     start: Floats1d,
     *,
-    max_iter: Optional[int] = None,
+    max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
     """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
@@ -193,7 +194,7 @@ def minimise(
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
     vector, values, n_evaluations, reason = start, [float("nan")], 0, "converged"
-    steps: List[Tuple[Floats1d, Floats1d]] = []
+    steps: list[tuple[Floats1d, Floats1d]] = []
     bar = progress(desc="train", unit="it", total=max_iter)
     try:
         values[0], gradient = function(vector)

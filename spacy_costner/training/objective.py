@@ -1,8 +1,8 @@
 """The training objective: from examples to targets, and from targets and scores to the loss."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy
 from spacy.strings import StringStore
@@ -48,10 +48,10 @@ class Objective:
 
     name: str
     strings: StringStore
-    loss: Union[Loss, LossSchedule]
+    loss: Loss | LossSchedule
     weights: Weights = field(default_factory=Weights)
-    incorrect_spans_key: Optional[str] = None
-    spans_key: Optional[str] = None
+    incorrect_spans_key: str | None = None
+    spans_key: str | None = None
     own_labels: Labels = None
     filter_spans: bool = False
     sentence_boundaries: Boundaries = False
@@ -68,8 +68,8 @@ class Objective:
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
                 "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
-        self._tables: Dict[Tuple[int, Tuple[str, ...]], CostTable] = {}
-        self._warned: Set[str] = set()
+        self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
+        self._warned: set[str] = set()
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
         """The example with the spans of some labels as entities, if there is a `spans_key`. Raises
@@ -92,7 +92,7 @@ class Objective:
         self,
         examples: Sequence[Example],
         tags: Tags,
-        features: Optional[Ints2d] = None,
+        features: Ints2d | None = None,
         *,
         whole: bool = False,
     ) -> Targets:
@@ -100,7 +100,7 @@ class Objective:
         gold is impossible are left out with a warning. An entity across a border joins two
         sequences. Docs with soft targets have the sequences of their teacher.
 
-        features (Optional[Ints2d]): As in `Gold`, if the loss uses them. Shape: (N, S)
+        features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
         whole (bool): Whether docs are not cut.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
@@ -151,8 +151,8 @@ class Objective:
         return targets
 
     def turns(
-        self, examples: Sequence[Example], tags: Tags, features: Optional[Ints2d] = None
-    ) -> List[Targets]:
+        self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None
+    ) -> list[Targets]:
         """The targets of a batch in epochs that take turns, so that a model learns both: of whole
         docs and, if they have borders, of their sequences."""
         turns = [self.targets(examples, tags, features, whole=True)]
@@ -162,7 +162,7 @@ class Objective:
 
     def evaluate(
         self, targets: Targets, scores: Potentials, progress: Progress
-    ) -> Tuple[LossResult, int]:
+    ) -> tuple[LossResult, int]:
         """The loss of a batch with its gradient with respect to the model's scores; and the number
         of annotated tokens or, if the loss is one ratio, 1."""
         loss = self.loss.at(progress)
@@ -183,7 +183,7 @@ class Objective:
         n_annotated = int((targets.gold.tags >= 0).sum())
         return LossResult(value, gradient), 1 if loss.is_ratio else max(n_annotated, 1)
 
-    def prepare(self, tags: Tags) -> List[Optional[List[List[float]]]]:
+    def prepare(self, tags: Tags) -> list[list[list[float]] | None]:
         """Check that costs and weights fit the labels, before training begins: otherwise there is a
         ValueError. Returns the cost table of each stage of the loss, to be saved with the model."""
         if unknown := sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE}):
@@ -194,7 +194,7 @@ class Objective:
         tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
         return [None if table is None else table.tolist() for table in tables]
 
-    def restore(self, tables: Sequence[Optional[List[List[float]]]], tags: Tags) -> None:
+    def restore(self, tables: Sequence[list[list[float]] | None], tags: Tags) -> None:
         """Restore the cost tables that `prepare` returned, where a cost can't be computed any more,
         for example because its file is missing."""
         for stage, table in zip(self.loss.stages, tables):
@@ -204,7 +204,7 @@ class Objective:
                 except ValueError:
                     self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
-    def cost_table(self, loss: Loss, tags: Tags) -> Optional[CostTable]:
+    def cost_table(self, loss: Loss, tags: Tags) -> CostTable | None:
         """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
         if loss.cost is None:
             return None

@@ -1,7 +1,8 @@
 """Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
-from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from spacy.training import Example
 from thinc.api import Model, Optimizer
@@ -17,7 +18,7 @@ from .targets import Targets
 INTERRUPTED = "interrupted"
 
 
-Batch = Tuple[int, Callable[[], Tuple[FeatureBatch, Targets]]]
+Batch = tuple[int, Callable[[], tuple[FeatureBatch, Targets]]]
 """The number of sequences of a batch, and a function that reads its features and its targets."""
 
 
@@ -42,11 +43,11 @@ class Trained(NamedTuple):
 OnEpoch = Callable[[Trained], object]
 
 
-Turns = List[List[Batch]]
+Turns = list[list[Batch]]
 """The batches of an epoch, and those of the next, and so on: epochs take turns."""
 
 
-def in_memory(batches: Iterable[Tuple[FeatureBatch, List[Targets]]]) -> Turns:
+def in_memory(batches: Iterable[tuple[FeatureBatch, list[Targets]]]) -> Turns:
     """Batches that are kept in memory, from their features and their targets in each turn."""
     batches = list(batches)
     n_turns = max((len(turns) for _, turns in batches), default=1)
@@ -61,7 +62,7 @@ def in_memory(batches: Iterable[Tuple[FeatureBatch, List[Targets]]]) -> Turns:
 
 
 def read_batches(
-    model: Model, objective: Objective, tags: Tags, batches: Iterable[List[Example]]
+    model: Model, objective: Objective, tags: Tags, batches: Iterable[list[Example]]
 ) -> Turns:
     """Extract the features and make the targets of the batches that have tokens."""
     return in_memory(
@@ -74,21 +75,21 @@ def read_batches(
 def train(
     weights: SparseWeights,
     objective: Objective,
-    turns: Sequence[List[Batch]],
+    turns: Sequence[list[Batch]],
     optimizer: Optimizer,
     *,
     max_epochs: int,
     max_steps: int = 0,
     dropout: float = 0.0,
     progress: Progress = Progress(),  # noqa: B008 (immutable)
-    shuffle: Callable[[List[Batch]], None] = random.shuffle,
+    shuffle: Callable[[list[Batch]], None] = random.shuffle,
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> Trained:
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    turns (Sequence[List[Batch]]): See `Turns`. They are shuffled.
+    turns (Sequence[list[Batch]]): See `Turns`. They are shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.

@@ -8,12 +8,13 @@ are gathered when its batch is used.
 import io
 import tempfile
 from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import Any, cast
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
@@ -47,7 +48,7 @@ class Piece:
     store: "Store"
     number: int
     n_tokens: int
-    kept: Optional[Example]
+    kept: Example | None
 
     def __len__(self) -> int:
         return self.n_tokens
@@ -67,9 +68,9 @@ def batch_pieces(
     objective: Objective,
     tags: Tags,
     examples: Iterable[Example],
-    batcher: Callable[[Iterable], Iterable[List]],
-    shuffle: Callable[[List], None],
-    cache: Optional[Path] = None,
+    batcher: Callable[[Iterable], Iterable[list]],
+    shuffle: Callable[[list], None],
+    cache: Path | None = None,
 ) -> Turns:
     """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
     there may be incorrect spans in them. `shuffle` shuffles a list in place."""
@@ -89,21 +90,21 @@ def read_pieces(
     tags: Tags,
     examples: Iterable[Example],
     *,
-    most_words: Optional[int] = None,
-    cache: Optional[Path] = None,
-) -> List[List[Piece]]:
+    most_words: int | None = None,
+    cache: Path | None = None,
+) -> list[list[Piece]]:
     """Read docs, and cut those with more words than `most_words`, by default `MOST_WORDS`: at the
     beginnings of sentences or, if the doc has none, of any tokens, and never within an entity. If
     docs have borders, another list has their sequences. Docs with soft targets stay whole.
 
-    cache (Optional[Path]): A folder for the features and targets of tokens. Docs are not kept then.
-    RETURNS (List[List[Piece]]): The pieces of docs with tokens, in order, for each turn of epochs.
+    cache (Path | None): A folder for the features and targets of tokens. Docs are not kept then.
+    RETURNS (list[list[Piece]]): The pieces of docs with tokens, in order, for each turn of epochs.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
     most_words = most_words or MOST_WORDS
     store, has_borders = Store(linear_part(model)[0], tags, cache), False
-    pieces: List[List[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
-    marks = cast(Tuple[Array1d, Array1d], tags.constraints[2:])
+    pieces: list[list[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
+    marks = cast(tuple[Array1d, Array1d], tags.constraints[2:])
     docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
         if cache is not None and any(map(is_taught, batch)):
@@ -124,7 +125,7 @@ def read_pieces(
                 begin, end = end, end + len(eg.predicted)
                 if turn and not is_taught(eg):
                     own = ends[(begin < ends) & (ends <= end)] - begin
-                    cuts: Iterable[Tuple[int, int]] = pairwise([0, *own.tolist()])
+                    cuts: Iterable[tuple[int, int]] = pairwise([0, *own.tolist()])
                 else:
                     places = separable[begin:end] & (not is_taught(eg))
                     if end - begin > most_words:
@@ -152,7 +153,7 @@ def sentence_starts(example: Example) -> Array1d:
     return cast(Array1d, (starts == 1) & (numpy.arange(len(starts)) > 0))
 
 
-def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[Tuple[int, int]]:
+def _cut(places: Array1d, n_tokens: int, most_words: int) -> Iterator[tuple[int, int]]:
     """Cut a sequence at some places into parts that are as long as allowed."""
     begin = 0
     while n_tokens - begin > most_words:
@@ -185,17 +186,17 @@ class Store:
     None: in memory.
     """
 
-    def __init__(self, features: Features, tags: Tags, folder: Optional[Path] = None) -> None:
+    def __init__(self, features: Features, tags: Tags, folder: Path | None = None) -> None:
         self.features, self.tags, self.folder = features, tags, folder
         self.n_tokens = 0
-        self._columns: Dict[str, Column] = {}
+        self._columns: dict[str, Column] = {}
         self._common: Targets
         self._places, self._weights = array("q"), array("d")
-        self._rows: Dict[str, ArrayXd] = {}
+        self._rows: dict[str, ArrayXd] = {}
 
     def add(self, values: Ints2d, turns: Sequence[Targets]) -> None:
         """Add docs: the values of their tokens, (N, C), and their targets in each turn."""
-        rows: Dict[str, Optional[ArrayXd]] = {
+        rows: dict[str, ArrayXd | None] = {
             "values": values,
             "token_weights": turns[0].gold.token_weights,
             "possible": turns[0].constraints.emissions,
@@ -228,7 +229,7 @@ class Store:
 
     def read(
         self, pieces: Ints1d, examples: Sequence[Example] = ()
-    ) -> Tuple[FeatureBatch, Targets]:
+    ) -> tuple[FeatureBatch, Targets]:
         """Make a batch of pieces of one turn, (B,), by their numbers. Their examples are needed if
         some have soft targets."""
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 5)[pieces]
@@ -270,7 +271,7 @@ class Store:
             targets = targets._replace(soft=read_soft_targets(examples, *known))
         return FeatureBatch(rows, lengths), targets
 
-    def _mask(self, name: str, tokens: Ints1d) -> Optional[Array2d]:
+    def _mask(self, name: str, tokens: Ints1d) -> Array2d | None:
         """The mask of tokens, False throughout where there is none. None: nowhere is one."""
         mask = self._rows[name][tokens] if name in self._rows else None
         return mask if mask is not None and mask.any() else None
@@ -279,7 +280,7 @@ class Store:
 class Column:
     """Rows of numbers, written from any place on. Rows that are not written are 0."""
 
-    def __init__(self, folder: Optional[Path], like: ArrayXd) -> None:
+    def __init__(self, folder: Path | None, like: ArrayXd) -> None:
         """Begin without rows, of the type and the width of others. Their file in the folder has no
         name and ends with the process. None: in memory."""
         self.folder, self.dtype, self.shape = folder, like.dtype, like.shape[1:]

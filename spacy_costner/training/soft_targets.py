@@ -8,7 +8,8 @@ entropy. These are saved with the doc over `Tags.finest`, as a student may have 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
 """
 
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Set
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.attrs import ORTH
@@ -27,7 +28,7 @@ KEY = "spacy_costner.soft_targets"
 LEAST = 1e-6
 """Smaller expectations are saved as 0."""
 
-Saved = Dict[str, Any]
+Saved = dict[str, Any]
 """The soft targets of a doc: "labels", "entropy", and expectations over the finest tags:
 "emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,); and, if the teacher's chain of
 the doc was cut, the "lengths" of its sequences (B,)."""
@@ -64,7 +65,7 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 
 def expectations(
-    potentials: Potentials, tags: Tags, doc_of: Optional[Ints1d] = None
+    potentials: Potentials, tags: Tags, doc_of: Ints1d | None = None
 ) -> Iterator[Saved]:
     """The soft targets of each doc, to be saved with it, from a teacher's potentials over these
     tags, and the doc of each of its sequences, (B,); None: each is one."""
@@ -96,7 +97,7 @@ def mean(saved: Sequence[Saved]) -> Saved:
     return {**saved[0], **{name: sum(s[name] for s in saved) / len(saved) for name in names}}
 
 
-def labels_of(doc: Doc) -> Set[str]:
+def labels_of(doc: Doc) -> set[str]:
     """The labels of a training doc: of its entities, and those that its teacher has."""
     return {*(ent.label_ for ent in doc.ents), *doc.user_data.get(KEY, {}).get("labels", ())}
 
@@ -109,7 +110,7 @@ def is_taught(example: Example) -> bool:
     return bool(numpy.array_equal(mine, its))
 
 
-def taught_lengths(example: Example) -> Optional[Ints1d]:
+def taught_lengths(example: Example) -> Ints1d | None:
     """The lengths of the sequences of a doc with soft targets; None if it has none."""
     if not is_taught(example):
         return None
@@ -123,8 +124,8 @@ def read_soft_targets(
     constraints: Constraints,
     lengths: Ints1d,
     doc_of: Ints1d,
-    weights: Optional[Floats1d],
-) -> Optional[SoftTargets]:
+    weights: Floats1d | None,
+) -> SoftTargets | None:
     """Read the soft targets of a batch, if there are some, from examples, with their weights, (D,),
     and the lengths of sequences and the example of each, (B,). An example with soft targets is a
     whole doc. Raises a ValueError if the teacher has a label that the tags don't have."""

@@ -1,6 +1,7 @@
 """Training targets: the possible paths, the gold paths, and how much they count."""
 
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy
 from spacy.training import Example
@@ -27,7 +28,7 @@ class Targets(NamedTuple):
     constraints (Constraints): The possible paths. With incorrect spans these and gold are over the
         tags of `augment_tags`: see `Gold.tied_to`.
     lengths (Ints1d), doc_of (Ints1d): Number of tokens, and doc, of each sequence. Shapes: (B,)
-    soft (Optional[SoftTargets]): The targets of docs that a teacher has annotated.
+    soft (SoftTargets | None): The targets of docs that a teacher has annotated.
     """
 
     tags: Tags
@@ -35,11 +36,11 @@ class Targets(NamedTuple):
     constraints: Constraints
     lengths: Ints1d
     doc_of: Ints1d
-    soft: Optional[SoftTargets] = None
+    soft: SoftTargets | None = None
 
     def to_loss_inputs(
-        self, scores: Potentials, table: Optional[CostTable] = None
-    ) -> Tuple[Potentials, Gold]:
+        self, scores: Potentials, table: CostTable | None = None
+    ) -> tuple[Potentials, Gold]:
         """The arguments of a loss: the constrained potentials and gold, on the device of the
         scores. `table` is the cost of each mistake over `Tags.collapsed`, if the loss uses one."""
         gold = self.gold
@@ -72,7 +73,7 @@ class Targets(NamedTuple):
             constraints=constraints._replace(emissions=emissions),
         )
 
-    def leave_out_impossible(self) -> "Tuple[Targets, Array1d]":
+    def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
         """Leave out the sequences whose gold is impossible, as if they were not annotated. Returns
         the targets, and True for these, (B,)."""
         gold, possible = self.gold, self.constraints.emissions
@@ -90,7 +91,7 @@ class Targets(NamedTuple):
         return self._replace(gold=gold), left_out
 
 
-def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]:
+def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array2d | None:
     """The tags that agree with a gold path, (N, K). Where annotation is missing, -1, all tags do,
     but the token after a gold entity can't continue it. None if nothing is missing."""
     missing = path < 0
@@ -101,7 +102,7 @@ def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Optional[Array2d]
     return allowed
 
 
-def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Floats2d:
+def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
     """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), 0 where gold
     is missing, -1; a table of costs, (K, K); and the weights of tokens, (N,)."""
     counts = path >= 0 if weights is None else weights * (path >= 0)
@@ -110,7 +111,7 @@ def gold_cost(path: Ints1d, table: CostTable, weights: Optional[Floats1d]) -> Fl
 
 def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, tokens: TokenAttrs
-) -> List[IncorrectSpan]:
+) -> list[IncorrectSpan]:
     """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
     docs: one for each label. A span without a label is not an entity of any label."""
     starts = (numpy.cumsum(tokens.lengths) - tokens.lengths).tolist()
@@ -127,21 +128,21 @@ def read_incorrect_spans(
 class Weights:
     """The weights of tokens and of examples in training.
 
-    labels (Optional[Mapping[str, float]]): Weight of the tokens of a gold entity, by label; "O" is
+    labels (Mapping[str, float] | None): Weight of the tokens of a gold entity, by label; "O" is
         for tokens outside of entities. 1 for labels that are not named.
     boundary (float): Factor for the first and the last token of a gold entity.
-    token (Optional[str]): Extension attribute of the reference's tokens with a factor.
-    example (Optional[str]): Extension attribute of the reference doc with its weight.
+    token (str | None): Extension attribute of the reference's tokens with a factor.
+    example (str | None): Extension attribute of the reference doc with its weight.
     RAISES (ValueError): If a weight is negative or not finite.
     """
 
     def __init__(
         self,
         *,
-        labels: Optional[Mapping[str, float]] = None,
+        labels: Mapping[str, float] | None = None,
         boundary: float = 1.0,
-        token: Optional[str] = None,
-        example: Optional[str] = None,
+        token: str | None = None,
+        example: str | None = None,
     ) -> None:
         where, given = "spacy_costner.Weights", labels or {}
         self.labels = {x: check_cost(y, f"{where}: labels.{x}") for x, y in given.items()}
@@ -154,7 +155,7 @@ class Weights:
 
     def of_tokens(
         self, entities: Entities, tags: Tags, examples: Sequence[Example]
-    ) -> Optional[Floats1d]:
+    ) -> Floats1d | None:
         """The weight of each token, (N,); None if all are 1."""
         if not self.weighs_tokens:
             return None
@@ -167,13 +168,13 @@ class Weights:
         values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= self.boundary
         if self.token is None:
             return values
-        own: List[float] = []  # the weights that tokens have themselves; 1 where not aligned
+        own: list[float] = []  # the weights that tokens have themselves; 1 where not aligned
         for eg in examples:
             given, aligned = [token._.get(self.token) for token in eg.reference], eg.alignment.x2y
             own += [given[aligned[i][0]] if n == 1 else 1.0 for i, n in enumerate(aligned.lengths)]
         return values * numpy.asarray(own, dtype="float32")
 
-    def of_examples(self, examples: Sequence[Example]) -> Optional[Floats1d]:
+    def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """The weight of each example: its extension attribute times what `doc.user_data` has under
         `WEIGHT`; None if all are 1. Shape: (B,)"""
         docs = [eg.reference for eg in examples]

@@ -4,7 +4,8 @@ Docs are read once per batch. Nothing here loops over tokens in Python, except w
 the reference and of the predicted doc differ.
 """
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import spacy
 from spacy.cli._util import import_code
@@ -77,7 +77,7 @@ def write_inputs(folder: Path, *texts: str) -> Path:
     return folder
 
 
-def write_lines(path: Path, texts: List[Any]) -> Path:
+def write_lines(path: Path, texts: list[Any]) -> Path:
     """A text file, or JSONL with ids."""
     if path.suffix == ".txt":
         lines = texts
@@ -87,22 +87,22 @@ def write_lines(path: Path, texts: List[Any]) -> Path:
     return path
 
 
-def rows(output: Path) -> List[Dict[str, Any]]:
+def rows(output: Path) -> list[dict[str, Any]]:
     files = sorted(path for path in output.rglob("*.jsonl") if path.name != "manifest.jsonl")
     return [json.loads(line) for path in files for line in path.read_text("utf8").split("\n")[:-1]]
 
 
-def files(output: Path) -> Dict[str, bytes]:
+def files(output: Path) -> dict[str, bytes]:
     """All files but the manifest, whose lines are in the order in which parts end."""
     found = {p.name: p.read_bytes() for p in output.rglob("*") if p.is_file()}
     found.pop("manifest.jsonl")
     return found
 
 
-def plain(model: Path, texts: List[str]) -> List[List[Tuple[int, int, str]]]:
+def plain(model: Path, texts: list[str]) -> list[list[tuple[int, int, str]]]:
     docs = spacy.load(model).pipe(texts)
     return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
 
 
-def places(spans: List[Dict[str, Any]]) -> List[Tuple[int, int, str]]:
+def places(spans: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
     return [(span["start"], span["end"], span["label"]) for span in spans]

@@ -1,7 +1,5 @@
 """Batches for examples, and what can be done to them."""
 
-from typing import List
-
 import numpy
 
 from spacy_costner import chain
@@ -11,7 +9,7 @@ from .. import oracle
 
 
 def random_potentials(
-    lengths: List[int], n_tags: int, scale: float = 1.0, dtype: str = "float64", seed: int = 0
+    lengths: list[int], n_tags: int, scale: float = 1.0, dtype: str = "float64", seed: int = 0
 ) -> Potentials:
     rng = numpy.random.default_rng(seed)
     shapes = ((sum(lengths), n_tags), (n_tags, n_tags), n_tags, n_tags)

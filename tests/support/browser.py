@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ class Browser:
         self.session = attached["sessionId"]
         self.call("Page.enable")
 
-    def call(self, method: str, until: Optional[str] = None, **parameters: Any) -> Any:
+    def call(self, method: str, until: str | None = None, **parameters: Any) -> Any:
         """Call a method and return its result, or wait for an event and return that."""
         self.n += 1
         message = {"id": self.n, "method": method, "params": parameters}

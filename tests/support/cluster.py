@@ -3,8 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, Set
+from typing import Any
 
 ENV = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray leaves 127.0.0.1 as it is
@@ -29,7 +30,7 @@ def start_cluster(n_nodes: int, temp_dir: Path) -> Any:
     return cluster
 
 
-def _node() -> Dict[str, Any]:
+def _node() -> dict[str, Any]:
     quiet = {"include_dashboard": False, "include_log_monitor": False}
     return {"node_ip_address": "127.0.0.1", "object_store_memory": 80_000_000, **quiet}
 
@@ -38,9 +39,9 @@ def add_node(cluster: Any, **settings: Any) -> Any:
     return cluster.add_node(**_node(), num_cpus=1, **settings)
 
 
-def descendants(process: int) -> Set[int]:
+def descendants(process: int) -> set[int]:
     """The numbers of the processes that a process has started, and those these have."""
-    found: Set[int] = set()
+    found: set[int] = set()
     for path in Path("/proc", str(process), "task").glob("*/children"):
         for child in map(int, path.read_text().split()):
             found |= {child} | descendants(child)
@@ -54,7 +55,7 @@ def command(process: int) -> str:
         return ""
 
 
-def listening_elsewhere(processes: Set[int]) -> Iterator[str]:
+def listening_elsewhere(processes: set[int]) -> Iterator[str]:
     """The sockets of processes that other machines could connect to."""
     owners = {}
     for process in processes:
@@ -71,8 +72,8 @@ def listening_elsewhere(processes: Set[int]) -> Iterator[str]:
                 yield f"{fields[1]} {command(owners[owner])}"
 
 
-def wait_for_end(processes: Set[int], seconds: float = 30) -> Set[int]:
-    """Wait until processes have ended. RETURNS (Set[int]): Those that have not."""
+def wait_for_end(processes: set[int], seconds: float = 30) -> set[int]:
+    """Wait until processes have ended. RETURNS (set[int]): Those that have not."""
     end = time.monotonic() + seconds
     while (left := {p for p in processes if _is_alive(p)}) and time.monotonic() < end:
         time.sleep(0.1)
@@ -86,7 +87,7 @@ def _is_alive(process: int) -> bool:
         return False
 
 
-def other_version(folder: Path) -> Dict[str, str]:
+def other_version(folder: Path) -> dict[str, str]:
     """The environment of a node that has another version of spacy-costner."""
     metadata = folder / "spacy_costner-0.0.1.dist-info" / "METADATA"
     metadata.parent.mkdir(parents=True)

@@ -3,7 +3,7 @@
 import re
 from configparser import ConfigParser
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 from spacy.util import registry
 from thinc.api import Config
@@ -21,7 +21,7 @@ TOK2VEC = {
     "maxout_pieces": 2,
     "subword_features": False,
 }
-REQUIRED: Dict[str, Dict[str, Any]] = {
+REQUIRED: dict[str, dict[str, Any]] = {
     "spacy_costner.LinearChainCRF.v1": {"tok2vec": TOK2VEC},
     "spacy_costner.SparseCRF.v1": {"features": FEATURES},
     "spacy_costner.HybridCRF.v1": {"features": FEATURES, "tok2vec": TOK2VEC},
@@ -46,7 +46,7 @@ REQUIRED: Dict[str, Dict[str, Any]] = {
 }
 
 
-def declared(group: str) -> Dict[str, str]:
+def declared(group: str) -> dict[str, str]:
     parser = ConfigParser(delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(SETUP, encoding="utf8")

@@ -1,7 +1,7 @@
 """A comparison that takes seconds: a tiny corpus, a tiny config, two losses."""
 
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import spacy
 from spacy.tokens import Doc, DocBin
@@ -101,7 +101,7 @@ class Experiment(NamedTuple):
     """The arguments of `compare` and `plan`."""
 
     config_path: Path
-    loss_paths: List[Path]
+    loss_paths: list[Path]
     test_path: Path
     output_path: Path
 

@@ -1,6 +1,7 @@
 """A linear model and three sentences to fit it to; training with the parts of a component."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import spacy
 from spacy.language import Language
@@ -25,14 +26,14 @@ TEXTS = [
 ]
 FEW_FEATURES = {**FEATURES, "windows": {"ORTH": 0, "LOWER": 0, "SHAPE": 0}}
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEW_FEATURES}
-SPARSE_CONFIG: Dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
+SPARSE_CONFIG: dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
 
 
-def loss_block(name: str, **settings: Any) -> Dict[str, Any]:
+def loss_block(name: str, **settings: Any) -> dict[str, Any]:
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
-def examples_of(nlp: Language, docs: Sequence[Tuple[str, str]] = TEXTS) -> List[Example]:
+def examples_of(nlp: Language, docs: Sequence[tuple[str, str]] = TEXTS) -> list[Example]:
     """Examples of words and IOB2 tags, both separated by spaces."""
     made = []
     for text, tags in docs:
@@ -42,7 +43,7 @@ def examples_of(nlp: Language, docs: Sequence[Tuple[str, str]] = TEXTS) -> List[
     return made
 
 
-def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
+def initialized(**settings: Any) -> tuple[Language, list[Example]]:
     nlp = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2", **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
@@ -51,13 +52,13 @@ def initialized(**settings: Any) -> Tuple[Language, List[Example]]:
     return nlp, examples
 
 
-def read_batches(ner: CostSensitiveNER, batches: Sequence[List[Example]]) -> List[online.Batch]:
+def read_batches(ner: CostSensitiveNER, batches: Sequence[list[Example]]) -> list[online.Batch]:
     return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches)[0]
 
 
 def read_pieces(
     ner: CostSensitiveNER, examples: Sequence[Example], most_words: int, **settings: Any
-) -> List[pieces.Piece]:
+) -> list[pieces.Piece]:
     parts = (ner.model, ner.objective, ner.chain_tags)
     return pieces.read_pieces(*parts, examples, most_words=most_words, **settings)[0]
 

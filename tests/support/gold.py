@@ -1,6 +1,6 @@
 """Batches with gold."""
 
-from typing import Any, List
+from typing import Any
 
 import numpy
 
@@ -12,7 +12,7 @@ GAP = 1e-3
 """How far apart two paths have to be for a step of a difference not to change their order."""
 
 
-def example(lengths: List[int], n_tags: int, dtype: str = "float64", scale: float = 1.0) -> Any:
+def example(lengths: list[int], n_tags: int, dtype: str = "float64", scale: float = 1.0) -> Any:
     """A batch with complete and partial gold; tags are outside, opening, continuing and others."""
     potentials = random_potentials(lengths, n_tags, scale, dtype)
     rng = numpy.random.default_rng(1)

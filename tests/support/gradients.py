@@ -1,6 +1,7 @@
 """Gradients against central differences, in float64."""
 
-from typing import Any, Callable, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 
@@ -41,7 +42,7 @@ def central_difference(value: Callable[[], float], array: numpy.ndarray, index: 
 
 
 def check_gradient(
-    function: Callable[[Potentials], Tuple[Any, Callable[..., Potentials]]],
+    function: Callable[[Potentials], tuple[Any, Callable[..., Potentials]]],
     potentials: Potentials,
 ) -> None:
     """Check the callback of a function from potentials to (values of any shape, callback).

@@ -1,6 +1,7 @@
 """CRFs on sparse features, alone and with a Tok2Vec."""
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy
 import spacy
@@ -29,7 +30,7 @@ def crf(n_tags: int = 3, **settings: Any) -> Model:
 
 def found_names(
     features: Features, docs: Sequence[Doc], *, is_train: bool = False
-) -> List[List[str]]:
+) -> list[list[str]]:
     """The names of the features of each token, in order."""
     names, rows = features.names(), features.find(docs, is_train=is_train).rows
     return [sorted(names[row] for row in token if row >= 0) for token in rows]

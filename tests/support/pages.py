@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,7 +30,7 @@ class Block(NamedTuple):
     code: str
 
 
-def read_blocks(page: Path) -> List[Block]:
+def read_blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf8")
     name = page.relative_to(ROOT).as_posix()
     return [
@@ -39,7 +39,7 @@ def read_blocks(page: Path) -> List[Block]:
     ]
 
 
-def run_block(block: Block, names: Dict[str, Any]) -> str:
+def run_block(block: Block, names: dict[str, Any]) -> str:
     """Run a block in the working directory, and return what its commands print. A block that begins
     with `# name.suffix` is a file. The Python blocks of a page share their names."""
     title = re.match(r"# (\w+\.\w+)\n", block.code)

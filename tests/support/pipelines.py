@@ -1,7 +1,7 @@
 """Small pipelines, what they are trained on, and what they answer."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import spacy
 from spacy.language import Language
@@ -33,7 +33,7 @@ SOFTMAX_MARGIN = {
     "multiplier": 1.0,
     "cost": {"@misc": "spacy_costner.HammingCost.v1"},
 }
-TRAIN: List[Tuple[str, Dict[str, Any]]] = [
+TRAIN: list[tuple[str, dict[str, Any]]] = [
     ("Who is Shaka Khan?", {"entities": [(7, 17, "PERSON")]}),
     ("I like London and Berlin.", {"entities": [(7, 13, "LOC"), (18, 24, "LOC")]}),
     ("The Red Sox lost.", {"entities": [(4, 11, "sports-team")]}),
@@ -56,13 +56,11 @@ def listening(**settings: Any) -> Language:
     return nlp
 
 
-def examples(nlp: Language) -> List[Example]:
+def examples(nlp: Language) -> list[Example]:
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
 
-def train(
-    nlp: Language, steps: int = 60, optimizer: Optional[Optimizer] = None
-) -> Dict[str, float]:
+def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) -> dict[str, float]:
     """Overfit; returns the losses of the last step."""
     batch = examples(nlp)
     default = nlp.initialize(lambda: batch)
@@ -72,7 +70,7 @@ def train(
     return losses
 
 
-def ents(doc: Doc) -> List[Tuple[int, int, str]]:
+def ents(doc: Doc) -> list[tuple[int, int, str]]:
     return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
 
 

@@ -1,6 +1,6 @@
 """Posteriors of short sequences, and the entities of their paths."""
 
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any
 
 import numpy
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ POSTERIOR_TAGS = (
     Tags(["a", "b"], "IOB2", "before"),
 )
 TREE = {"top": {"a": {}, "b": {}}}
-Entity = Tuple[int, int, int]
+Entity = tuple[int, int, int]
 
 
 @st.composite
@@ -40,7 +40,7 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     return Posterior(scores, tags, is_space=is_space)
 
 
-def collapsed_paths(posterior: Posterior, b: int) -> List[oracle.Path]:
+def collapsed_paths(posterior: Posterior, b: int) -> list[oracle.Path]:
     """The legal paths of sequence b, over `tags.collapsed`, with the scores of the chain."""
     of_tag = posterior.tags.collapsed_of.tolist()
     return [
@@ -49,11 +49,11 @@ def collapsed_paths(posterior: Posterior, b: int) -> List[oracle.Path]:
     ]
 
 
-def entities_of(posterior: Posterior, b: int, path: Tuple[int, ...]) -> Set[Entity]:
+def entities_of(posterior: Posterior, b: int, path: tuple[int, ...]) -> set[Entity]:
     """The entities of a path of sequence b, read off tag by tag, without white space at
     their ends."""
     tags, start = posterior.tags, oracle.spans(posterior.scores)[b].start
-    found: List[List[int]] = []
+    found: list[list[int]] = []
     for t, tag in enumerate(path):
         prefix = tags.prefix_of[tag]
         if prefix in ("B", "U"):
@@ -66,9 +66,9 @@ def entities_of(posterior: Posterior, b: int, path: Tuple[int, ...]) -> Set[Enti
     return {(begin, end, label) for begin, end, label in found}
 
 
-def probs_of_entities(posterior: Posterior) -> Dict[Entity, float]:
+def probs_of_entities(posterior: Posterior) -> dict[Entity, float]:
     """Every entity that some path has, and how probable it is."""
-    probs: Dict[Entity, float] = {}
+    probs: dict[Entity, float] = {}
     for b in range(len(posterior.scores.lengths)):
         legal = oracle.paths(posterior.scores, b)
         for p, path in zip(oracle.probabilities(legal), legal):
@@ -77,23 +77,23 @@ def probs_of_entities(posterior: Posterior) -> Dict[Entity, float]:
     return probs
 
 
-def columns(entities: List[Entity]) -> Entities:
+def columns(entities: list[Entity]) -> Entities:
     return Entities(*numpy.asarray(entities, dtype="int64").reshape(-1, 3).T)
 
 
-def rows(entities: Entities) -> List[Entity]:
+def rows(entities: Entities) -> list[Entity]:
     return list(zip(*(column.tolist() for column in entities)))
 
 
-def answer(decoding: Decoding, posterior: Posterior) -> List[Tuple[int, int, str]]:
+def answer(decoding: Decoding, posterior: Posterior) -> list[tuple[int, int, str]]:
     entities, labels, _ = decoding.decode(posterior, decoding.settings)
     return [(begin, end, labels[label]) for begin, end, label in rows(entities)]
 
 
 def relabelled(
-    path: Tuple[int, ...], tags: Tags, answers: Tags, covers: numpy.ndarray
-) -> List[Tuple[int, ...]]:
-    ways: List[Tuple[Tuple[int, ...], int]] = [((), -1)]
+    path: tuple[int, ...], tags: Tags, answers: Tags, covers: numpy.ndarray
+) -> list[tuple[int, ...]]:
+    ways: list[tuple[tuple[int, ...], int]] = [((), -1)]
     for tag in path:
         prefix, label = tags.prefix_of[tag], tags.label_of[tag]
         longer = []
@@ -108,7 +108,7 @@ def relabelled(
     return [way for way, _ in ways]
 
 
-def sure(*probs: Dict[str, float]) -> Posterior:
+def sure(*probs: dict[str, float]) -> Posterior:
     """Tokens, each a sequence, with these probabilities of being O or of an entity."""
     tags = Tags(["a", "b", "c", "d"])
     emissions = numpy.full((len(probs), len(tags)), -100.0)
@@ -121,6 +121,6 @@ def sure(*probs: Dict[str, float]) -> Posterior:
     return Posterior(chain.constrain(free, tags.constraints), tags)
 
 
-def entities(tags: Tags, path: Tuple[int, ...]) -> List[Entity]:
+def entities(tags: Tags, path: tuple[int, ...]) -> list[Entity]:
     lengths = numpy.asarray([len(path)], dtype="int32")
     return rows(tags.decode(numpy.asarray(path, dtype="int32"), lengths))

@@ -1,12 +1,13 @@
 """What runs run, and executors of which something happens."""
 
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, Callable, Dict
+from typing import Any
 
 from spacy_costner.cli.runs import MakeExecutor, Processes
 
 
-def square(x: int) -> Dict[str, Any]:
+def square(x: int) -> dict[str, Any]:
     if x < 0:
         raise ValueError("below 0")
     return {"x": x, "square": x * x}

@@ -2,7 +2,7 @@
 
 from functools import cache
 from itertools import pairwise
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
 
 
 @cache
-def _names(tags: Tags) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+def _names(tags: Tags) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of the annotation and of the chain: each is asked for thousands of paths."""
     return tags.collapsed.names, tags.names
 
@@ -57,7 +57,7 @@ class SplitBatch(NamedTuple):
 
     tags: Tags
     potentials: Potentials  # of the chain
-    golds: List[Tuple[Gold, Gold]]  # complete and partial: of the chain, and of the annotation
+    golds: list[tuple[Gold, Gold]]  # complete and partial: of the chain, and of the annotation
 
 
 @st.composite

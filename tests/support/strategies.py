@@ -4,7 +4,7 @@ Hypothesis chooses shapes, scales, and how much is forbidden; the numbers come f
 that it chooses too, because arrays that it builds itself are mostly all the same number.
 """
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 from hypothesis import strategies as st
@@ -136,14 +136,14 @@ class Problem(NamedTuple):
 
 
 @st.composite
-def annotated_NK(draw: Any, cost: Optional[Cost] = None) -> Annotated:  # noqa: N802
+def annotated_NK(draw: Any, cost: Cost | None = None) -> Annotated:  # noqa: N802
     """Ragged batches with gold, weights and costs: of a tag set, or else of any tags."""
     problem = draw(any_tags_NK() if cost is None else tag_set_NK(cost))
     return Annotated(problem.potentials, *draw(golds_N(problem)))
 
 
 @st.composite
-def golds_N(draw: Any, problem: Problem) -> Tuple[Gold, Gold]:  # noqa: N802
+def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     """Complete gold of a path, and gold with less annotation."""
     potentials, path, table, opening, continuing = problem
     rng, n_tokens = draw(seeds), len(path)

@@ -3,8 +3,9 @@
 The functions have its arguments. In place of a transformer there are hashed word vectors.
 """
 
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import catalogue
 from spacy.language import Language
@@ -15,7 +16,7 @@ from thinc.api import Model
 from thinc.types import Floats2d, Ragged
 
 NOTHING = SimpleFrozenDict()
-DEFAULT_CONFIG: Dict[str, Any] = {
+DEFAULT_CONFIG: dict[str, Any] = {
     "max_batch_items": 4096,
     "model": {
         "@architectures": "spacy-transformers.TransformerModel.v3",
@@ -46,7 +47,7 @@ def make_model(
 
 def make_listener(
     pooling: Model[Ragged, Floats2d], grad_factor: float = 1.0, upstream: str = "*"
-) -> Model[List[Doc], List[Floats2d]]:
+) -> Model[list[Doc], list[Floats2d]]:
     return build_hash_embed_cnn_tok2vec(
         width=8,
         depth=1,
