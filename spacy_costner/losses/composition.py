@@ -23,12 +23,16 @@ def difference(
 ) -> LossResult:
     """The sum over the sequences of transform(above - below), with its gradient. `above` is the
     score to decrease, such as log Z, `below` the one to increase, such as that of gold."""
-    (high, backprop_high), (low, backprop_low) = above, below
-    weights = sequence_weights(gold, high)
-    values, slopes = (high - low, 1.0) if transform is None else transform(high - low)
-    slopes = slopes * weights
-    gradient = add_to(backprop_high(slopes), backprop_low(-slopes))
-    return LossResult(float((weights * values).sum()), gradient)
+    score_above, backprop_above = above
+    score_below, backprop_below = below
+    weights = sequence_weights(gold, score_above)
+    losses = score_above - score_below
+    slopes = weights
+    if transform is not None:
+        losses, slopes_of_transform = transform(losses)
+        slopes = slopes_of_transform * weights
+    gradient = add_to(backprop_above(slopes), backprop_below(-slopes))
+    return LossResult(float((weights * losses).sum()), gradient)
 
 
 def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:

@@ -124,41 +124,47 @@ def mce_f(
 
 
 Derivatives = tuple[float, float, float]
+"""With respect to TP, FP and FN."""
 
-Counted = tuple[Floats1d, Callable[[Derivatives], Potentials]]
-"""TP, FP and FN of a batch, and the callback from the derivatives with respect to them to that with
-respect to the potentials."""
+CountsWithVjp = tuple[Floats1d, Callable[[Derivatives], Potentials]]
+"""TP, FP and FN of a batch, shape (3,), and the callback from the derivatives with respect to them
+to that with respect to the potentials."""
 
 
-def expected_counts(potentials: Potentials, gold: Gold) -> Counted:
+def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     """The exact expected counts.
 
     TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
     FP = expected number of entities - TP
     """
-    entities = _entities(to_numpy(gold.tags), gold, potentials)
-    weights, of_entity = _weights(gold, potentials, entities)
+    gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
+    sequence_weight, entity_weight = _weights(gold, potentials, gold_entities)
     paths = chain.forward_backward(potentials)
-    log_p, backprop_log_p = paths.segment_log_probs(entities)
+    log_p, backprop_log_p = paths.segment_log_probs(gold_entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
-    ones = opening.astype(potentials.emissions.dtype)
-    n_opened, backprop_opened = paths.expectation(
-        map_scores(xp.zeros_like, potentials)._replace(emissions=ones)
-    )
-    tp, n_predicted = float((of_entity * p).sum()), float((weights * n_opened).sum())
-    fn = float((of_entity * (1 - p)).sum())
+    # The expected number of entities is that of tags that open one, at annotated tokens.
+    is_opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
+    zeros = map_scores(xp.zeros_like, potentials)
+    opens = zeros._replace(emissions=is_opening.astype(potentials.emissions.dtype))
+    n_opened, backprop_opened = paths.expectation(opens)
+    tp = float((entity_weight * p).sum())
+    fn = float((entity_weight * (1 - p)).sum())
+    n_predicted = float((sequence_weight * n_opened).sum())
+    fp = max(n_predicted - tp, 0.0)  # below 0 by rounding alone
 
-    def backprop(d: Derivatives) -> Potentials:
-        d_tp, d_fp, d_fn = d
-        d_p = of_entity * (d_tp - d_fp - d_fn)
-        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d_fp * weights))
+    def backprop(derivatives: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = derivatives
+        d_p = entity_weight * (d_tp - d_fp - d_fn)
+        d_opened = d_fp * sequence_weight
+        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d_opened))
 
-    return numpy.asarray([tp, max(n_predicted - tp, 0.0), fn]), backprop
+    return numpy.asarray([tp, fp, fn]), backprop
 
 
-def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: float) -> Counted:
+def best_counts(
+    potentials: Potentials, gold: Gold, *, slope: float, offset: float
+) -> CountsWithVjp:
     """The counts of the best paths, smoothed.
 
         TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
@@ -168,49 +174,73 @@ def best_counts(potentials: Potentials, gold: Gold, *, slope: float, offset: flo
     with and without are the scores of the best path that has an entity, or that has gold's
     tags in a place, and of the best that has not.
     """
-    right = _entities(to_numpy(gold.tags), gold, potentials)
-    wrong = wrong_entities(gold, potentials, right)
-    places, group = right_in_place(wrong, gold, potentials)
-    scores, backprop_scores = chain.segment_max_scores(potentials, _join(right, places))
-    xp, n_right, n = get_array_module(scores), len(right.begin), len(right.begin) + len(wrong.begin)
-    of_places = to_numpy(scores)[0, n_right:]
-    order = numpy.lexsort((of_places, group))
-    best = order[numpy.searchsorted(group[order], numpy.arange(2 * (n - n_right)), "right") - 1]
-    best = xp.asarray(n_right + best.reshape(2, -1))
-    with_and_without = xp.concatenate([scores[:, :n_right], scores[0, best]], axis=1)
-    is_right = xp.arange(n) < n_right
+    gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
+    false_positives = wrong_entities(gold, potentials, gold_entities)
+    segments, group = segments_in_places(false_positives, gold, potentials)
+    # The first row has the score of the best path with a segment, the second without it.
+    # Shape: (2, gold entities + segments)
+    scores, backprop_scores = chain.segment_max_scores(potentials, _join(gold_entities, segments))
+    xp = get_array_module(scores)
+    n_gold = len(gold_entities.begin)
+    n_wrong = len(false_positives.begin)
+    best = n_gold + _best_of_groups(to_numpy(scores)[0, n_gold:], group, 2 * n_wrong)
+    # Of a place, "with" is the best path with gold's tags, "without" that with other tags.
+    best = xp.asarray(best.reshape(2, n_wrong))
+    with_and_without = xp.concatenate([scores[:, :n_gold], scores[0, best]], axis=1)
     lead = with_and_without[1] - with_and_without[0]
     losses, slopes = sigmoid(lead, slope=slope, offset=offset)
-    weights = xp.concatenate([_weights(gold, potentials, some)[1] for some in (right, wrong)])
-    fn = float((weights * losses)[is_right].sum())
-    fp = float((weights * losses)[~is_right].sum())
-    total = float(weights[is_right].sum())
+    _, gold_weight = _weights(gold, potentials, gold_entities)
+    _, wrong_weight = _weights(gold, potentials, false_positives)
+    weights = xp.concatenate([gold_weight, wrong_weight])
+    fn = float((weights * losses)[:n_gold].sum())
+    fp = float((weights * losses)[n_gold:].sum())
+    tp = float(gold_weight.sum()) - fn
 
-    def backprop(d: Derivatives) -> Potentials:
-        d_tp, d_fp, d_fn = d
-        d_lead = xp.where(is_right, d_fn - d_tp, d_fp) * weights * slopes
-        d_both, d_scores = xp.stack([-d_lead, d_lead]), xp.zeros_like(scores)
-        d_scores[:, :n_right] = d_both[:, :n_right]
-        d_scores[0, best] = d_both[:, n_right:]
+    def backprop(derivatives: Derivatives) -> Potentials:
+        d_tp, d_fp, d_fn = derivatives
+        is_gold = xp.arange(n_gold + n_wrong) < n_gold
+        d_lead = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
+        d_with_and_without = xp.stack([-d_lead, d_lead])
+        d_scores = xp.zeros_like(scores)
+        d_scores[:, :n_gold] = d_with_and_without[:, :n_gold]
+        d_scores[0, best] = d_with_and_without[:, n_gold:]
         return backprop_scores(d_scores)
 
-    return numpy.asarray([total - fn, fp, fn]), backprop
+    return numpy.asarray([tp, fp, fn]), backprop
 
 
-def wrong_entities(gold: Gold, potentials: Potentials, right: Segments) -> Segments:
+def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
+    """The index of the highest score of each group, the last one of equal ones. No group is empty.
+    Shapes: (R,), (R,) to (G,)"""
+    # Sorted by group, then by score, the best of a group is the last before the next group.
+    order = numpy.lexsort((scores, group))
+    ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
+    return order[ends - 1]
+
+
+def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
     """The entities of the best path that is not gold, but for those that are gold's or that
     begin where gold is not annotated."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
-    tags, known = to_numpy(path), to_numpy(gold.tags) >= 0
+    tags = to_numpy(path)
+    is_annotated = to_numpy(gold.tags) >= 0
+    # Where gold is the only path, there is no other: its tags are unknown.
     has_path = numpy.repeat(numpy.isfinite(to_numpy(scores)), potentials.lengths)
-    found = _entities(numpy.where(has_path, tags, -1), gold, potentials)
-    which = known[found.begin] & ~numpy.isin(_numbers(found, len(tags)), _numbers(right, len(tags)))
-    of_token = numpy.repeat(which, found.end - found.begin)
-    after = cast(Array2d, found.after)[which]
-    return Segments(found.begin[which], found.end[which], found.tags[of_token], after)
+    predicted = _entities(numpy.where(has_path, tags, -1), gold, potentials)
+    is_gold = numpy.isin(_numbers(predicted, len(tags)), _numbers(gold_entities, len(tags)))
+    is_wrong = is_annotated[predicted.begin] & ~is_gold
+    is_tag_of_wrong = numpy.repeat(is_wrong, predicted.end - predicted.begin)
+    return Segments(
+        predicted.begin[is_wrong],
+        predicted.end[is_wrong],
+        predicted.tags[is_tag_of_wrong],
+        cast(Array2d, predicted.after)[is_wrong],
+    )
 
 
-def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> tuple[Segments, Ints1d]:
+def segments_in_places(
+    wrong: Segments, gold: Gold, potentials: Potentials
+) -> tuple[Segments, Ints1d]:
     """What paths have in the places of S wrong entities: segments that begin there, and the group
     of each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in all ways in which tags
     of the chain count as these. Group S + i has other tags, up to the first of them.
@@ -218,54 +248,70 @@ def right_in_place(wrong: Segments, gold: Gold, potentials: Potentials) -> tuple
     A place is the tokens of the entity, as far as they are annotated. Where an entity may go on
     behind its last tag (IOB2), only the token after says where it ends: that is part of the place.
     """
-    tags, begin = to_numpy(gold.tags), wrong.begin
-    goes_on = to_numpy(can_continue(potentials, gold))[wrong.tags[last_tokens(wrong.end - begin)]]
-    stops = numpy.unique([*numpy.cumsum(potentials.lengths), *numpy.flatnonzero(tags < 0)])
-    stop = stops[numpy.searchsorted(stops, begin, side="right")]
-    end = numpy.minimum(wrong.end + goes_on, stop)
+    gold_tags = to_numpy(gold.tags)
+    begin = wrong.begin
+    last_tags = wrong.tags[last_tokens(wrong.end - begin)]
+    goes_on = to_numpy(can_continue(potentials, gold))[last_tags]
+    # A place ends before the next token without annotation, and with its sequence.
+    stops = numpy.unique(
+        [*numpy.cumsum(potentials.lengths), *numpy.flatnonzero(gold_tags < 0)],
+    )
+    next_stop = stops[numpy.searchsorted(stops, begin, side="right")]
+    end = numpy.minimum(wrong.end + goes_on, next_stop)
 
-    legal = numpy.isfinite(to_numpy(potentials.transitions))
-    counts_as = numpy.arange(len(legal))
+    is_legal = numpy.isfinite(to_numpy(potentials.transitions))
+    counts_as = numpy.arange(len(is_legal))
     if gold.collapsed_of is not None:
         counts_as = to_numpy(gold.collapsed_of)
-    any_tag, segments, groups = numpy.ones_like(legal), [], []
+    any_tag = numpy.ones_like(is_legal)
+    segments: list[Segments] = []
+    groups: list[Ints1d] = []
 
-    def fits(token: Ints1d) -> Array2d:
-        return counts_as[tags[token]][:, None] == counts_as
+    def agrees(token: Ints1d) -> Array2d:
+        """True for the tags that count as the gold tag of a token. Shape: (R, K)"""
+        return counts_as[gold_tags[token]][:, None] == counts_as
 
-    def add(place: Ints1d, path: Ints2d, after: Array2d, is_right: bool) -> None:
+    def add(place: Ints1d, path: Ints2d, after: Array2d, *, is_right: bool) -> None:
+        """Add segments: the place of each, (R,), its tags, (R, T), and the mask of the tags that
+        may follow, (R, K)."""
         first = begin[place]
         segments.append(Segments(first, first + path.shape[1], path.reshape(-1), after))
         groups.append(place if is_right else len(begin) + place)
 
-    place, tag = numpy.nonzero(~fits(begin))
+    # All paths of agreeing tags grow by a token at a time. A row is a place and a path so far.
+    place, tag = numpy.nonzero(~agrees(begin))
     add(place, tag[:, None], any_tag[tag], is_right=False)
-    place, tag = numpy.nonzero(fits(begin))
+    place, tag = numpy.nonzero(agrees(begin))
     path = tag[:, None]
     while len(place):
         is_over = begin[place] + path.shape[1] == end[place]
         add(place[is_over], path[is_over], any_tag[path[is_over, 0]], is_right=True)
-        place, path = place[~is_over], path[~is_over]
-        fits_next = fits(begin[place] + path.shape[1])
-        add(place, path, ~fits_next, is_right=False)
-        row, tag = numpy.nonzero(fits_next & legal[path[:, -1]])
-        place, path = place[row], numpy.column_stack([path[row], tag])
+        place = place[~is_over]
+        path = path[~is_over]
+        agrees_next = agrees(begin[place] + path.shape[1])
+        add(place, path, ~agrees_next, is_right=False)
+        row, tag = numpy.nonzero(agrees_next & is_legal[path[:, -1]])
+        place = place[row]
+        path = numpy.column_stack([path[row], tag])
     return _join(*segments), numpy.concatenate(groups)
 
 
 def _numbers(entities: Segments, n_tokens: int) -> Ints1d:
-    """A number for each entity: equal ones have the same tokens and first tag."""
+    """A number for each entity: equal ones have the same tokens and first tag. Shape: (S,)"""
     first_tags = entities.tags[first_tokens(entities.end - entities.begin)].astype("int64")
+    # The first tag, the first token and the end are digits of one number.
     return (first_tags * n_tokens + entities.begin) * (n_tokens + 1) + entities.end
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
-    """The entities of a path, -1 where it is unknown."""
-    known = tags >= 0
-    opening, continuing = to_numpy(gold.opening), to_numpy(gold.continuing)
-    begin, end = runs(known & opening[tags], known & continuing[tags], potentials.lengths)
+    """The entities of a path, -1 where it is unknown. No tag after them continues them."""
+    is_known = tags >= 0
+    opening = to_numpy(gold.opening)
+    continuing = to_numpy(gold.continuing)
+    begin, end = runs(is_known & opening[tags], is_known & continuing[tags], potentials.lengths)
+    _, tokens = ranges(begin, end)
     after = numpy.repeat(~continuing[None], len(begin), axis=0)
-    return Segments(begin, end, tags[ranges(begin, end)[1]], after)
+    return Segments(begin, end, tags[tokens], after)
 
 
 def _join(*segments: Segments) -> Segments:
@@ -276,4 +322,5 @@ def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> tuple[Fl
     """How much each sequence counts, and each entity. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
-    return weights, weights[sequence_of(potentials)[xp.asarray(entities.begin)]]
+    sequence = sequence_of(potentials)[xp.asarray(entities.begin)]
+    return weights, weights[sequence]

@@ -91,17 +91,19 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
     """
     if multiplier:
         potentials = cost_augment(potentials, gold, multiplier)
-    if lam in (0, 1):
-        return sequential(potentials, gold) if lam else pointwise(potentials, gold)
+    if lam == 0:
+        return pointwise(potentials, gold)
+    if lam == 1:
+        return sequential(potentials, gold)
     paths = chain.forward_backward(potentials)
     log_z, backprop_all = paths.log_partition()
     score, backprop_gold = gold_score(potentials, gold)
     log_p, backprop_tags = paths.log_marginals(gold.token_tags)
-    whole = lam * sequence_weights(gold, log_z)
-    single = (1 - lam) * weights_of_tokens(potentials, gold)
-    value = (whole * (log_z - score)).sum() - (single * log_p).sum()
-    gradient = paths.backprop((backprop_all, whole), (backprop_tags, -single))
-    return LossResult(float(value), add_to(gradient, backprop_gold(-whole)))
+    path_weights = lam * sequence_weights(gold, log_z)
+    tag_weights = (1 - lam) * weights_of_tokens(potentials, gold)
+    value = (path_weights * (log_z - score)).sum() - (tag_weights * log_p).sum()
+    gradient = paths.backprop((backprop_all, path_weights), (backprop_tags, -tag_weights))
+    return LossResult(float(value), add_to(gradient, backprop_gold(-path_weights)))
 
 
 def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:

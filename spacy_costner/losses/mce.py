@@ -73,18 +73,23 @@ def mce(
     """
     transform = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
     if psi == math.inf:
-        (_, best), (_, known) = best_competitor(potentials, gold), best_gold(potentials, gold)
-        return difference(best, known, gold, transform)
-    right = gold.paths
+        _, best_wrong = best_competitor(potentials, gold)
+        _, best_right = best_gold(potentials, gold)
+        return difference(best_wrong, best_right, gold, transform)
+    right_paths = gold.paths
     sharp = potentials if psi == 1 else sharpen(potentials, psi)
-    wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right)
-    known_sum, backprop_known = gold_score(sharp, gold)
+    wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right_paths)
+    right_sum, backprop_right = gold_score(sharp, gold)
     if normalise:
+        # With equal scores, the log-sums are the logarithms of the numbers of paths.
         equal = uniform_over_legal(potentials)
-        wrong_sum = wrong_sum - chain.log_partition_excluding(equal, right)[0].clip(0)
-        known_sum = known_sum - gold_score(equal, gold)[0]
-    wrong, known = (wrong_sum / psi, backprop_wrong), (known_sum / psi, backprop_known)
-    return difference(wrong, known, gold, transform)
+        log_n_wrong, _ = chain.log_partition_excluding(equal, right_paths)
+        log_n_right, _ = gold_score(equal, gold)
+        wrong_sum = wrong_sum - log_n_wrong.clip(0)  # 0 where no path is wrong
+        right_sum = right_sum - log_n_right
+    wrong_score = wrong_sum / psi, backprop_wrong
+    right_score = right_sum / psi, backprop_right
+    return difference(wrong_score, right_score, gold, transform)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy
-from thinc.types import Floats1d, Ints1d, Ints2d
+from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ..costs.tables import hamming_cost
@@ -31,7 +31,9 @@ def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
         raise ValueError(
             f"spacy_costner.Perceptron: alpha: expected a number above 0 with a cost, got {alpha!r}"
         )
-    cost, compute = cost or hamming_cost if alpha else None, partial(perceptron, alpha=alpha)
+    if cost is None and alpha > 0:
+        cost = hamming_cost
+    compute = partial(perceptron, alpha=alpha)
     return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
@@ -82,42 +84,52 @@ def mira(
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
     raised = cost_augment(potentials, gold, multiplier)
-    rival, above = best_competitor(raised, gold)
-    right, below = best_gold(potentials, gold)
-    n = squared_distance(potentials, rival, right, gold.features)
+    competitor, competitor_score = best_competitor(raised, gold)
+    right, right_score = best_gold(potentials, gold)
+    n = squared_distance(potentials, competitor, right, gold.features)
 
     def step(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
-        a, (h, _) = aggressiveness, hinge(violation)
+        """The loss of each sequence, and the size of its update: min(a, h / n)."""
+        h, _ = hinge(violation)
         xp = get_array_module(h)
-        steps = xp.minimum(a, h / xp.maximum(n, NO_DISTANCE))
+        steps = xp.minimum(aggressiveness, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
 
-    return difference(above, below, gold, step)
+    return difference(competitor_score, right_score, gold, step)
 
 
 def squared_distance(
-    potentials: Potentials, one: Ints1d, other: Ints1d, features: Ints2d | None = None
+    potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
     """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
 
     n = || f(y) - f(y') ||^2
     """
     xp = get_array_module(potentials.emissions)
-    n_tags, lengths = len(potentials.transitions), potentials.lengths
-    sequence, firsts = sequence_of(potentials), first_tokens(lengths)
-    differs = (one != other).astype("float64")
+    n_tags = len(potentials.transitions)
+    lengths = potentials.lengths
+    sequence = sequence_of(potentials)
+    differs = path != other_path
+
+    # Transitions, as numbers: from tag * K + to tag, at all tokens but the first of a sequence.
+    firsts = first_tokens(lengths)
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
-    at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
-    transitions = [y[later - 1] * n_tags + y[later] for y in (one, other)]
+    transitions = [tags[later - 1] * n_tags + tags[later] for tags in (path, other_path)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
-    distance += 2 * _sum(sequence[at_ends], differs[at_ends], len(lengths))
-    if features is None:
-        return distance + 2 * _sum(sequence, differs, len(lengths))
-    token = xp.flatnonzero(one != other)
-    shown = features[token].astype("int64")
-    row, slot = xp.nonzero(shown >= 0)
-    token, feature = token[row], shown[row, slot]
-    emissions = [feature * n_tags + y[token] for y in (one, other)]
+
+    # Start and end: where the tags differ, a feature of each path is missing in the other.
+    at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
+    distance += 2 * _sum_by_group(sequence[at_ends], differs[at_ends], len(lengths))
+
+    if features is None:  # each token has a feature that no other token has
+        return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
+    # Emissions, as numbers: feature * K + tag, for the features of tokens whose tags differ.
+    different = xp.flatnonzero(differs)
+    features_there = features[different].astype("int64")
+    row, slot = xp.nonzero(features_there >= 0)
+    token = different[row]
+    feature = features_there[row, slot]
+    emissions = [feature * n_tags + tags[token] for tags in (path, other_path)]
     return distance + _squared_differences(sequence[token], emissions, len(lengths))
 
 
@@ -125,15 +137,18 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
     """The count of each number in the first of a pair of arrays minus that in the other, squared
     and summed over each group. Shapes: (R,), (R,) each to (G,)"""
     xp = get_array_module(groups)
-    both = xp.concatenate(pair)
-    n = int(both.max(initial=0)) + 1
-    found, inverse = xp.unique(xp.tile(groups, 2) * n + both, return_inverse=True)
+    numbers = xp.concatenate(pair)
+    base = int(numbers.max(initial=0)) + 1
+    # Group and number are digits of one key. The first array counts 1, the second -1.
+    keys, key_of = xp.unique(xp.tile(groups, 2) * base + numbers, return_inverse=True)
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
-    return _sum(found // n, _sum(inverse, signs, len(found)) ** 2, n_groups)
+    differences = _sum_by_group(key_of, signs, len(keys))
+    return _sum_by_group(keys // base, differences**2, n_groups)
 
 
-def _sum(groups: Ints1d, weights: Floats1d, n_groups: int) -> Floats1d:
+def _sum_by_group(groups: Ints1d, weights: Array1d, n_groups: int) -> Floats1d:
+    """The sum of the weights of each group. Shapes: (R,), (R,) to (G,)"""
     xp = get_array_module(weights)
     if len(weights) == 0:
         return xp.zeros(n_groups)
-    return xp.bincount(groups, weights=weights, minlength=n_groups)
+    return xp.bincount(groups, weights=weights.astype("float64"), minlength=n_groups)
