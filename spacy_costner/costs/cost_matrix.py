@@ -42,9 +42,9 @@ class Matrix:
         for gold, row in rows.items():
             for predicted, cost in row.items():
                 check_cost(cost, f"{self.where}: {gold}.{predicted}")
-            if (got := row.get(gold, 0)) != 0:
+            if row.get(gold, 0) != 0:
                 expected = "expected 0 on the diagonal"
-                raise ValueError(f"{self.where}: {gold}.{gold}: {expected}, got {got!r}")
+                raise ValueError(f"{self.where}: {gold}.{gold}: {expected}, got {row[gold]!r}")
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
@@ -68,16 +68,19 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
 
 
 def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
+    """Read the costs of a CSV file, `[gold][predicted]`, without its empty cells."""
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file, skipinitialspace=True) if row] or [[]]
-        predicted, parsed = rows[0][1:], []
+            rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
+        predicted_labels = rows[0][1:] if rows else []
+        rows_of_gold = []
         for gold, *cells in rows[1:]:
-            if len(cells) != len(predicted):
-                raise ValueError(f"row {gold!r}: expected {len(predicted)} costs, got {len(cells)}")
-            costs = [(label, float(cell)) for label, cell in zip(predicted, cells) if cell]
-            parsed.append((gold, without_repetition(costs)))
-        return without_repetition(parsed)
+            if len(cells) != len(predicted_labels):
+                expected = f"expected {len(predicted_labels)} costs, got {len(cells)}"
+                raise ValueError(f"row {gold!r}: {expected}")
+            costs = [(label, float(cell)) for label, cell in zip(predicted_labels, cells) if cell]
+            rows_of_gold.append((gold, without_repetition(costs)))
+        return without_repetition(rows_of_gold)
     except (OSError, ValueError, csv.Error) as error:
         expected = "expected a CSV file of costs"
         raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

@@ -39,7 +39,9 @@ class Tree:
     @cached_property
     def lineages(self) -> dict[str, tuple[str, ...]]:
         """For each node, the path from the top down to it."""
-        nodes = self.source if isinstance(self.source, dict) else _read(self.source, self.where)
+        nodes = self.source
+        if not isinstance(nodes, dict):
+            nodes = _read(nodes, self.where)
         lineages: dict[str, tuple[str, ...]] = {}
         for lineage in _walk(nodes, (), self.where):
             node = lineage[-1]
@@ -73,14 +75,17 @@ class Tree:
 
         Higashiyama et al., before eq 8.
         """
-        lineages = [self.lineage(label) for label in labels]
-        number = {node: i for i, node in enumerate(self.lineages)}
-        nodes = numpy.full((len(labels), self.depth), -1)
-        for row, lineage in zip(nodes, lineages):
-            row[: len(lineage)] = [number[node] for node in lineage]
-        levels = (nodes >= 0).sum(axis=1)
-        shared = ((nodes[:, None] == nodes) & (nodes >= 0)).sum(axis=2)
-        return levels[:, None] + levels - 2 * shared
+        number_of_node = {node: i for i, node in enumerate(self.lineages)}
+        # The numbers of the nodes from the top down to each label, then -1. Shape: (labels, depth)
+        lineages = numpy.full((len(labels), self.depth), -1)
+        for row, label in zip(lineages, labels):
+            lineage = self.lineage(label)
+            row[: len(lineage)] = [number_of_node[node] for node in lineage]
+        is_node = lineages >= 0
+        levels = is_node.sum(axis=1)
+        # The lowest common ancestor is at the last level of which two labels share the node.
+        n_shared = ((lineages[:, None] == lineages) & is_node).sum(axis=2)
+        return levels[:, None] + levels - 2 * n_shared
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
@@ -98,16 +103,18 @@ def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str,
     if not isinstance(nodes, Mapping):
         place = f"under {above[-1]!r}" if above else "on top"
         raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")
-    for node, below in nodes.items():
+    for node, children in nodes.items():
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
         if node in above:
             raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
         yield (*above, node)
-        yield from _walk({} if below is None else below, (*above, node), where)
+        if children is not None:  # null in a file: a leaf
+            yield from _walk(children, (*above, node), where)
 
 
 def _read(path: str | Path, where: str) -> Any:
+    """Read the mappings of a JSON or YAML file."""
     try:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)

@@ -119,15 +119,21 @@ def make_precision_recall_cost(
     """
     where = "spacy_costner.PrecisionRecallCost"
     overall = dict(zip(KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
+    _check_kinds(overall, f"{where}:")
     check_config_names(labels, f"{where}: labels")
-    for place, costs in {"": overall, **{f" labels.{x}:": labels[x] for x in labels}}.items():
-        if unknown := sorted(set(costs) - set(KINDS)):
-            expected = ", ".join(KINDS)
-            raise ValueError(f"{where}:{place} expected any of {expected}, got {unknown[0]!r}")
-        for name, cost in costs.items():
-            check_cost(cost, f"{where}:{place} {name}")
-    per_label = {label: tuple({**overall, **own}.values()) for label, own in labels.items()}
+    per_label: dict[str, tuple[float, ...]] = {}
+    for label, costs in labels.items():
+        _check_kinds(costs, f"{where}: labels.{label}:")
+        per_label[label] = tuple({**overall, **costs}.values())
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
+
+
+def _check_kinds(costs: Mapping[str, float], where: str) -> None:
+    """Raise a ValueError if something is no kind of mistake, or a cost is out of its range."""
+    for kind, cost in costs.items():
+        if kind not in KINDS:
+            raise ValueError(f"{where} expected any of {', '.join(KINDS)}, got {kind!r}")
+        check_cost(cost, f"{where} {kind}")
 
 
 def precision_recall_cost(
@@ -140,12 +146,15 @@ def precision_recall_cost(
 
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
-    if unknown := sorted(set(per_label) - set(tags.labels)):
+    unknown_labels = sorted(set(per_label) - set(tags.labels))
+    if unknown_labels:
         where = "spacy_costner.PrecisionRecallCost: labels"
-        raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown[0]!r}")
-    rows = [per_label.get(label, overall) for label in tags.labels]
-    false_alarm, miss, wrong_label, wrong_boundary = numpy.reshape(rows, (-1, len(KINDS))).T
-    table = numpy.zeros((len(rows) + 1, len(rows) + 1))
+        raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown_labels[0]!r}")
+    n_labels = len(tags.labels)
+    costs_by_label = [per_label.get(label, overall) for label in tags.labels]
+    by_kind = numpy.reshape(costs_by_label, (n_labels, len(KINDS))).T
+    false_alarm, miss, wrong_label, wrong_boundary = by_kind  # each of shape (labels,)
+    table = numpy.zeros((n_labels + 1, n_labels + 1))
     table[:-1] = wrong_label[:, None]
     table[-1, :-1] = false_alarm
     table[:-1, -1] = miss
@@ -178,7 +187,10 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     RAISES (ValueError): If a label is not in the matrix, or its file can't be read.
     """
     labels = [*tags.labels, OUTSIDE]
-    table = numpy.asarray([[matrix.cost(gold, label) for label in labels] for gold in labels])
+    rows = []
+    for gold in labels:
+        rows.append([matrix.cost(gold, predicted) for predicted in labels])
+    table = numpy.asarray(rows)
     numpy.fill_diagonal(table, wrong_boundary)
     return _over_tags(table, tags)
 

@@ -4,9 +4,9 @@ from .decoders import (
     DecodedSpans,
     Decoding,
     Settings,
+    by_label,
     make_threshold,
     make_viterbi,
-    of_labels,
     without_overlap,
 )
 from .min_cost import MinCost, make_min_cost
@@ -21,10 +21,10 @@ __all__ = [
     "Posterior",
     "Settings",
     "Temperature",
+    "by_label",
     "make_min_cost",
     "make_threshold",
     "make_viterbi",
-    "of_labels",
     "temper",
     "without_overlap",
 ]

@@ -78,12 +78,13 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
     Recall-Precision Trade-off for Entity Extraction".
     """
-    tags, scores = posterior.tags, posterior.scores
-    bias = of_labels("bias", tags, settings)
+    tags = posterior.tags
+    scores = posterior.scores
+    bias = by_label("bias", tags, settings)
     if bias.any():
         xp = get_array_module(scores.emissions)
-        of_tag = numpy.append(bias, 0.0)[tags.label_of]
-        biased = scores.emissions + xp.asarray(of_tag, dtype=scores.emissions.dtype)
+        bias_of_tag = numpy.append(bias, 0.0)[tags.label_of]  # the last is that of O, label -1
+        biased = scores.emissions + xp.asarray(bias_of_tag, dtype=scores.emissions.dtype)
         scores = scores._replace(emissions=biased)
     path = to_numpy(chain.best_path(scores).tags)
     return DecodedSpans(tags.decode(path, scores.lengths), tags.labels)
@@ -117,7 +118,7 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     `LEAST`.
     """
     tags = posterior.tags
-    thresholds = of_labels("threshold", tags, settings)
+    thresholds = by_label("threshold", tags, settings)
     entities, probs = posterior.likely_entities(float(thresholds.min(initial=1.0)))
     gains = probs - thresholds[entities.label]
     return DecodedSpans(without_overlap(entities, gains), tags.labels)
@@ -129,29 +130,36 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
         best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
     """
-    chosen = numpy.flatnonzero(gains >= 0)
-    chosen = chosen[numpy.argsort(entities.end[chosen], kind="stable")]
-    entities = entities.select(chosen)
-    before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
-    best, take = [0.0], []
-    for gain, n_before in zip(gains[chosen].tolist(), before):
-        with_it = gain + best[n_before]
-        take.append(with_it >= best[-1])
-        best.append(max(with_it, best[-1]))
-    kept, stop = [], len(take)
-    for i in range(len(take) - 1, -1, -1):
-        if i < stop and take[i]:
-            kept.append(i)
-            stop = before[i]
-    return entities.select(numpy.asarray(kept[::-1], dtype="int64"))
+    candidates = numpy.flatnonzero(gains >= 0)
+    by_end = candidates[numpy.argsort(entities.end[candidates], kind="stable")]
+    entities = entities.select(by_end)
+    # The number of candidates that end before each begins: they are the first ones.
+    n_before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
+    best = [0.0]
+    is_in_best = []  # whether the best choice among the first i + 1 has the last of them
+    for gain, n in zip(gains[by_end].tolist(), n_before):
+        gain_with = gain + best[n]
+        is_in_best.append(gain_with >= best[-1])
+        best.append(max(gain_with, best[-1]))
+    chosen = []
+    i = len(is_in_best) - 1
+    while i >= 0:
+        if is_in_best[i]:
+            chosen.append(i)
+            i = n_before[i]
+        i -= 1
+    return entities.select(numpy.asarray(chosen[::-1], dtype="int64"))
 
 
-def of_labels(name: str, tags: Tags, settings: Settings) -> Floats1d:
+def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
     """A setting, for each label. Raises a ValueError if it is set for another. Shape: (labels,)"""
-    if unknown := sorted(set(settings["labels"]) - set(tags.labels)):
-        raise ValueError(f"decoding: labels: expected any of {tags.labels}, got {unknown[0]!r}")
-    values = [settings["labels"].get(label, settings[name]) for label in tags.labels]
-    return numpy.asarray(values, dtype="float64")
+    exceptions = settings["labels"]
+    unknown_labels = sorted(set(exceptions) - set(tags.labels))
+    if unknown_labels:
+        expected = f"expected any of {tags.labels}"
+        raise ValueError(f"decoding: labels: {expected}, got {unknown_labels[0]!r}")
+    overall = settings[name]
+    return numpy.asarray([exceptions.get(label, overall) for label in tags.labels], "float64")
 
 
 def _check_numbers(
@@ -159,14 +167,17 @@ def _check_numbers(
 ) -> None:
     """Check that a setting and that of each label are finite numbers of the range, and that the
     chain has these labels, if they are known."""
-    where, labels = f"spacy_costner.{where}", settings["labels"]
-    if not isinstance(labels, Mapping):
-        raise ValueError(f"{where}: labels: expected a mapping, got {labels!r}")
-    check_config_names(labels, f"{where}: labels")
-    named = {f"labels.{label}": value for label, value in labels.items()}
-    for field_, value in {name: settings[name], **named}.items():
+    where = f"spacy_costner.{where}"
+    exceptions = settings["labels"]
+    if not isinstance(exceptions, Mapping):
+        raise ValueError(f"{where}: labels: expected a mapping, got {exceptions!r}")
+    check_config_names(exceptions, f"{where}: labels")
+    values = {name: settings[name]}
+    for label, value in exceptions.items():
+        values[f"labels.{label}"] = value
+    for setting, value in values.items():
         if not (least <= number(value) <= most and numpy.isfinite(number(value))):
             bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
-            raise ValueError(f"{where}: {field_}: expected a finite number{bounds}, got {value!r}")
+            raise ValueError(f"{where}: {setting}: expected a finite number{bounds}, got {value!r}")
     if tags is not None:
-        of_labels(name, tags, settings)
+        by_label(name, tags, settings)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from thinc.types import Array2d, Floats1d, Ints1d
@@ -20,6 +20,7 @@ TIE = 1e-6
 """Tolerance of equal expected costs per token, as a share of the largest cost."""
 
 LEAST_LIKELY = 1e-30
+"""The least probability of a tag in a tie, so that its logarithm is finite."""
 
 
 def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
@@ -43,9 +44,17 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
     return Decoding(min_cost, min_cost.choices, tables=min_cost.save, restore=min_cost.restore)
 
 
-Choices = tuple[tuple[str, ...], Array2d, CostTable]
-"""What can be predicted: the labels of the chain, then nodes above them; the labels of the chain
-that each covers, shape (labels, labels of the chain); and the costs, [gold tag, predicted tag]."""
+class Choices(NamedTuple):
+    """What can be predicted.
+
+    labels (tuple[str, ...]): The L labels of the chain, then nodes above them: A in all.
+    covers (Array2d): True for the labels of the chain that each covers. Shape: (A, L)
+    costs (CostTable): The costs, [gold tag, predicted tag].
+    """
+
+    labels: tuple[str, ...]
+    covers: Array2d
+    costs: CostTable
 
 
 class MinCost:
@@ -66,10 +75,11 @@ class MinCost:
 
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
         """Decode a batch."""
-        labels, covers, _ = self.choices(posterior.tags.collapsed)
+        choices = self.choices(posterior.tags.collapsed)
         path, scores = self._decide(posterior)
-        answers = Tags(labels, posterior.tags.scheme.name)
-        return DecodedSpans(answers.decode(path, scores.lengths), labels, covers)
+        tags = Tags(choices.labels, posterior.tags.scheme.name)
+        entities = tags.decode(path, scores.lengths)
+        return DecodedSpans(entities, choices.labels, choices.covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """The expected cost of the tag that is predicted for each token. Shape: (N,)
@@ -84,34 +94,52 @@ class MinCost:
 
         s(a) = - sum_t E_p[cost[y_t, a_t]]
         """
-        tags = posterior.tags.collapsed
-        labels, covers, table = self.choices(tags)
-        answers = Tags(labels, tags.scheme.name)
-        n_tags, lengths = len(answers), posterior.potentials.lengths
-        # Tags of the chain come first. A node's tag covers those with its prefix and a label below.
-        nodes = zip(answers.prefix_of[len(tags) :], answers.label_of[len(tags) :])
-        below = [tags.having([prefix]) & covers[label][tags.label_of] for prefix, label in nodes]
+        chain_tags = posterior.tags.collapsed
+        choices = self.choices(chain_tags)
+        tags = Tags(choices.labels, chain_tags.scheme.name)
+        n_tags = len(tags)
+        n_chain_tags = len(chain_tags)
+        lengths = posterior.potentials.lengths
+        # Tags of the chain come first. A node's tag stands for the tags of the chain with its
+        # prefix and a label below the node: a mask for each, shape (tags of the chain,).
+        masks = []
+        for tag in range(n_chain_tags, n_tags):
+            has_prefix = chain_tags.having([tags.prefix_of[tag]])
+            covered = choices.covers[tags.label_of[tag]]
+            masks.append(has_prefix & covered[chain_tags.label_of])
 
         def with_nodes(values: Array2d, join: Callable[..., Array2d]) -> Array2d:
-            return numpy.column_stack([values, *(join(values[:, i], axis=1) for i in below)])
+            """Values of the tags of the chain, then, joined, of those of nodes. Shape: (N, K)"""
+            columns = [join(values[:, mask], axis=1) for mask in masks]
+            return numpy.column_stack([values, *columns])
 
         marginals = posterior.marginals.astype("float64")
-        possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-        none = numpy.zeros((n_tags, n_tags))
-        free = Potentials(-(marginals @ table), none, none[0], none[0], lengths)
-        mask = with_nodes(possible, numpy.any)
-        scores = chain.constrain(free, answers.constraints._replace(emissions=mask))
-        # A node is less probable than all labels of a sequence together, so it wins no tie.
-        likely = numpy.log(numpy.maximum(with_nodes(marginals, numpy.sum), LEAST_LIKELY))
-        likely[:, len(tags) :] += numpy.log(LEAST_LIKELY) * (int(lengths.max(initial=0)) + 1)
-        return chain.best_of_tied(scores, likely, TIE * float(table.max(initial=0.0))), scores
+        is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
+        expected_costs = marginals @ choices.costs
+        zeros = numpy.zeros((n_tags, n_tags))
+        unconstrained = Potentials(-expected_costs, zeros, zeros[0], zeros[0], lengths)
+        allowed = with_nodes(is_possible, numpy.any)
+        scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=allowed))
+        # Among tied paths the most probable wins. A node is made less probable than all labels of
+        # a sequence together, so it wins no tie.
+        probs = with_nodes(marginals, numpy.sum)
+        log_probs = numpy.log(numpy.maximum(probs, LEAST_LIKELY))
+        longest = int(lengths.max(initial=0))
+        log_probs[:, n_chain_tags:] += numpy.log(LEAST_LIKELY) * (longest + 1)
+        tolerance = TIE * float(choices.costs.max(initial=0.0))
+        return chain.best_of_tied(scores, log_probs, tolerance), scores
 
     def save(self, tags: Tags) -> dict[str, Any]:
         """The choices, to be saved with the pipeline, with the cost and the tree that they are made
         of."""
-        labels, covers, table = self.choices(tags)
-        arrays = {"covers": covers.tolist(), "table": table.tolist()}
-        return {"of": self._origin, "chain": list(tags.labels), "answers": list(labels), **arrays}
+        choices = self.choices(tags)
+        return {
+            "of": self._origin,
+            "chain": list(tags.labels),
+            "answers": list(choices.labels),
+            "covers": choices.covers.tolist(),
+            "table": choices.costs.tolist(),
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Restore what `save` returned. It is used if the cost or the tree can't be built because a
@@ -131,33 +159,38 @@ class MinCost:
         if tags.names in self._choices:
             return self._choices[tags.names]
         try:
-            nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
-            labels = (*tags.labels, *nodes)
-            covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)
-            for row, below in zip(covers[len(tags.labels) :], nodes.values()):
-                row[[tags.labels.index(label) for label in below]] = True
-            table = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
-            made = labels, covers, table.astype("float64")
+            choices = self._make_choices(tags)
         except ValueError:
             saved = self._saved
-            of_another = saved.get("of", self._origin) != self._origin
-            if of_another or saved.get("chain") != list(tags.labels):
+            is_of_this_config = saved.get("of", self._origin) == self._origin
+            if not is_of_this_config or saved.get("chain") != list(tags.labels):
                 raise
-            made = _read(saved, tags)
-        self._choices[tags.names] = made
-        return made
+            choices = _read(saved, tags)
+        self._choices[tags.names] = choices
+        return choices
+
+    def _make_choices(self, tags: Tags) -> Choices:
+        """The choices, from the cost and the tree."""
+        nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
+        labels = (*tags.labels, *nodes)
+        covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)  # a label covers itself
+        for i, labels_below in enumerate(nodes.values(), len(tags.labels)):
+            covers[i, [tags.labels.index(label) for label in labels_below]] = True
+        # Gold has the tags of the chain only, which come first.
+        costs = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
+        return Choices(labels, covers, costs.astype("float64"))
 
 
 def _read(saved: dict[str, Any], tags: Tags) -> Choices:
     """What `MinCost.save` returned, checked."""
     labels = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
-    table = numpy.asarray(saved["table"], dtype="float64")
+    costs = numpy.asarray(saved["table"], dtype="float64")
     shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
-    if (covers.shape, table.shape) != shapes or not numpy.isfinite(table).all():
-        expected = f"finite arrays of {shapes}, got {covers.shape}, {table.shape}"
+    if (covers.shape, costs.shape) != shapes or not numpy.isfinite(costs).all():
+        expected = f"finite arrays of {shapes}, got {covers.shape}, {costs.shape}"
         raise ValueError(f"spacy_costner.MinCostDecoding: saved choices: expected {expected}")
-    return labels, covers, table
+    return Choices(labels, covers, costs)
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
@@ -165,10 +198,13 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     with the labels below it, in the tree's order. Any other node is farther from all labels below
     it than one of these."""
     lineages = {label: tree.lineage(label) for label in labels}
-    nearest = {
-        [a for a, b in zip(one, other) if a == b][-1]
-        for one, other in combinations(lineages.values(), 2)
-        if one[0] == other[0]
-    }
-    inner = [node for node in tree.lineages if node in nearest and node not in lineages]
-    return {node: [label for label in labels if node in lineages[label]] for node in inner}
+    common_ancestors = set()
+    for lineage, other_lineage in combinations(lineages.values(), 2):
+        shared = [node for node, other in zip(lineage, other_lineage) if node == other]
+        if shared:
+            common_ancestors.add(shared[-1])
+    labels_below: dict[str, list[str]] = {}
+    for node in tree.lineages:
+        if node in common_ancestors and node not in lineages:
+            labels_below[node] = [label for label in labels if node in lineages[label]]
+    return labels_below

@@ -13,7 +13,7 @@ from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
-from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, of_labels
+from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
 from ..spans import replace_spans
 from ..tags import Entities
@@ -236,7 +236,7 @@ def guaranteed_set(
     entities, probs = predicted
     spans, scores = guarantee_scores(posterior, guarantee)
     terms, tags = guarantee["groups"], posterior.tags
-    own = {group: of_labels("threshold", tags, terms[group]) for group in terms}
+    own = {group: by_label("threshold", tags, terms[group]) for group in terms}
     none = numpy.full(len(tags.labels), numpy.inf)
     at = numpy.asarray([none, *(own.get(group, none) for group in groups)])  # (1 + B, labels)
     doc = sequences(posterior.doc_lengths)[spans.begin]
