@@ -178,7 +178,9 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
 def has_its_text(text: str, span: TaskSpan) -> bool:
     """Whether a span is where its own text is, if it has that."""
     own = span.extra.get("text")
-    return not isinstance(own, str) or own.split() == text[span.start : span.end].split()
+    if not isinstance(own, str):
+        return True
+    return span.end <= len(text) and own.split() == text[span.start : span.end].split()
 
 
 def _utf16(text: str) -> bytes:
