@@ -1,5 +1,6 @@
 """Progress bars."""
 
+import sys
 from collections.abc import Iterable
 from multiprocessing import parent_process
 from shutil import get_terminal_size
@@ -12,14 +13,15 @@ def progress(
     items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm:
     """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
-    where stderr is not a terminal, or by a worker."""
+    where stderr is closed or is not a terminal, or by a worker."""
+    is_silent = sys.stderr is None or parent_process() is not None
     size = get_terminal_size()  # tqdm shows nothing on a terminal that says it has 0 lines
     return tqdm(
         items,
         desc=desc,
         unit=unit,
         total=total,
-        disable=None if parent_process() is None else True,
+        disable=True if is_silent else None,
         leave=False,
         ncols=size.columns - 1,
         nrows=size.lines - 1,

@@ -11,11 +11,15 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """Suffixes of files that no command reads."""
+
+LONGEST_NAME = 200
+"""Bytes of a name to which something can be added."""
 
 Write = Callable[[Path], object]
 
@@ -102,7 +106,7 @@ def clear(path: str | Path) -> None:
     folder if there is nothing under the path, and remove other files and folders that they left
     beside it. Those of a process that is still running stay."""
     target = Path(os.path.realpath(path))
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(saving|old)")
+    pattern = re.compile(rf"{re.escape(_hidden_name(target))}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []
     for left in [target.with_name(name) for name in names if pattern.fullmatch(name)]:
         with locked(left) as is_ours:
@@ -134,11 +138,20 @@ def locked(path: Path) -> Iterator[bool | None]:
             os.close(handle)
 
 
+def _hidden_name(path: Path) -> str:
+    """How the names of files and folders beside a path begin. Most systems have names of at most
+    255 bytes, so of a longer name it has the digest."""
+    encoded = os.fsencode(path.name)
+    if len(encoded) <= LONGEST_NAME:
+        return f".{path.name}"
+    return f".{sha256(encoded).hexdigest()}"
+
+
 @contextmanager
 def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A locked file or folder beside a path. If it is still there at the end, it is removed."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f".{target.name}.{token_hex(4)}.saving")
+    new = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
     make(new)
     try:
         with locked(new):
@@ -157,7 +170,7 @@ def _publish(new: Path, path: Path) -> None:
             if not file.is_symlink():
                 _sync(file)
         _sync(Path(folder))
-    old = path.with_name(f".{path.name}.{token_hex(4)}.old")
+    old = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
     with locked(path):  # the lock moves with the folder, so no other process clears it
         if path.exists():
             path.rename(old)

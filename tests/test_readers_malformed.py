@@ -200,6 +200,8 @@ def docbins(file: bytes) -> dict[str, bytes]:
         "fewer user data": {"user_data": data["user_data"][:1]},
         "other span groups": {"span_groups": [b"abc"] * 2},
         "other user data": {"user_data": [b"\xc1"] * 2},
+        "no attributes": {"attrs": []},
+        "spans outside of the doc": {"span_groups": [data["span_groups"][0]] * 2},
     }
     others |= {name: {**data, **change} for name, change in changes.items()}
     damaged = {name: zlib.compress(srsly.msgpack_dumps(value)) for name, value in others.items()}
@@ -208,7 +210,9 @@ def docbins(file: bytes) -> dict[str, bytes]:
 
 def test_damaged_spacy_files(tmp_path: Path) -> None:
     path = tmp_path / "corpus.spacy"
-    DocBin(docs=[NLP("Kim is"), NLP("Lee")], store_user_data=True).to_disk(path)
+    docs = [NLP("Kim is"), NLP("Lee")]
+    docs[0].spans["x"] = [docs[0][0:2]]
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
     for name, damaged in docbins(path.read_bytes()).items():
         path.write_bytes(damaged)
         with pytest.raises(CorpusError) as error:

@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -32,7 +33,7 @@ from ..pipeline.annotations import SOURCE, add_measures
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
-from ..readers.files import digest, is_about
+from ..readers.files import digest, encodable, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
 from . import options
@@ -116,8 +117,8 @@ def annotate(
         the folder or, with `on_error = "raise"`, a doc fails.
     """
     folder, code = Path(output_path), None if code_path is None else str(code_path)
-    if form not in WRITERS:
-        raise ValueError(f"annotate: format: expected one of {[*WRITERS]}, got {form!r}")
+    if form not in FORMS:
+        raise ValueError(f"annotate: format: expected one of {[*FORMS]}, got {form!r}")
     if form == "parquet":
         require_pyarrow()
     sources = find_sources([Path(path) for path in inputs], folder)
@@ -157,7 +158,8 @@ def annotate(
             "folder": folder,
             "load": partial(_load_once, str(model), content, code, use_gpu),
             "read": partial(read_rows, text=text, id_name=id_name),
-            "write": partial(WRITERS[form], with_text=with_text),
+            "form": form,
+            "with_text": with_text,
             "on_error": on_error,
         }
         runs = [
@@ -189,8 +191,11 @@ def annotate(
     measured = [done[file]["shift"] for file in parts if file in done]
     shift = {}
     for name in dict.fromkeys(name for of_part in measured for name in of_part):
-        ner: Any = _load_once(str(model), content, code, use_gpu).get_pipe(name)
-        own = [of_part[name] for of_part in measured]
+        pipes = dict(_load_once(str(model), content, code, use_gpu).pipeline)
+        ner = pipes.get(name)
+        if not isinstance(ner, CostSensitiveNER) or ner.cfg["shift"] is None:
+            continue  # The manifest is damaged.
+        own = [of_part[name] for of_part in measured if name in of_part]
         scores = [score for each in own for score in each["scores"]]
         sums = {label: [0.0] * 3 for each in own for label in each["counts"]}
         for each in own:
@@ -276,9 +281,26 @@ def _read_manifest(folder: Path) -> dict[str, Entry]:
         with suppress(ValueError, RecursionError, AttributeError):
             entry = json.loads(line)
             is_whole = ENTRY.items() <= {k: type(v) for k, v in entry.items()}.items()
-            if is_whole and OUTPUT.fullmatch(entry["file"]):
+            if is_whole and OUTPUT.fullmatch(entry["file"]) and _is_shift(entry["shift"]):
                 known[entry["file"]] = entry
     return known
+
+
+def _is_shift(by_name: dict[str, Any]) -> bool:
+    """Whether a manifest has this of components: "scores", and three numbers for each label."""
+
+    def are_numbers(values: Any) -> bool:
+        return isinstance(values, list) and all(type(value) in (int, float) for value in values)
+
+    for measured in by_name.values():
+        if not isinstance(measured, dict) or not isinstance(measured.get("counts"), dict):
+            return False
+        rows = [*measured["counts"].values()]
+        if not are_numbers(measured.get("scores")):
+            return False
+        if not all(are_numbers(row) and len(row) == 3 for row in rows):
+            return False
+    return True
 
 
 # What a worker does.
@@ -291,7 +313,8 @@ def annotate_part(
     folder: Path,
     load: Callable[[], Language],
     read: Callable[[Language, Part], Iterable[Row]],
-    write: Callable[[Path, Iterable[Answer], Groups], None],
+    form: str,
+    with_text: bool,
     on_error: str,
 ) -> dict[str, Any]:
     """Annotate a part of a file.
@@ -312,10 +335,18 @@ def annotate_part(
         if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]
     }
 
-    def answers() -> Iterator[Answer]:
+    encode, write = FORMS[form]
+    groups = groups_of(nlp)
+
+    def encoded() -> Iterator[Any]:
         for row, answer in annotate_rows(nlp, read(nlp, part)):
+            try:
+                value = encode((row, answer), groups, with_text)
+            except Exception as error:  # A component has left what the output can't have.
+                answer = error
+                value = encode((row, answer), groups, with_text)
             if isinstance(answer, Exception) and on_error == "raise":
-                message = f"{part.path}: id {row.id!r}: {_describe_error(answer)}"
+                message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
                 raise ValueError(message) from answer
             counts["docs"] += 1
             counts["failed"] += isinstance(answer, Exception)
@@ -324,14 +355,14 @@ def annotate_part(
                 for ner, key, scores, expected in watched.values():
                     with suppress(ValueError):  # another component has changed the doc's spans
                         scores += add_measures(answer, key, ner.own_labels, expected)
-            yield row, answer
+            yield value
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a
     # twelfth of the time.
     was_frozen = gc.get_freeze_count()
     gc.freeze()
     try:
-        save_file(folder / file, lambda path: write(path, answers(), groups_of(nlp)))
+        save_file(folder / file, lambda path: write(path, encoded(), groups, with_text))
     finally:
         if not was_frozen:
             gc.unfreeze()
@@ -429,7 +460,7 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     row, doc = answer
     value: Entry = {"id": row.id, "text": row.text} if with_text else {"id": row.id}
     if isinstance(doc, Exception):
-        return {**value, "error": _describe_error(doc)}
+        return {**value, "error": describe_error(doc)}
     scores: dict[tuple[int, int, str], float] = {}
     for key, group in doc.spans.items():
         is_ours = group.attrs.get("source") == SOURCE or key in groups.get("spans", ())
@@ -454,37 +485,39 @@ def _place(span: Span) -> tuple[int, int, str]:
     return span.start_char, span.end_char, span.label_
 
 
-def _describe_error(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error in a line: our own messages as they are, others with the name of their class."""
     own = type(error) in (ValueError, CorpusError)
-    return _encodable(error if own else f"{type(error).__name__}: {error}")
+    return encodable(error if own else f"{type(error).__name__}: {error}")
 
 
-def _encodable(value: Any) -> str:
-    """As text that can be UTF-8: half of a surrogate pair can't."""
-    return str(value).encode("utf8", "backslashreplace").decode("utf8")
+# Each form encodes answers one by one, so that one that can't be encoded is a row with its error,
+# and writes those of a part.
 
 
-def write_jsonl(path: Path, answers: Iterable[Answer], groups: Groups, with_text: bool) -> None:
-    """Write a line for each answer."""
-    encode = json.JSONEncoder(ensure_ascii=False).encode
+def to_line(answer: Answer, groups: Groups, with_text: bool) -> str:
+    """Encode an answer as a line of JSON."""
+    return JSON.encode(as_value(answer, groups, with_text)) + "\n"
+
+
+def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
+    """Write the lines of answers."""
     # Python's escape for half of a surrogate pair is that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
-        for answer in answers:
-            file.write(encode(as_value(answer, groups, with_text)) + "\n")
+        file.writelines(lines)
 
 
-def write_parquet(path: Path, answers: Iterable[Answer], groups: Groups, with_text: bool) -> None:
-    """Write a row for each answer. Ids are numbers if all are, and text otherwise."""
+def write_parquet(path: Path, rows: Iterable[Entry], groups: Groups, with_text: bool) -> None:
+    """Write the rows of answers: see `as_value`. Ids are numbers if all are, and text otherwise."""
     parquet = require_pyarrow()
     import pyarrow
 
-    values = [as_value(answer, groups, with_text) for answer in answers]
+    values = [*rows]
     are_numbers = all(type(value["id"]) is int and value["id"] < 2**63 for value in values)
     for value in values:
         value["id"] = value["id"] if are_numbers else str(value["id"])
         if value.get("text") is not None:
-            value["text"] = _encodable(value["text"])
+            value["text"] = encodable(value["text"])
     text, number, score = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
     span = [("start", number), ("end", number), ("label", text), ("score", score)]
     spans = pyarrow.list_(pyarrow.struct(span))
@@ -494,24 +527,47 @@ def write_parquet(path: Path, answers: Iterable[Answer], groups: Groups, with_te
     parquet.write_table(pyarrow.Table.from_pylist(values, schema=schema), path)
 
 
-def write_docbin(path: Path, answers: Iterable[Answer], *_: Any, **__: Any) -> None:
-    """Write a doc for each answer; its `user_data` has "id" and, if it failed, "error"."""
-    docs, packer = DocBin(), msgpack.Packer(use_bin_type=True)
-    for row, answer in answers:
-        doc = Doc(Vocab()) if isinstance(answer, Exception) else answer
-        doc.user_data["id"] = row.id
-        if isinstance(answer, Exception):
-            doc.user_data["error"] = _describe_error(answer)
+class Packers(threading.local):
+    """A packer of msgpack for each thread."""
+
+    def __init__(self) -> None:
+        self.packer = msgpack.Packer(use_bin_type=True)
+
+
+PACKERS = Packers()
+
+
+def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
+    """Pack the `user_data` of a doc, which has "id" and, if it failed, "error"."""
+    row, doc = answer
+    if isinstance(doc, Exception):
+        error = describe_error(doc)
+        doc = Doc(Vocab())
+        doc.user_data["error"] = error
+    else:
+        doc.user_data.pop("error", None)  # The input may have such a key.
+    doc.user_data["id"] = row.id
+    # DocBin packs these when the part is complete, where one of them would stop all.
+    pack = PACKERS.packer.pack
+    pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
+    # As DocBin does, which makes a packer for each doc: that takes three quarters of the time.
+    return doc, pack(doc.user_data)
+
+
+def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) -> None:
+    """Write the docs of answers."""
+    docs = DocBin()
+    for doc, user_data in packed_docs:
         docs.add(doc)
-        # As DocBin does, which makes a packer for each doc: that takes three quarters of the time.
-        docs.user_data.append(packer.pack(doc.user_data))
+        docs.user_data.append(user_data)
     docs.store_user_data = True
     docs.to_disk(path)
 
 
-WRITERS: dict[str, Callable[..., None]] = {
-    "jsonl": write_jsonl,
-    "parquet": write_parquet,
-    "spacy": write_docbin,
+JSON = json.JSONEncoder(ensure_ascii=False)
+FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
+    "jsonl": (to_line, write_jsonl),
+    "parquet": (as_value, write_parquet),
+    "spacy": (to_packed_doc, write_docbin),
 }
-"""The forms of the output."""
+"""The forms of the output: what encodes an answer, and what writes the encoded ones to a file."""

@@ -13,6 +13,7 @@ from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics import text_table
 from ..metrics.calibration import calibration_error, reliability
 from ..pipeline.component import CostSensitiveNER
+from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
 from .options import (
@@ -200,7 +201,7 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        result = calibrate(nlp, examples, source=str(dev_path), **options)
+        result = calibrate(nlp, examples, source=encodable(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 

@@ -18,6 +18,7 @@ from ..metrics import conformal, text_table
 from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
+from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
 from ..types import ranges
@@ -363,7 +364,7 @@ def guarantee_cli(
         check_folder(output_path)
         check_terms(terms)
         nlp, examples = load(model, docs_path, use_gpu, code_path)
-        result = guarantee(nlp, examples, name=name, source=str(docs_path), **terms)
+        result = guarantee(nlp, examples, name=name, source=encodable(docs_path), **terms)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 

@@ -1,10 +1,17 @@
 """How all commands render and write text, print their results, and stop."""
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,7 +62,7 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
                 typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _with_stderr():
             warnings.showwarning = show
             yield
     except KeyboardInterrupt as error:
@@ -64,6 +71,16 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
     except (ValueError, ImportError, OSError) as error:
         typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def _with_stderr() -> Iterator[None]:
+    """Give libraries a stderr to write to, also where it is closed."""
+    if sys.stderr is not None:
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf8") as nothing, redirect_stderr(nothing):
+        yield
 
 
 def stdout_for(address: str | None) -> AbstractContextManager:

@@ -15,6 +15,7 @@ from typer import Option
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..metrics import f_beta, text_table
 from ..pipeline.component import CostSensitiveNER
+from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
 from .options import (
@@ -226,7 +227,7 @@ def tune_cli(
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
         nlp, examples = load(model, dev_path, use_gpu, code_path)
-        tuning = tune(nlp, examples, source=str(dev_path), **options)
+        tuning = tune(nlp, examples, source=encodable(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
         if plot_path is not None:
             draw(tuning, plot_path)

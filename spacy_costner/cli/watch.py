@@ -16,7 +16,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
-from .annotate import annotate_rows, find_sources, load_pipeline
+from .annotate import annotate_rows, describe_error, find_sources, load_pipeline
 from .options import CodeOption, GpuOption, ModelArg, NameOption, options_of
 from .output import JsonOption, errors_shown, print_result
 from .plots import draw_martingale, require_matplotlib, save
@@ -131,6 +131,9 @@ def watch_cli(
         in_order = plot_path is not None
         result, whole = watch(ner, docs(), in_order=in_order, **options)
         result["failed"] = len(errors)
+        if not result["docs"]:
+            reason = f": {describe_error(errors[0])}" if errors else ""
+            raise ValueError(f"watch: expected texts, could read none{reason}")
         if plot_path is not None:
             save(draw_martingale(whole.log_martingale, whole.level), plot_path)
     print_result(result, describe(result), print_json, plot_path)

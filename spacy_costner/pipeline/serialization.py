@@ -35,7 +35,15 @@ BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "shift": None, "untrain
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
-    """Add the digest of a cfg and the model that is saved with it."""
+    """Add the digest of a cfg and the model that is saved with it.
+
+    RAISES (ValueError): If the cfg has text that can't be UTF-8: srsly would end the process.
+    """
+    try:
+        json.dumps(cfg, ensure_ascii=False).encode("utf8")
+    except UnicodeEncodeError as error:
+        got = repr(error.object[max(0, error.start - 20) : error.end + 20])
+        raise ValueError(f"cfg: expected text that can be UTF-8, got {got}") from None
     # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
     return {**cfg, DIGEST: _digest(srsly.json_loads(srsly.json_dumps(cfg)), model)}
 

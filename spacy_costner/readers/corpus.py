@@ -75,7 +75,10 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file."""
     try:
         data = path.read_bytes()
-        docs, saved = DocBin().from_bytes(data), srsly.msgpack_loads(zlib.decompress(data))
+        saved = srsly.msgpack_loads(zlib.decompress(data))
+        if not saved["attrs"]:
+            raise ValueError("expected attributes of tokens, got none")
+        docs = DocBin().from_bytes(data)
         lengths, n_tokens = numpy.frombuffer(saved["lengths"], dtype="int32"), len(saved["spaces"])
         if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
             got = shown(lengths.tolist())
@@ -86,8 +89,11 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
             raise ValueError("expected a space or none for each token")
         context.info.add_file("spaCy's binary format")
-        yield from docs.get_docs(context.nlp.vocab)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        for doc in docs.get_docs(context.nlp.vocab):
+            for group in doc.spans.values():
+                list(group)  # spaCy makes its spans only now, and refuses those outside of the doc
+            yield doc
+    except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         expected = "a file that spaCy's DocBin has saved"
         raise CorpusError(f"{path}: expected {expected}: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from .files import Place
+from .files import SURROGATE, Place
 
 MAX_LENGTH = 100
 """The most characters of a value that docs can be grouped by."""
@@ -31,12 +31,21 @@ def with_data(doc: Doc, values: Mapping[Any, Any], name: str | None = None) -> D
 
 def short_values(values: Mapping[Any, Any]) -> dict[str, Any]:
     """The values that docs can be grouped by, such as a language or a source: numbers, truth values
-    and short texts."""
-    return {
-        key: value
-        for key, value in values.items()
-        if isinstance(key, str) and isinstance(value, (str, int)) and len(str(value)) <= MAX_LENGTH
-    }
+    and short texts. Those that no file can have are left out."""
+    short: dict[str, Any] = {}
+    for key, value in values.items():
+        is_kept = isinstance(key, str) and can_be_saved(key) and can_be_saved(value)
+        if is_kept and len(str(value)) <= MAX_LENGTH:
+            short[key] = value
+    return short
+
+
+def can_be_saved(value: Any) -> bool:
+    """Whether msgpack and JSON can have a value: text that can be UTF-8, or an integer of 64
+    bits."""
+    if isinstance(value, str):
+        return not SURROGATE.search(value)
+    return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
 def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Doc]:

@@ -2,6 +2,7 @@
 and line."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,6 +27,9 @@ JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
 
 HEAD = 4096
 """Bytes of a file that say what it is."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which UTF-8 can't have. JSON and names of files may have it."""
 
 SHOWN = 60
 """Characters of a line that an error message shows."""
@@ -60,12 +64,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
+def encodable(value: Any) -> str:
+    """As text that can be UTF-8: half of a surrogate pair can't."""
+    return str(value).encode("utf8", "backslashreplace").decode("utf8")
+
+
 def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
     If a folder has .spacy files, only these are listed, as spaCy does. Otherwise every file is but
     hidden files and those about the corpus, such as README.md. A Hugging Face dataset in a folder
-    is one of its "files".
+    is one of its "files". What is no file, such as a pipe, is left out, and links to a folder that
+    is read already are not followed.
 
     RAISES (CorpusError): If there is none.
     """
@@ -73,18 +83,26 @@ def corpus_files(path: Path) -> list[Path]:
         raise CorpusError(f"{path}: expected a file or folder, got nothing there")
     if not path.is_dir() or is_dataset(path):
         return [path]
-    files = sorted(_walk(path))
+    files = sorted(_walk(path, set()))
     if not files:
         raise CorpusError(f"{path}: expected a folder with annotated files, got none in it")
     return [file for file in files if file.suffix == ".spacy"] or files
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
+def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+    """The files of a folder. `seen` gets the device and inode of each folder: links may lead back
+    to one."""
+    status = folder.stat()
+    if (status.st_dev, status.st_ino) in seen:
+        return
+    seen.add((status.st_dev, status.st_ino))
+    for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir() and not is_dataset(path):
-            yield from _walk(path)
+            yield from _walk(path, seen)
+        elif path.exists() and not path.is_dir() and not path.is_file():
+            continue  # Nobody may ever write to a pipe, so reading it would wait for good.
         elif path.is_dir() or not is_about(path):
             yield path
 
@@ -211,7 +229,7 @@ def digest(*parts: Any) -> str:
             names = file.relative_to(part).parts
             is_hidden = any(name.startswith(".") for name in names) or file.suffix == ".pyc"
             if file.is_file() and (file == part or not is_hidden):
-                total.update(f"{'/'.join(names)} {file.stat().st_size} ".encode())
+                total.update(os.fsencode(f"{'/'.join(names)} {file.stat().st_size} "))
                 with file.open("rb") as opened:
                     while data := opened.read(1 << 20):
                         total.update(data)

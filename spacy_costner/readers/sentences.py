@@ -13,7 +13,7 @@ from thinc.types import Array1d, Ints1d
 
 from .context import Context
 from .documents import with_data
-from .files import DATASET_INFO, Place, Values, shown
+from .files import DATASET_INFO, SURROGATE, Place, Values, shown
 from .schemes import decode_tags
 
 ATTRS = [SENT_START, ENT_IOB, ENT_TYPE]
@@ -118,12 +118,18 @@ def read_tagged(
             raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
         if wrong := [token for token in tokens if not isinstance(token, str) or not token]:
             raise place.refuse(f"tokens: expected words, got {shown(wrong[0])}")
+        if wrong := [token for token in tokens if SURROGATE.search(token)]:
+            expected = "expected words that can be UTF-8"
+            raise place.refuse(f"tokens: {expected}, got {shown(wrong[0])}")
         if len(tokens) != len(given):
             raise place.refuse(f"{key}: expected {len(tokens)} tags, one a token, got {len(given)}")
         if tokens:
             sources[len(words)] = row
         words += tokens
-        tags += [tag if type(tag) is str else _name(tag, key, names, place) for tag in given]
+        row_tags = [tag if type(tag) is str else _name(tag, key, names, place) for tag in given]
+        if wrong := [tag for tag in row_tags if SURROGATE.search(tag)]:
+            raise place.refuse(f"{key}: expected tags that can be UTF-8, got {shown(wrong[0])}")
+        tags += row_tags
         places += [place] * len(tokens)
     if not words:
         raise place.refuse("expected tokens and their tags, got none")

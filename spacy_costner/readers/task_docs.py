@@ -8,14 +8,15 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy
-from spacy.attrs import ENT_IOB, SENT_START
+from spacy.attrs import ENT_IOB, IDX, LENGTH, SENT_START
 from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
+from thinc.types import Ints1d
 
 from ..spans import annotate_spans, is_missing
 from .context import Context, CorpusInfo
 from .documents import with_data
-from .files import Place, shown
+from .files import SURROGATE, Place, shown
 from .schemes import MISSING
 from .sentences import copy_tokens
 from .tasks import Annotated, Range, Task, TaskSpan, has_its_text
@@ -33,6 +34,9 @@ DISPUTED = "texts were annotated in several ways: where they differ, annotation 
 REPEATED = "texts were annotated several times in the same way: they are read once"
 NOT_ACCEPTED = "examples that were rejected or ignored are left out"
 EMPTY = "texts are empty: they are left out"
+
+Borders = tuple[Ints1d, Ints1d]
+"""The characters at which each token begins and ends. Shapes: (T,)"""
 
 TokenSpan = tuple[int, int, TaskSpan | None]
 """Tokens from and to, and their span. None: their annotation is missing."""
@@ -125,14 +129,15 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
     if task.spans is None:
         context.info.add_problem(UNANNOTATED, place)
         return doc
-    aligned = {
-        (start, end, used and used.label): (start, end, used)
-        for span in task.spans
-        for start, end, used in [_align(doc, task.text, span, place, context.info)]
-    }
+    borders = _borders(doc)
+    aligned: dict[tuple[int, int, str | None], TokenSpan] = {}
+    for span in task.spans:
+        start, end, used = _align(doc, borders, task.text, span, place, context.info)
+        aligned[start, end, used and used.label] = (start, end, used)
     parts = [*aligned.values()]
     spans_key, missing = context.options.spans_key, numpy.zeros(len(doc), dtype=bool)
-    for start, end in [_expand(doc, *part) for part in task.missing]:
+    for part in task.missing:
+        start, end = _expand(borders, *part)
         missing[start:end] = True
     if spans_key is None:
         parts = [*_without_overlap(parts, doc, place, context.info)]
@@ -142,7 +147,10 @@ def task_to_doc(task: Task, place: Place, context: Context) -> Doc:
             missing[start:end] = used is None
         if used is not None:
             given = [used.extra.get(key) for key in ID_KEYS] if used.extra else []
-            ids = [name if isinstance(name, str) else "" for name in given] or ("", "")
+            ids = [name if isinstance(name, str) else "" for name in given] or ["", ""]
+            if wrong := [name for name in ids if SURROGATE.search(name)]:
+                expected = "expected ids of spans that can be UTF-8"
+                raise place.refuse(f"{expected}, got {shown(wrong[0])}")
             spans.append(Span(doc, start, end, used.label, kb_id=ids[0], span_id=ids[1]))
     unknown = [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
     if spans_key is None:
@@ -168,7 +176,14 @@ def _tokenize(task: Task, context: Context) -> Doc:
     return Doc(context.nlp.vocab, words=words, spaces=None if task.has_unknown_spaces else spaces)
 
 
-def _align(doc: Doc, text: str, span: TaskSpan, place: Place, info: CorpusInfo) -> TokenSpan:
+def _borders(doc: Doc) -> Borders:
+    begins = doc.to_array([IDX]).astype("int64").reshape(-1)
+    return begins, begins + doc.to_array([LENGTH]).astype("int64").reshape(-1)
+
+
+def _align(
+    doc: Doc, borders: Borders, text: str, span: TaskSpan, place: Place, info: CorpusInfo
+) -> TokenSpan:
     """The tokens of a span."""
     own = text[span.start : span.end]
     if not has_its_text(text, span):
@@ -184,16 +199,18 @@ def _align(doc: Doc, text: str, span: TaskSpan, place: Place, info: CorpusInfo) 
         info.add_problem(PADDED, place, f"{own!r} {span.label}")
     aligned = doc.char_span(start, end)
     if aligned is None:
-        first, last = _expand(doc, start, end)
+        first, last = _expand(borders, start, end)
         info.add_problem(MISALIGNED, place, f"{own!r} {span.label} in {doc[first:last].text!r}")
         return first, last, None
     return aligned.start, aligned.end, span
 
 
-def _expand(doc: Doc, start: int, end: int) -> Range:
+def _expand(borders: Borders, start: int, end: int) -> Range:
     """All tokens that some characters touch, from and to."""
-    touched = [token.i for token in doc if token.idx < end and token.idx + len(token) > start]
-    return (touched[0], touched[-1] + 1) if touched else (0, 0)
+    begins, ends = borders
+    first = int(numpy.searchsorted(ends, start, side="right"))
+    last = int(numpy.searchsorted(begins, end, side="left"))
+    return (first, last) if first < last else (0, 0)
 
 
 def _without_overlap(

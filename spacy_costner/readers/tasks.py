@@ -5,13 +5,14 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..saving import save_file
-from .files import Place, Values, read_values, shown
+from .files import SURROGATE, Place, Values, read_values, shown
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 """Keys of the list of spans: Prodigy, spaCy and Hugging Face, spaCy's `Doc.to_json`, doccano."""
@@ -145,12 +146,18 @@ def spans_from_json(values: list[Any], text: str, key: str, place: Place) -> lis
         labels: list[Any] = label if isinstance(label, list) else [label]
         if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
             raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
+        if wrong := [name for name in labels if SURROGATE.search(name)]:
+            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(wrong[0])}")
         spans += [TaskSpan(start, end, name, extra) for name in labels]
     if len(units) == 2 * len(text):
         return spans
     if not all(has_its_text(text, span) for span in spans):
-        count = lambda n: len(units[: 2 * n].decode("utf-16-le", "ignore"))  # noqa: E731
-        others = [one._replace(start=count(one.start), end=count(one.end)) for one in spans]
+        # The characters before a code unit are those that end at it or before.
+        ends = _utf16_ends(text)
+        others = []
+        for span in spans:
+            start, end = bisect_right(ends, span.start), bisect_right(ends, span.end)
+            others.append(span._replace(start=start, end=end))
         spans = others if all(has_its_text(text, span) for span in others) else spans
     for span in spans:
         _range([span.start, span.end], len(text), key, place)
@@ -171,11 +178,18 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
 def has_its_text(text: str, span: TaskSpan) -> bool:
     """Whether a span is where its own text is, if it has that."""
     own = span.extra.get("text")
-    return not isinstance(own, str) or own.split() == text[span.start : span.end].split()
+    if not isinstance(own, str):
+        return True
+    return span.end <= len(text) and own.split() == text[span.start : span.end].split()
 
 
 def _utf16(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass")
+
+
+def _utf16_ends(text: str) -> list[int]:
+    """Where each character ends in UTF-16, in code units. Shape: (C,)"""
+    return [*accumulate(2 if character > "\uffff" else 1 for character in text)]
 
 
 def _tokens_from_json(value: Any, text: str, place: Place) -> list[TaskToken] | None:
@@ -270,8 +284,9 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
     labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
     text, results = task.text, []
+    borders = [0, *_utf16_ends(text)]
     for i, (start, end, label, extra) in enumerate(task.spans or []):
-        first, last = (len(_utf16(text[:at])) // 2 for at in (start, end))
+        first, last = borders[start], borders[end]
         value = {"start": first, "end": last, "text": text[start:end], "labels": [label]}
         names = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
         results.append({**names, "value": value, **extra})
@@ -298,7 +313,8 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
     """Write tasks to a file that an annotation tool imports: see `save_tasks`."""
     to_json, suffix = FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
-    with path.open("w", encoding="utf8", newline="\n") as file:
+    # Python's escape for half of a surrogate pair, such as in metadata, is that of JSON.
+    with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         if suffix == ".json":
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
         else:

@@ -25,6 +25,7 @@ from .corpus import read_docbin, read_file
 from .documents import with_data
 from .files import (
     BOM,
+    SURROGATE,
     CorpusError,
     Place,
     corpus_files,
@@ -45,8 +46,6 @@ TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 LINES = (".txt", ".jsonl", ".ndjson")
 SHORT = ("bool", "int32", "int64", "string")
 """The types of columns whose values docs can be grouped by."""
-
-SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
