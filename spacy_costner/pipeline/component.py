@@ -138,10 +138,8 @@ class CostSensitiveNER(TrainablePipe):
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
-        if own_labels is not None and (isinstance(own_labels, str) or not own_labels):
-            raise ValueError(
-                f"{name}: own_labels: expected null or a list of labels, got {own_labels!r}"
-            )
+        if own_labels is not None and not own_labels:
+            raise ValueError(f"{name}: own_labels: expected null or some labels, got none")
         self.vocab, self.meta = nlp.vocab, nlp.meta
         self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
