@@ -153,8 +153,10 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
 def free_key(doc: Doc, key: str, name: str) -> str:
     """The key that a component writes to: this one or, if another component has written there
     before, with the name of the component."""
-    group = doc.spans.get(key)
-    if group is None or group.attrs.get("component", name) == name:
+    if key not in doc.spans:
+        return key
+    group = doc.spans[key]
+    if group.attrs.get("component", name) == name:
         return key
     warn_once(
         f"{name}: doc.spans[{key!r}] has the probabilities of {group.attrs['component']!r}: those "
@@ -385,15 +387,21 @@ def annotate(
         measured = ({"entropy": entropy, "expected": n} for entropy, n in rows)
     source = {"source": SOURCE, "component": name}
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
-    for key, (doc, (spans, probs)), more in zip(keys, predicted, measured):
-        attrs = {**scored_attrs(spans, probs), **source, **more}
+    for key, doc, (spans, scored), more in zip(keys, docs, with_attrs(predicted), measured):
+        attrs = {**scored, **source, **more}
         doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
-    for set_name, (scored, has_set) in prediction.sets.items():
-        of_docs = compress(zip(keys, by_doc(*scored)), has_set)
-        for key, (doc, (spans, probs)) in of_docs:
-            attrs = {**scored_attrs(spans, probs), **source, "set": set_name}
+    for set_name, (entities_and_probs, has_set) in prediction.sets.items():
+        of_docs = zip(keys, docs, with_attrs(list(by_doc(*entities_and_probs))))
+        for key, doc, (spans, scored) in compress(of_docs, has_set):
+            attrs = {**scored, **source, "set": set_name}
             set_key = f"{key}_{set_name}"
             doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=attrs, spans=spans)
+
+
+def with_attrs(predicted: Sequence[tuple[Doc, Any]]) -> Iterator[tuple[list[Span], dict[str, Any]]]:
+    """The spans of each doc, and the attributes of their group."""
+    scored = [spans_and_probs for _, spans_and_probs in predicted]
+    return zip((spans for spans, _ in scored), scored_attrs(scored))
 
 
 def add_labels(docs: Iterable[Doc], labels: Iterable[str]) -> None:
