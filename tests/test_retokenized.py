@@ -19,6 +19,7 @@ from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.readers.texts import Row
 from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans
 
+from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline
 from .support.strategies import seeds
 
@@ -287,6 +288,17 @@ def test_docs_of_other_vocabs(unsure: Path) -> None:
         assert [ent.label_ for ent in doc.ents] == [ent.label_ for ent in expected.ents]
         found = [ent._.confidence for ent in doc.ents]
         assert found == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
+
+
+def test_new_words_of_other_vocabs() -> None:
+    """Sparse features look up each word in the vocab of a doc that has it."""
+    words = [["a", "b"], ["unheard", "b"], ["of"]]
+    docs = [Doc(spacy.blank("xx").vocab, words=of_doc) for of_doc in words]
+    model = crf()
+    model.attrs["build_vocab"](model, [Doc(VOCAB, words=of_doc) for of_doc in words])
+    found = model.predict(docs).emissions
+    expected = [model.predict([Doc(VOCAB, words=of_doc)]).emissions for of_doc in words]
+    numpy.testing.assert_allclose(found, numpy.concatenate(expected))
 
 
 @pytest.mark.parametrize("setting", ["token", "example"])
