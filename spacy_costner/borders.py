@@ -24,9 +24,10 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     begins = starts == 1
     space = numpy.flatnonzero(is_space)
     if boundaries is True and len(space):
-        strings = docs[0].vocab.strings
+        stores = [*dict.fromkeys(doc.vocab.strings for doc in docs)]
         words, which = numpy.unique(orth[space], return_inverse=True)
-        has_break = numpy.asarray([not {*"\n\r"}.isdisjoint(strings[x]) for x in words.tolist()])
+        texts = [next(strings[x] for strings in stores if x in strings) for x in words.tolist()]
+        has_break = numpy.asarray([not {*"\n\r"}.isdisjoint(text) for text in texts])
         after = space[has_break[which]] + 1
         begins[after[after < len(begins)]] = True
     first = first_tokens(numpy.asarray([*map(len, docs)], "int32")) if len(docs) > 1 else 0

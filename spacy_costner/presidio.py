@@ -4,6 +4,7 @@ https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else i
 """
 
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import is_package
 
-from .pipeline.annotations import SOURCE, Confidence
+from .pipeline.annotations import GUARANTEED, SOURCE, Confidence
 from .pipeline.component import CostSensitiveNER
+from .spans import on_tokens
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -42,7 +44,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
         """Load the pipelines.
 
         RAISES (ValueError): If a model is not installed and not a folder, has no
-            `cost_sensitive_ner`, or two with the same `spans_key`.
+            `cost_sensitive_ner`.
         """
         for model in self.models:
             self._validate_model_params(model)
@@ -86,7 +88,7 @@ class CostnerRecognizer(LocalRecognizer):
         default_score (float): The score of entities that other components have set.
         name (str | None): The name in results; by default the class.
         RAISES (ValueError): If the pipeline is not installed and not a folder, has no
-            `cost_sensitive_ner`, or two with the same `spans_key`.
+            `cost_sensitive_ner`.
         """
         check_pipeline(pipeline)
         self.nlp, self.default_score = spacy.load(pipeline), default_score
@@ -131,13 +133,15 @@ def find(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
     where spans overlap, the less probable one loses the tokens that they share.
     """
     ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
-    scored = [
-        (span, max(float(score), LEAST_SCORE))
-        for key, group in ours.items()
-        if Confidence(key).guaranteed_key not in ours
-        for span, score in zip(group, group.attrs["scores"])
-    ]
-    places = {(span.start, span.end) for group in ours.values() for span in group}
+    scored: list[tuple[Span, float]] = []
+    places: set[tuple[int, int]] = set()
+    for key, group in ours.items():
+        # A token that was merged since is replaced if the set has a part of it.
+        spans = on_tokens(group, "expand")
+        places.update((span.start, span.end) for span, _ in spans)
+        if f"{key}_{GUARANTEED}" not in ours:
+            for span, score in spans:
+                scored.append((span, default_score if isnan(score) else max(score, LEAST_SCORE)))
     others = [span for span in doc.ents if (span.start, span.end) not in places]
     scored.extend((span, default_score) for span in others)
     free, cut = numpy.ones(len(doc), dtype=bool), []
@@ -153,18 +157,15 @@ def find(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
 def prepare(nlp: Language) -> set[str]:
     """Let our components write scores, and no alternatives, and return the labels of all components
     that set entities."""
-    keys = []
-    for _, pipe in nlp.pipeline:
-        if isinstance(pipe, CostSensitiveNER):
-            confidence = pipe.confidence or Confidence()
-            pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
-            keys.append(pipe.cfg["confidence"]["spans_key"])
-    if not keys or len(set(keys)) < len(keys):
+    ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if not ours:
         raise ValueError(
-            "spacy_costner.presidio: expected a pipeline with a cost_sensitive_ner, and a "
-            "confidence with a spans_key of its own for each, got "
-            f"{', '.join(nlp.pipe_names) or 'no components'} with {keys}"
+            "spacy_costner.presidio: expected a pipeline with a cost_sensitive_ner, got "
+            f"{', '.join(nlp.pipe_names) or 'no components'}"
         )
+    for pipe in ours:
+        confidence = pipe.confidence or Confidence()
+        pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
     setters = [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
     return {label for name in setters for label in getattr(nlp.get_pipe(name), "labels", ())}
 

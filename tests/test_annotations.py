@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
 
 from spacy_costner.decoding import LEAST
-from spacy_costner.pipeline.annotations import confidence_of, make_confidence
+from spacy_costner.pipeline.annotations import confidence_of, make_confidence, warn_once
 from spacy_costner.tags import Entities
 
 from .support.pipelines import TEXTS, ents, examples, load, pipeline
@@ -44,7 +44,17 @@ def scores(doc: Doc, key: str = "confidence") -> list[float]:
 def test_confidence_is_off_unless_asked_for(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Underscore, "span_extensions", {})
     doc = load(unsure)(TEXT)
-    assert not doc.spans and not Span.has_extension("confidence")
+    assert not doc.spans and doc.ents
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match=r"\[components.NAME.confidence\]") as warned:
+        assert [ent._.confidence for ent in doc.ents * 3] == [None] * len(doc.ents) * 3
+    assert len(warned) == 1
+
+
+def test_another_extension_of_that_name_stays(unsure: Path) -> None:
+    Span.set_extension("confidence", default="theirs")
+    doc = load(unsure)(TEXT)
+    assert {ent._.confidence for ent in doc.ents} == {"theirs"}
 
 
 def test_confidence_in_docs(unsure: Path) -> None:

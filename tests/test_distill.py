@@ -94,6 +94,13 @@ def test_answers_are_those_of_the_teacher(folder: Path) -> None:
     numpy.testing.assert_allclose(marginals, ner.posterior([doc]).marginals, atol=1e-4)
 
 
+def test_a_teacher_that_merges_tokens_is_refused(folder: Path) -> None:
+    nlp = module.load_teacher(folder / "teacher")
+    nlp.add_pipe("merge_entities")
+    with pytest.raises(ValueError, match=r"teacher: expected .* the 5 tokens of 'Who is .* got 4"):
+        answer([nlp], [nlp.make_doc(TEXTS[0])])
+
+
 def test_texts_lose_their_annotation(tmp_path: Path) -> None:
     """But tokens, sentences, and that spaces are not known."""
     nlp, words = spacy.blank("en"), ["Ana", "sleeps", ".", "She", "snores", "."]

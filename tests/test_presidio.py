@@ -80,6 +80,39 @@ def test_find_takes_the_guaranteed_set_and_cuts_overlaps(presidio: Any) -> None:
     assert [span.label_ for span in doc.spans["confidence_guaranteed"]] == ["LOC", "PER", "ORG"]
 
 
+def test_find_after_tokens_are_merged(presidio: Any, trained: Language) -> None:
+    """Entities by their characters, as before; and all of a token that has a part of one."""
+    nlp = trained
+    docs = [nlp(text) for text in TEXTS[:3]]
+    for doc in docs:
+        del doc.spans["confidence_alternatives"]
+        expected = [
+            (span.start_char, span.end_char, span.label_, score)
+            for span, score in presidio.find(doc)
+        ]
+        nlp.create_pipe("merge_entities")(doc)
+        merged = [
+            (span.start_char, span.end_char, span.label_, score)
+            for span, score in presidio.find(doc)
+        ]
+        assert merged == expected and expected
+    (first, _) = presidio.find(docs[1])[0]
+    with docs[1].retokenize() as retokenizer:
+        retokenizer.merge(docs[1][first.start - 1 : first.end])
+    assert presidio.find(docs[1])[0][0].start == first.start - 1
+
+
+def test_two_components_with_one_key(presidio: Any, saved: Path) -> None:
+    first, second = (spacy.load(saved) for _ in range(2))
+    second.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = -50.0
+    first.add_pipe("ner", name="other", source=second, before="ner")
+    presidio.prepare(first)
+    with pytest.warns(UserWarning, match=r"ner: doc.spans\['confidence'\] has .* of 'other'"):
+        doc = first("I like London. Who is Shaka Khan?")
+    scores = {span.label_: score for span, score in presidio.find(doc)}
+    assert scores == {ent.label_: ent._.confidence for ent in doc.ents} and len(scores) == 2
+
+
 def make_analyzer(presidio: Any, path: Path, *languages: str) -> Any:
     from presidio_analyzer import AnalyzerEngine
 
@@ -138,10 +171,6 @@ def test_bad_pipelines(presidio: Any, saved: Path, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path)
     with pytest.raises(ValueError, match="expected a pipeline with a cost_sensitive_ner"):
         presidio.CostnerRecognizer(tmp_path)
-    for name in ("one", "two"):
-        nlp.add_pipe("ner", name=name, source=spacy.load(saved))
-    with pytest.raises(ValueError, match="spans_key of its own for each"):
-        presidio.prepare(nlp)
 
 
 def test_label_of_no_component_is_an_error(presidio: Any, trained: Language, saved: Path) -> None:

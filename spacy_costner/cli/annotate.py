@@ -22,20 +22,21 @@ from typing import (
 
 import typer
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin
 from spacy.util import get_package_path, is_package, minibatch, raise_error
 from spacy.vocab import Vocab
 from srsly import msgpack
 from typer import Argument, Option
 
 from ..metrics.shift import Shift, find_shift, in_random_order, rounded
-from ..pipeline.annotations import SOURCE, add_measures
+from ..pipeline.annotations import ALTERNATIVES, GUARANTEED, add_measures, scored_groups
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
 from ..readers.files import digest, encodable, is_about
 from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
+from ..spans import Place, read_group, realign
 from . import options
 from .options import AddressOption, CodeOption, GpuOption, ModelArg, options_of
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
@@ -50,7 +51,7 @@ SHOWN = 5
 
 Answer = tuple[Row, Doc | Exception]
 Groups = dict[str, list[str]]
-"""The keys of span groups, by their name in the output."""
+"""The names of lists of spans in the output. For "spans", the keys of their groups."""
 
 Entry = dict[str, Any]
 ENTRY = {
@@ -354,7 +355,7 @@ def annotate_part(
                 counts["tokens"] += len(answer)
                 for ner, key, scores, expected in watched.values():
                     with suppress(ValueError):  # another component has changed the doc's spans
-                        scores += add_measures(answer, key, ner.own_labels, expected)
+                        scores += add_measures(answer, key, ner.name, ner.own_labels, expected)
             yield value
 
     # Garbage collections leave out what is there now, such as the pipeline: it would take them a
@@ -435,18 +436,21 @@ def _annotate(nlp: Language, rows: Sequence[Row]) -> list[Doc | Exception]:
 
 
 def groups_of(nlp: Language) -> Groups:
-    """The keys of span groups of a pipeline: "spans" of components with a `spans_key`,
-    "alternatives" and "guaranteed", if it has them."""
+    """What span groups a pipeline writes: "spans", with their keys, of components with a
+    `spans_key`; "alternatives" and "guaranteed", whose groups say what they are."""
     groups: Groups = {}
     for _, pipe in nlp.pipeline:
-        if isinstance(pipe, CostSensitiveNER) and (key := pipe.objective.spans_key) is not None:
-            shared = groups.setdefault("spans", [])
-            shared += [key] * (key not in shared)
-        if isinstance(pipe, CostSensitiveNER) and pipe.confidence is not None:
-            if pipe.confidence.alternatives is not None:
-                groups.setdefault("alternatives", []).append(pipe.confidence.alternatives_key)
-            if pipe.guarantee is not None:
-                groups.setdefault("guaranteed", []).append(pipe.confidence.guaranteed_key)
+        if not isinstance(pipe, CostSensitiveNER):
+            continue
+        key = pipe.objective.spans_key
+        if key is not None:
+            groups.setdefault("spans", [])
+            if key not in groups["spans"]:
+                groups["spans"].append(key)
+        if pipe.confidence is not None and pipe.confidence.alternatives is not None:
+            groups[ALTERNATIVES] = []
+        if pipe.confidence is not None and pipe.guarantee is not None:
+            groups[GUARANTEED] = []
     return groups
 
 
@@ -461,28 +465,29 @@ def as_value(answer: Answer, groups: Groups, with_text: bool) -> Entry:
     value: Entry = {"id": row.id, "text": row.text} if with_text else {"id": row.id}
     if isinstance(doc, Exception):
         return {**value, "error": describe_error(doc)}
-    scores: dict[tuple[int, int, str], float] = {}
-    for key, group in doc.spans.items():
-        is_ours = group.attrs.get("source") == SOURCE or key in groups.get("spans", ())
-        if is_ours and group.attrs.get("scores") is not None:
-            scored = zip(map(_place, group), map(float, group.attrs["scores"]))
-            scores.update((place, score) for place, score in scored if not isnan(score))
+    shared = [doc.spans[key] for key in groups.get("spans", ()) if key in doc.spans]
+    ours = scored_groups(doc)
+    scores: dict[Place, float] = {}
+    # A predicted entity's score is that of the component that predicts it: its group comes last.
+    for group in [*reversed(ours), *shared]:
+        for span in read_group(group):
+            if not isnan(span.score):
+                scores[span.place] = span.score
 
-    def as_values(spans: Iterable[Span]) -> list[Entry]:
+    def as_values(places: Iterable[Place]) -> list[Entry]:
         return [
             {"start": place[0], "end": place[1], "label": place[2], "score": scores.get(place)}
-            for place in map(_place, spans)
+            for place in places
         ]
 
-    value["entities"] = as_values(doc.ents)
-    for name, keys in groups.items():
-        there = [as_values(doc.spans[key]) for key in keys if key in doc.spans]
-        value[name] = [one for each in there for one in each] if there else None  # no promise
+    value["entities"] = as_values((ent.start_char, ent.end_char, ent.label_) for ent in doc.ents)
+    for name in groups:
+        written = shared
+        if name != "spans":
+            written = [group for group in ours if group.attrs.get("set") == name]
+        places = [span.place for group in written for span in read_group(group)]
+        value[name] = as_values(places) if written else None  # no promise
     return value
-
-
-def _place(span: Span) -> tuple[int, int, str]:
-    return span.start_char, span.end_char, span.label_
 
 
 def describe_error(error: Exception) -> str:
@@ -545,6 +550,7 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
         doc = Doc(Vocab())
         doc.user_data["error"] = error
     else:
+        realign(doc)
         doc.user_data.pop("error", None)  # The input may have such a key.
     doc.user_data["id"] = row.id
     # DocBin packs these when the part is complete, where one of them would stop all.

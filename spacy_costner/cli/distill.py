@@ -33,6 +33,7 @@ from ..readers.sentences import copy_tokens
 from ..saving import check_folder, save_file
 from ..training import soft_targets
 from ..training.targets import WEIGHT
+from ..training.token_attrs import first_words
 from .fit import is_fitted, train_as_fitted
 from .options import CodeOption, GpuOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result
@@ -262,11 +263,14 @@ def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = Fa
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
     RETURNS (list[Doc]): Docs with the entities that a single teacher predicts or, of several, those
         whose mean probability is above one half. `read_scores` reads their probabilities.
+    RAISES (ValueError): If a teacher merges or splits tokens.
     """
     predicted = [
         list(nlp.pipe([copy_tokens(doc, nlp.vocab, sentences=True) for doc in docs]))
         for nlp in teachers
     ]
+    for of_teacher in predicted:
+        check_tokens(docs, of_teacher)
     answers = [copy_tokens(doc, sentences=True) for doc in docs]
     for doc, of_teachers in zip(answers, zip(*predicted)):
         scores = mean_scores(of_teachers)
@@ -283,6 +287,17 @@ def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = Fa
         for doc, of_doc in zip(answers, zip(*targets)):
             doc.user_data[soft_targets.KEY] = soft_targets.mean([*of_doc])
     return answers
+
+
+def check_tokens(docs: Sequence[Doc], answers: Sequence[Doc]) -> None:
+    """RAISES (ValueError): If a teacher's answer has other tokens than its doc, so that the places
+    of entities are others."""
+    for doc, answered in zip(docs, answers):
+        if not numpy.array_equal(doc.to_array("ORTH"), answered.to_array("ORTH")):
+            raise ValueError(
+                f"teacher: expected one that keeps the {len(doc)} tokens of {first_words(doc)}, "
+                f"got {len(answered)}: leave out components such as merge_entities"
+            )
 
 
 def entities(doc: Doc) -> list[Entity]:

@@ -141,7 +141,7 @@ def predict(
         ner.decode(posterior), posterior, read_presets(docs), confidence, others=ner.other_labels
     )
     for spans_key in dict.fromkeys([None, ner.objective.spans_key]):
-        annotate(docs, prediction, ner.vocab.strings, confidence, spans_key)
+        annotate(docs, prediction, ner.name, confidence, spans_key)
     return prediction
 
 

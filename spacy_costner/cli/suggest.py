@@ -28,7 +28,7 @@ from typer import Argument, Option
 from ..decoding import Posterior
 from ..metrics import as_json, text_table, to_percent
 from ..metrics.diverse import Shares, choose_diverse, make_shares
-from ..pipeline.annotations import Confidence, confidence_of
+from ..pipeline.annotations import Confidence, prob_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import compare_tags
 from ..progress import progress
@@ -98,7 +98,7 @@ class Suggestion(NamedTuple):
     def task(self) -> Task:
         """The prediction as a proposal to annotators, with the probability of each entity."""
         task = doc_to_task(self.doc, {"meta": {"score": round(self.score, 4), "doc": self.place}})
-        probs = [confidence_of(ent) for ent in self.doc.ents]
+        probs = [prob_of(ent) for ent in self.doc.ents]
         spans = [
             span._replace(extra={**span.extra, "score": 1.0 if prob is None else round(prob, 4)})
             for span, prob in zip(task.spans or (), probs)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from ..metrics import text_table
 from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ..pipeline.annotations import add_measures
-from ..pipeline.component import CostSensitiveNER
+from ..pipeline.component import CostSensitiveNER, refuse_doc
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
@@ -46,6 +46,7 @@ def watch(
         `Shift.expected`. The test of all docs.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
     """
+    refuse_doc(docs)
     counts = ner.shift([]).counts  # which checks that there are scores
     kept, confidence = ner.cfg["shift"], ner.confidence
     assert confidence is not None
@@ -58,7 +59,7 @@ def watch(
     values: list[str | None] = []
     n_docs = 0
     for doc in docs:
-        own = add_measures(doc, confidence.spans_key, ner.own_labels, counts)
+        own = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
         values += [key and str(doc.user_data.get(key))] * len(own)
         scores += own
         n_docs += 1

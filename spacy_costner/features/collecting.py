@@ -65,7 +65,7 @@ def collect_vocabulary(docs: Iterable[Doc], template: Template) -> Vocabulary:
     )
     if template.bigrams:
         lookup = Lookup([column for column in template.columns if column.name in values], collected)
-        words, numbers = lookup.words(tokens.orth, vocab)
+        words, numbers = lookup.words(tokens.orth, [vocab])
         values_of = lookup.values(tokens, words.table[numbers])
     for column in template.columns:
         if column.form == Form.PAIR:

@@ -86,7 +86,7 @@ class Features(Shim):
         rows."""
         lookup = self.lookup
         tokens = read_tokens(docs, lookup.attributes, lookup.gazetteers, in_training=is_train)
-        words, numbers = lookup.words(tokens.orth, docs[0].vocab if docs else None)
+        words, numbers = lookup.words(tokens.orth, [*dict.fromkeys(doc.vocab for doc in docs)])
         of_words = words.table[numbers]
         values, groups = lookup.values(tokens, of_words), lookup.occurrences(tokens, of_words)
         seen = FeatureBatch(values, tokens.lengths, groups, tokens.text_ids, values)

@@ -158,12 +158,13 @@ class Lookup:
         keys = [tokens.keys[column.of] for column in self.of_documents]
         return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
 
-    def words(self, orth: Array1d, vocab: Vocab | None) -> tuple[SeenWords, Ints1d]:
+    def words(self, orth: Array1d, vocabs: Sequence[Vocab]) -> tuple[SeenWords, Ints1d]:
         """All words so far, and the numbers of those of tokens among them, (N,). Their values are
-        found once and cached. Without tokens, the vocab may be None."""
+        found once and cached. Each word is in one of the vocabs of the docs, mostly a single one.
+        """
         seen = self._seen
         numbers = seen.numbers.find(orth)
-        if vocab is not None and (numbers < 0).any():
+        if vocabs and (numbers < 0).any():
             if seen.n_words > MOST_WORDS:
                 self._seen = seen = SeenWords(seen.table.shape[1], self.word_slots)
                 numbers[:] = -1
@@ -171,7 +172,8 @@ class Lookup:
             views = [(column.view, self.numbers[column.name]) for column in self.of_words]
             views += [(flag(name), {YES: 0}) for name in OF_NAMES]
             rows = []
-            for lexeme in map(vocab.__getitem__, unseen.tolist()):
+            for key in unseen.tolist():
+                lexeme = next(vocab for vocab in vocabs if key in vocab.strings)[key]
                 word = lexeme.orth_
                 rows.append([known.get(view(lexeme, word), -1) for view, known in views if view])
             seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))

@@ -1,21 +1,23 @@
 """Predicted entities and their probabilities, and writing them to docs."""
 
-from bisect import bisect_left
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import compress, repeat
 from math import isnan
 from operator import add
 from typing import Any, NamedTuple
 
 import numpy
-from spacy.strings import StringStore
+from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, SpanGroup
+from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..spans import replace_spans
+from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..training.token_attrs import TokenAttrs, first_words
 from ..types import first_tokens, sequences
@@ -23,6 +25,10 @@ from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
 """In the attributes of our span groups, to find the scores of their spans."""
+
+ALTERNATIVES = "alternatives"
+GUARANTEED = "guaranteed"
+"""What the spans of a group are, if not the predicted entities: "set" in its attributes."""
 
 SMOOTHING = 0.05
 """How much the labels of an extent share their probability in the scores of guaranteed sets."""
@@ -49,16 +55,6 @@ class Confidence:
                 f"{where}: alternatives: expected null or a probability from {LEAST} to 1, "
                 f"got {self.alternatives!r}"
             )
-
-    @property
-    def alternatives_key(self) -> str:
-        """The key in `doc.spans` of the alternatives."""
-        return f"{self.spans_key}_alternatives"
-
-    @property
-    def guaranteed_key(self) -> str:
-        """The key in `doc.spans` of the guaranteed set."""
-        return f"{self.spans_key}_guaranteed"
 
 
 def make_confidence(
@@ -98,20 +94,76 @@ def register(confidence: Confidence) -> None:
         )
 
 
-def confidence_of(span: Span) -> float | None:
-    """The probability of an entity, as a component has written it to the doc; None if there is
-    none."""
-    place = (span.start, span.end)
-    for group in span.doc.spans.values():
-        if group.attrs.get("source") != SOURCE:
-            continue
-        first = bisect_left(group, place, key=lambda other: (other.start, other.end))
-        for i in range(first, len(group)):
-            if (group[i].start, group[i].end) != place:
-                break
-            if group[i].label == span.label:
-                return float(group.attrs["scores"][i])
+def register_default() -> None:
+    """Register the default extension for a component without probabilities, so that reading it says
+    why there are none. An extension of that name stays."""
+    name = Confidence.extension
+    if not Span.has_extension(name):
+        Span.set_extension(name, getter=confidence_of, force=True)
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn, once in a process."""
+    warnings.warn(message, stacklevel=3)
+
+
+def scored_groups(doc: Doc) -> list[SpanGroup]:
+    """The groups of a doc that our components have written: the predicted entities first."""
+    groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
+    return sorted(groups, key=lambda group: "set" in group.attrs)
+
+
+def prob_of(span: Span) -> float | None:
+    """The probability of an entity, as a component has written it to the doc, found by its
+    characters and label; None if there is none."""
+    place = (span.start_char, span.end_char, span.label_)
+    for group in scored_groups(span.doc):
+        prob = score_of(group, place)
+        if prob is not None:
+            return prob
     return None
+
+
+def confidence_of(span: Span) -> float | None:
+    """The getter of `span._.confidence`: see `prob_of`. It says why a doc has no probabilities."""
+    prob = prob_of(span)
+    if prob is None and not scored_groups(span.doc):
+        warn_once(
+            "confidence: None, as the doc has no probabilities. A cost_sensitive_ner writes them "
+            "if its config has the block [components.NAME.confidence] with @misc = "
+            '"spacy_costner.Confidence.v1", or after `calibrate`. Copies by Doc.from_docs, as_doc '
+            "and to_json don't have them"
+        )
+    return prob
+
+
+def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
+    """The group of the predicted entities of a component, with this key or, if another component
+    has written there, with the key of `free_key`. Without a name, whatever has this key."""
+    if name is None:
+        return doc.spans.get(key)
+    for candidate in (f"{key}_{name}", key):
+        group = doc.spans.get(candidate)
+        if group is not None and group.attrs.get("component", name) == name:
+            return group
+    return None
+
+
+def free_key(doc: Doc, key: str, name: str) -> str:
+    """The key that a component writes to: this one or, if another component has written there
+    before, with the name of the component."""
+    if key not in doc.spans:
+        return key
+    group = doc.spans[key]
+    if group.attrs.get("component", name) == name:
+        return key
+    warn_once(
+        f"{name}: doc.spans[{key!r}] has the probabilities of {group.attrs['component']!r}: those "
+        f"of {name!r} are in doc.spans[{key + '_' + name!r}]. For another key, set spans_key in "
+        f"[components.{name}.confidence]"
+    )
+    return f"{key}_{name}"
 
 
 class Prediction(NamedTuple):
@@ -123,8 +175,8 @@ class Prediction(NamedTuple):
     entities (Entities): The predicted entities, ordered, without white space at their ends and
         without those in preset tokens.
     probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
-    sets (dict[str, tuple[Scored, Iterable[bool]]]): Other spans, by their key in `doc.spans`: other
-        probable entities and the guaranteed set. Whether each doc has them. Shape: (B,)
+    sets (dict[str, tuple[Scored, Iterable[bool]]]): Other spans, by `ALTERNATIVES` and
+        `GUARANTEED`. Whether each doc has them. Shape: (B,)
     measures (tuple[Floats1d, Floats2d] | None): What the test for a shift takes: see `measure`.
     """
 
@@ -168,11 +220,11 @@ def make_prediction(
     if confidence is not None and confidence.alternatives is not None:
         likely, of_likely = posterior.likely_entities(confidence.alternatives)
         keep = is_new(likely, entities) & is_free(likely)
-        sets[confidence.alternatives_key] = (likely.select(keep), of_likely[keep]), repeat(True)
+        sets[ALTERNATIVES] = (likely.select(keep), of_likely[keep]), repeat(True)
     if confidence is not None and guarantee is not None:
         spans, of_spans = guaranteed_set((entities, probs), posterior, guarantee, groups)
         keep, is_promised = is_free(spans), [group in guarantee["groups"] for group in groups]
-        sets[confidence.guaranteed_key] = (spans.select(keep), of_spans[keep]), is_promised
+        sets[GUARANTEED] = (spans.select(keep), of_spans[keep]), is_promised
     measures = measure(posterior, tokens, others) if is_measured else None
     return Prediction(tokens, decoded.labels, others, entities, probs, sets, measures)
 
@@ -205,17 +257,19 @@ def measure(
     return scores, numpy.delete(expected, others, axis=0).T
 
 
-def add_measures(doc: Doc, key: str, labels: Sequence[str], counts: Counts) -> list[float]:
-    """Add what a component has measured of a doc, in the span group with this key, to the expected
+def add_measures(
+    doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
+) -> list[float]:
+    """Add what a component has measured of a doc, in its span group with this key, to the expected
     numbers of entities. Returns the score of the doc, or none if all its tokens are preset."""
-    group = doc.spans.get(key)
-    if group is None or "entropy" not in group.attrs:
+    group = group_of_component(doc, key, name)
+    if group is None or "entropy" not in group.attrs or group.attrs.get("scores") is None:
         raise ValueError(
             f"expected docs that the pipeline has predicted, got {first_words(doc)} without an "
-            f"entropy in doc.spans[{key!r}].attrs: run nlp.pipe first"
+            f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
     attrs = group.attrs
-    rows = [(span.label_, (float(p), 1.0, 0.0)) for span, p in zip(group, attrs["scores"])]
+    rows = [(span.label, (span.score, 1.0, 0.0)) for span in read_group(group)]
     rows += [(label, (0.0, 0.0, n)) for label, n in zip(labels, attrs["expected"].tolist())]
     for label, row in rows:
         counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
@@ -297,48 +351,80 @@ def is_new(entities: Entities, known: Entities) -> Array1d:
 def annotate(
     docs: Sequence[Doc],
     prediction: Prediction,
-    strings: StringStore,
+    name: str,
     confidence: Confidence | None,
     spans_key: str | None = None,
 ) -> None:
-    """Write predicted entities, and their probabilities if there is a confidence, to docs: as their
-    entities or, if there is a key, among their spans."""
-    tokens, labels = prediction.tokens, [strings.add(label) for label in prediction.labels]
+    """Write the entities that a component of some name has predicted, and their probabilities if
+    there is a confidence, to docs: as their entities or, if there is a key, among their spans."""
+    lengths = prediction.tokens.lengths
+    hashes = [get_string_id(label) for label in prediction.labels]
+    add_labels(docs, prediction.labels)
 
     def by_doc(entities: Entities, probs: Floats1d | None) -> Iterator[tuple[Doc, Any]]:
-        return zip(docs, spans_by_doc(docs, entities, labels, tokens.lengths, probs))
+        return zip(docs, spans_by_doc(docs, entities, hashes, lengths, probs))
 
     predicted = list(by_doc(prediction.entities, prediction.probs))
-    ends, preset = numpy.cumsum(tokens.lengths).tolist(), tokens.is_annotated
-    for (doc, (spans, probs)), end in zip(predicted, ends):
-        if spans_key is not None:
-            own = [x for i, x in enumerate(prediction.labels) if i not in prediction.others]
-            replace_spans(doc, spans_key, spans, probs, own)
-            continue
-        free = ~preset[end - len(doc) : end]
-        if free.all():
+    if spans_key is not None:
+        others = {*prediction.others}
+        own_labels = [x for i, x in enumerate(prediction.labels) if i not in others]
+        for doc, (spans, probs) in predicted:
+            replace_spans(doc, spans_key, spans, probs, own_labels)
+    elif not prediction.tokens.is_annotated.any():
+        for doc, (spans, _) in predicted:
             doc.set_ents(spans)
-            continue
-        for span in spans:
-            free[span.start : span.end] = False
-        outside = [doc[i : i + 1] for i in numpy.flatnonzero(free).tolist()]
-        doc.set_ents(spans, outside=outside, default="unmodified")
+    else:
+        ends = numpy.cumsum(lengths).tolist()
+        for (doc, (spans, _)), end in zip(predicted, ends):
+            set_free_tokens(doc, spans, ~prediction.tokens.is_annotated[end - len(doc) : end])
     if confidence is None:
         return
-
-    def write(key: str, of_docs: Iterable[tuple[Doc, Any]], more: Iterable[dict[str, Any]]) -> None:
-        for (doc, (spans, probs)), own in zip(of_docs, more):
-            attrs = {"scores": probs, "source": SOURCE, **own}
-            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
 
     measured: Iterable[dict[str, Any]] = repeat({})
     if prediction.measures is not None:
         entropies, expected = prediction.measures
         rows = zip(entropies.tolist(), expected)
         measured = ({"entropy": entropy, "expected": n} for entropy, n in rows)
-    write(confidence.spans_key, predicted, measured)
-    for key, (scored, has_set) in prediction.sets.items():
-        write(key, compress(by_doc(*scored), has_set), repeat({}))
+    source = {"source": SOURCE, "component": name}
+    keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
+    for key, doc, (spans, scored), more in zip(keys, docs, with_attrs(predicted), measured):
+        attrs = {**scored, **source, **more}
+        doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+    for set_name, (entities_and_probs, has_set) in prediction.sets.items():
+        of_docs = zip(keys, docs, with_attrs(list(by_doc(*entities_and_probs))))
+        for key, doc, (spans, scored) in compress(of_docs, has_set):
+            attrs = {**scored, **source, "set": set_name}
+            set_key = f"{key}_{set_name}"
+            doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=attrs, spans=spans)
+
+
+def with_attrs(predicted: Sequence[tuple[Doc, Any]]) -> Iterator[tuple[list[Span], dict[str, Any]]]:
+    """The spans of each doc, and the attributes of their group."""
+    scored = [spans_and_probs for _, spans_and_probs in predicted]
+    return zip((spans for spans, _ in scored), scored_attrs(scored))
+
+
+def add_labels(docs: Iterable[Doc], labels: Iterable[str]) -> None:
+    """Add labels to the strings of docs, which may have another vocab than the component: a span
+    needs its label there."""
+    done: Vocab | None = None
+    for doc in docs:
+        if doc.vocab is not done:
+            done = doc.vocab
+            for label in labels:
+                done.strings.add(label)
+
+
+def set_free_tokens(doc: Doc, spans: list[Span], free: Array1d) -> None:
+    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `free`: True for
+    the others, (T,), which are outside if no span has them."""
+    if free.all():
+        doc.set_ents(spans)
+        return
+    for span in spans:
+        free[span.start : span.end] = False
+    outside = [doc[i : i + 1] for i in numpy.flatnonzero(free).tolist()]
+    doc.set_ents(spans, outside=outside, default="unmodified")
 
 
 def spans_by_doc(

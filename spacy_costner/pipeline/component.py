@@ -52,6 +52,7 @@ from .annotations import (
     group_of,
     make_prediction,
     register,
+    register_default,
     spans_by_doc,
 )
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
@@ -137,6 +138,8 @@ class CostSensitiveNER(TrainablePipe):
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
+        if own_labels is not None and not own_labels:
+            raise ValueError(f"{name}: own_labels: expected null or some labels, got none")
         self.vocab, self.meta = nlp.vocab, nlp.meta
         self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
@@ -258,10 +261,7 @@ class CostSensitiveNER(TrainablePipe):
         corpus_labels = self._read_corpus(get_examples(), labels)
         for label in sorted(corpus_labels) if labels is None else labels:
             self.add_label(label)
-        if unknown := [x for x in self.objective.own_labels or () if x not in self.labels]:
-            raise ValueError(
-                f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
-            )
+        self._check_own_labels()
         if not self.labels:
             raise ValueError(
                 f"{self.name}: labels: expected at least one, from the entities of the training "
@@ -278,6 +278,14 @@ class CostSensitiveNER(TrainablePipe):
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
+
+    def _check_own_labels(self) -> None:
+        """RAISES (ValueError): If an own label is not among the labels, and so never written."""
+        unknown = [x for x in self.objective.own_labels or () if x not in self.labels]
+        if unknown:
+            raise ValueError(
+                f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
+            )
 
     def _read_corpus(self, examples: Iterable[Example], given: Sequence[str] | None) -> set[str]:
         """Read the corpus once: count its examples, collect features, and return its labels. With
@@ -422,7 +430,7 @@ class CostSensitiveNER(TrainablePipe):
         key = self.objective.spans_key
         if key is not None and self.scorer is ner_score:
             return spancat_score(examples, spans_key=key)
-        own = {} if key is None else {"spans_key": key}
+        own = {"component": self.name} if key is None else {"spans_key": key}
         return super().score(examples, **{**settings, **own})
 
     @property
@@ -439,7 +447,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         self.check_guarantee()
-        docs, guarantee = list(docs), self.cfg["guarantee"]
+        docs, guarantee = several(docs), self.cfg["guarantee"]
         groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
         if guarantee and (new := {*map(str, groups)} - guarantee["groups"].keys()):
             warnings.warn(
@@ -468,7 +476,7 @@ class CostSensitiveNER(TrainablePipe):
         prediction (Prediction): What `predict` returned for them.
         """
         key = self.objective.spans_key
-        annotate(list(docs), prediction, self.vocab.strings, self.confidence, key)
+        annotate(list(docs), prediction, self.name, self.confidence, key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
@@ -477,7 +485,7 @@ class CostSensitiveNER(TrainablePipe):
         preset (bool): Whether the entities of the docs are taken as given, or ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
         """
-        return self._posterior(list(docs), preset=preset)[1]
+        return self._posterior(several(docs), preset=preset)[1]
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
@@ -511,9 +519,7 @@ class CostSensitiveNER(TrainablePipe):
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
-        if isinstance(docs, Doc):
-            raise ValueError("docs: expected several docs, as [doc], got a Doc")
-        docs = list(docs)
+        docs = several(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags, (paths, log_probs) = self.tags, posterior.best_paths(k)
         hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
@@ -592,6 +598,8 @@ class CostSensitiveNER(TrainablePipe):
                     f"of the component, got {key!r}"
                 )
             register(confidence)
+        else:
+            register_default()
         self.cfg["confidence"] = confidence and asdict(confidence)
         self._configured["confidence"] = confidence and asdict(confidence)
 
@@ -622,9 +630,10 @@ class CostSensitiveNER(TrainablePipe):
         earlier (Shift | None): The result of docs before them, to go on from.
         seed (int): The seed of the test: that of the earlier docs.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs, or a doc was predicted
-            without.
+        RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted
+            without, or `docs` is a doc.
         """
+        refuse_doc(docs)
         self.check_guarantee()
         if self.cfg["shift"] is None or self.confidence is None:
             raise ValueError(
@@ -634,7 +643,9 @@ class CostSensitiveNER(TrainablePipe):
         scores = [] if earlier is None else earlier.scores.tolist()
         counts = {} if earlier is None else {**earlier.counts}
         for doc in docs:
-            scores += add_measures(doc, self.confidence.spans_key, self.own_labels, counts)
+            scores += add_measures(
+                doc, self.confidence.spans_key, self.name, self.own_labels, counts
+            )
         return find_shift(self.cfg["shift"], scores, counts, seed=seed)
 
     def set_shift(
@@ -808,6 +819,7 @@ class CostSensitiveNER(TrainablePipe):
         check_keys(self.cfg["decoding"], self._configured["decoding"], "decoding")
         if self.labels:
             self.check_decoding(self.tags)
+            self._check_own_labels()
         for label in self.labels:
             self.vocab.strings.add(label)
         if self.confidence is not None:
@@ -822,6 +834,18 @@ make_cost_sensitive_ner = Language.factory(
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
     func=CostSensitiveNER,
 )
+
+
+def refuse_doc(docs: Iterable[Doc]) -> None:
+    """RAISES (ValueError): If docs are one doc, whose items are tokens."""
+    if isinstance(docs, Doc):
+        raise ValueError("docs: expected several docs, as [doc], got a Doc")
+
+
+def several(docs: Iterable[Doc]) -> list[Doc]:
+    """Docs as a list. RAISES (ValueError): If they are one doc."""
+    refuse_doc(docs)
+    return list(docs)
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:

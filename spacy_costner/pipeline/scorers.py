@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy
@@ -14,9 +15,11 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
+from ..spans import on_tokens
 from ..tags import OUTSIDE, Tags
 from ..training.token_attrs import read_docs, read_reference
 from ..types import Cost, sequences
+from .annotations import group_of_component
 
 Scores = dict[str, Any]
 
@@ -62,6 +65,7 @@ def cost_scores(
     labels: Sequence[str] = (),
     scheme: str = "BILUO",
     confidence: dict[str, Any] | None = None,
+    component: str | None = None,
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
@@ -112,7 +116,7 @@ def cost_scores(
             total = count_at_level(entities, tree, level)
             scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
     if confidence is not None:
-        scores.update(_calibration_scores(annotated, confidence, labels))
+        scores.update(_calibration_scores(annotated, confidence, labels, component))
     return scores
 
 
@@ -130,6 +134,7 @@ def confidence_scores(
     *,
     labels: Sequence[str] = (),
     confidence: dict[str, Any] | None = None,
+    component: str | None = None,
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
@@ -145,7 +150,8 @@ def confidence_scores(
     """
     _check_ents("confidence_scorer", spans_key)
     annotated = _annotated(examples)
-    return {**get_ner_prf(annotated), **_calibration_scores(annotated, confidence, labels)}
+    calibration = _calibration_scores(annotated, confidence, labels, component)
+    return {**get_ner_prf(annotated), **calibration}
 
 
 class DocCounts(NamedTuple):
@@ -259,17 +265,24 @@ def _annotated(examples: Iterable[Example]) -> list[Example]:
 
 
 def _calibration_scores(
-    examples: list[Example], confidence: dict[str, Any] | None, labels: Sequence[str]
+    examples: list[Example],
+    confidence: dict[str, Any] | None,
+    labels: Sequence[str],
+    component: str | None,
 ) -> Scores:
-    probs, correct, key = [], [], confidence and confidence["spans_key"]
+    """Compare the probabilities in the group of a component, None: of any, with gold."""
+    probs: list[float] = []
+    correct: list[bool] = []
+    key = None if confidence is None else confidence["spans_key"]
     for eg in examples:
-        if key is None or key not in eg.x.spans:
+        group = None if key is None else group_of_component(eg.x, key, component)
+        if group is None:
             continue
-        gold, group = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}, eg.x.spans[key]
-        for span, prob in zip(group, group.attrs["scores"]):
+        gold = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}
+        for span, prob in on_tokens(group):
             entity = _in_reference(eg, span)
-            if entity is not None and span.label_ in labels:
-                probs.append(float(prob))
+            if entity is not None and span.label_ in labels and not isnan(prob):
+                probs.append(prob)
                 correct.append(entity in gold)
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}

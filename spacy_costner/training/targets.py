@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy
+from spacy.tokens import Doc, Token
 from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
@@ -168,11 +169,14 @@ class Weights:
         values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= self.boundary
         if self.token is None:
             return values
-        own: list[float] = []  # the weights that tokens have themselves; 1 where not aligned
+        check_extension(Token, "token", self.token)
+        factors: list[float] = []  # of the tokens of predicted docs; 1 where not aligned
         for eg in examples:
-            given, aligned = [token._.get(self.token) for token in eg.reference], eg.alignment.x2y
-            own += [given[aligned[i][0]] if n == 1 else 1.0 for i, n in enumerate(aligned.lengths)]
-        return values * numpy.asarray(own, dtype="float32")
+            of_reference = [token._.get(self.token) for token in eg.reference]
+            aligned = eg.alignment.x2y
+            for i, n_aligned in enumerate(aligned.lengths):
+                factors.append(of_reference[aligned[i][0]] if n_aligned == 1 else 1.0)
+        return values * numpy.asarray(factors, dtype="float32")
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """The weight of each example: its extension attribute times what `doc.user_data` has under
@@ -180,5 +184,18 @@ class Weights:
         docs = [eg.reference for eg in examples]
         if self.example is None and not any(WEIGHT in doc.user_data for doc in docs):
             return None
-        own = [1.0 if self.example is None else doc._.get(self.example) for doc in docs]
-        return numpy.asarray(own, dtype="float64") * [d.user_data.get(WEIGHT, 1.0) for d in docs]
+        weights = numpy.asarray([doc.user_data.get(WEIGHT, 1.0) for doc in docs], dtype="float64")
+        if self.example is not None:
+            check_extension(Doc, "example", self.example)
+            weights *= [doc._.get(self.example) for doc in docs]
+        return weights
+
+
+def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
+    """RAISES (ValueError): If an extension attribute that `Weights` names is not registered."""
+    if not owner.has_extension(name):
+        raise ValueError(
+            f"spacy_costner.Weights: {setting}: expected the name of an extension attribute of "
+            f"{owner.__name__}, to be registered with {owner.__name__}.set_extension before "
+            f"training, got {name!r}"
+        )
