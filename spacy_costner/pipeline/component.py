@@ -2,7 +2,7 @@
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -31,7 +31,7 @@ from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..losses import LossSchedule
-from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
+from ..metrics.shift import ENOUGH, Shift, digest_of, find_shift, restore, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
@@ -612,30 +612,43 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
-    def shift(self, docs: Iterable[Doc], *, earlier: Shift | None = None, seed: int = 0) -> Shift:
+    def shift(
+        self,
+        docs: Iterable[Doc],
+        *,
+        earlier: Shift | Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> Shift:
         """Test without labels whether docs are still like the calibration docs, and compute the
-        scores that are expected of them. The result is the same whatever threads and processes
-        predicted them. Only text of which the model is less sure alarms.
+        scores that are expected of them. Only text of which the model is less sure alarms.
+
+        The same docs in the same batches have the same result, whatever threads and processes
+        predicted them. In other batches some scores differ in their fourth digit, and their
+        p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Those without tokens that it predicts are left out.
-        earlier (Shift | None): The result of docs before them, to go on from.
+        earlier (Shift | Mapping[str, Any] | None): The result of docs before them, or what its
+            `to_json` returned, to go on from. They are not tested again.
         seed (int): The seed of the test: that of the earlier docs.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs, or a doc was predicted
-            without.
+        RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted
+            without, or the earlier docs had another seed or other calibration docs.
         """
         self.check_guarantee()
-        if self.cfg["shift"] is None or self.confidence is None:
+        calibration = self.cfg["shift"]
+        if calibration is None or self.confidence is None:
             raise ValueError(
                 f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
                 "-m spacy costner guarantee`, or `calibrate`"
             )
-        scores = [] if earlier is None else earlier.scores.tolist()
+        if earlier is not None and not isinstance(earlier, Shift):
+            earlier = restore(earlier, calibration, seed)
         counts = {} if earlier is None else {**earlier.counts}
+        scores: list[float] = []
         for doc in docs:
             scores += add_measures(doc, self.confidence.spans_key, self.own_labels, counts)
-        return find_shift(self.cfg["shift"], scores, counts, seed=seed)
+        return find_shift(calibration, scores, counts, earlier=earlier, seed=seed)
 
     def set_shift(
         self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
@@ -651,6 +664,7 @@ class CostSensitiveNER(TrainablePipe):
         enough = {k: {v: a for v, a in own.items() if len(a) >= ENOUGH} for k, own in keys.items()}
         self.cfg["shift"] = {
             "scores": [score for score, _ in kept],
+            "digest": digest_of(scores),
             "keys": {key: own for key, own in enough.items() if own},
             "source": source,
             "approximate": approximate,
