@@ -51,7 +51,7 @@ def test_martingale_by_definition() -> None:
     p = numpy.random.default_rng(1).random(50)
     bets = [numpy.cumprod(b * p ** (b - 1)) for b in shift.BETS]
     products = shift.log_products(p, numpy.zeros(len(shift.BETS)))
-    assert numpy.exp(products).T == pytest.approx(numpy.asarray(bets))
+    numpy.testing.assert_allclose(numpy.exp(products).T, bets)
     assert numpy.exp(shift.log_martingale(products)) == pytest.approx(numpy.mean(bets, axis=0))
 
 
@@ -131,7 +131,7 @@ def test_what_earlier_docs_may_be() -> None:
         shift.find_shift(other, [], earlier=first, seed=3)
     with pytest.raises(ValueError, match="earlier: expected a test against the calibration docs"):
         shift.restore(first.to_json(), other, 3)
-    with pytest.raises(ValueError, match="earlier: expected scores, counts, .* got no seed"):
+    with pytest.raises(ValueError, match=r"earlier: expected scores, counts, .* got no seed"):
         shift.restore({"scores": [], "counts": {}}, calibration)
 
 

@@ -335,8 +335,8 @@ class CostSensitiveNER(TrainablePipe):
             viewed = [self.objective.as_entities(eg, self.labels) for eg in examples]
             trained = {ent.label_ for eg in viewed for ent in eg.reference.ents}
             self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
-        share = len(examples) / max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = self.progress.after_update(share)._asdict()
+        n_examples = max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = self.progress.after_update(len(examples), n_examples)._asdict()
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
@@ -354,7 +354,7 @@ class CostSensitiveNER(TrainablePipe):
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        whole = int(self.progress.epochs) % 2 == 0  # epochs take turns: see `Objective.turns`
+        whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
         targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
