@@ -54,7 +54,7 @@ BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("ZScore", "multiplier", ABOVE_0, COST),
 ]
 EVERY_NUMBER = [
-    (name.split(".")[1], field, (math.nan, -math.inf), COST if "cost" in parameters else {})
+    (name.split(".")[1], field, (math.nan, -math.inf, 1e39), COST if "cost" in parameters else {})
     for name in declared("thinc_losses")
     for parameters in [signature(registry.losses.get(name)).parameters]
     for field in parameters

@@ -111,7 +111,8 @@ class CostSensitiveNER(TrainablePipe):
     learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
         Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-        another extension of spans has the name of the confidence, or the factor is not for it.
+        another extension of spans has the name of the confidence, the factor is not for the
+        model, or the model has a number of tags.
     """
 
     cfg: Cfg
@@ -137,6 +138,12 @@ class CostSensitiveNER(TrainablePipe):
     ) -> None:
         if spans_key is None and (own_labels is not None or filter_spans):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
+        if (n_tags := model.maybe_get_dim("nO")) is not None:
+            # A pipeline that is saved with it could not be loaded again.
+            raise ValueError(
+                f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
+                f"{n_tags!r}"
+            )
         self.vocab, self.meta = nlp.vocab, nlp.meta
         self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
