@@ -18,6 +18,7 @@ from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import guarantee
 from spacy_costner.cli.tune import tune
+from spacy_costner.cli.watch import watch
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure
@@ -357,6 +358,26 @@ def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
     )
     refused = run("watch", watched, path, "--key", "n")
     assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
+
+
+def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched: Path) -> None:
+    nlp = spacy.load(watched)
+    ner: Any = nlp.get_pipe("ner")
+    docs = [copy_tokens(eg.reference) for eg in calibration_docs(nlp, 40, seed=4)]
+    for i, doc in enumerate(docs):
+        doc.user_data["source"] = f"s{i % 2}"
+    docs = list(nlp.pipe(docs))
+    scores = ner.shift(docs).scores
+    kept = ner.cfg["shift"]
+    shuffled = shift.in_random_order(scores, 3)
+    assert watch(ner, docs, seed=3)[1].scores.tolist() == shuffled.tolist() != scores.tolist()
+    assert watch(ner, docs, in_order=True)[1].scores.tolist() == scores.tolist()
+    tests = watch(ner, docs, key="source", seed=3)[0]["tests"]
+    for i, test in enumerate(tests):
+        pool = {**kept, "scores": kept["keys"]["source"][f"s{i}"]}
+        ordered = shift.in_random_order(scores[i::2], 3)
+        expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
+        assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test
 
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
