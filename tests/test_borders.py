@@ -30,6 +30,7 @@ from spacy_costner.training.objective import Objective
 from spacy_costner.training.online import read_batches, train
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.soft_targets import KEY, expectations
+from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
 
 from . import oracle, oracle_losses
@@ -401,3 +402,15 @@ def test_rehearsal_is_of_sequences() -> None:
         part = Doc(nlp.vocab, words=WORDS[begin:end])
         parts.append(ner.rehearse([Example(part, part.copy())])["ner"] * (end - begin))
     assert loss * len(WORDS) == pytest.approx(sum(parts), rel=1e-4)
+
+
+def test_sequences_have_the_weight_of_their_doc() -> None:
+    """In the turn of sequences, where a doc has several, and in that of whole docs."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp)) for _ in range(3)]
+    for eg, weight in zip(examples, (2.0, 3.0, 5.0)):
+        eg.reference.user_data[WEIGHT] = weight
+    turns = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+    found = [join(pieces)[1]()[1].gold.weights.tolist() for pieces in turns]
+    assert found == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]
