@@ -54,8 +54,8 @@ def spans_as_entities(
     """A copy of a doc with its spans of some labels as entities. They are missing in a doc that
     doesn't have the key.
 
-    own (Labels): The labels whose spans are all kept. Of the others, those are kept that overlap
-        with no other. None: all.
+    own (Labels): The labels whose spans are all kept. A span of another label is kept if it
+        overlaps with none of them; where such spans overlap, the longest is kept. None: all.
     longest (bool): Whether the longest is kept where spans of these labels overlap.
     RAISES (ValueError): If they overlap otherwise.
     """

@@ -140,14 +140,31 @@ Cost = Callable[[TagSet], CostTable]
 
 
 class Progress(NamedTuple):
-    """Updates, and passes over the training examples, since the component was initialized."""
+    """How far training has come since the component was initialized. All are integers, as shares
+    of epochs don't add up to whole ones.
+
+    steps (int): The number of updates.
+    epochs (int): The number of finished passes over the training examples.
+    n_seen (int): The number of examples that the current pass has seen.
+    n_examples (int): The number of examples of the current pass.
+    """
 
     steps: int = 0
-    epochs: float = 0.0
+    epochs: int = 0
+    n_seen: int = 0
+    n_examples: int = 1
 
-    def after_update(self, share: float) -> "Progress":
-        """The progress after an update with this share of the training examples."""
-        return Progress(self.steps + 1, self.epochs + share)
+    @property
+    def passes(self) -> float:
+        """The number of passes over the training examples, with the share of the current one."""
+        return (self.epochs * self.n_examples + self.n_seen) / self.n_examples
+
+    def after_update(self, n: int, n_examples: int) -> "Progress":
+        """The progress after an update with n of the training examples, of which there are
+        `n_examples`, at least one."""
+        n_seen = self.n_seen * n_examples // self.n_examples  # if their number has changed
+        more, n_seen = divmod(n_seen + n, n_examples)
+        return Progress(self.steps + 1, self.epochs + more, n_seen, n_examples)
 
 
 def nothing_to_forget() -> None:

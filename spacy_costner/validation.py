@@ -13,6 +13,7 @@ from thinc.api import Config, ConfigValidationError
 
 ChoiceT = TypeVar("ChoiceT")
 LARGEST_FLOAT32 = float(numpy.finfo("float32").max)
+MOST = f"at most {LARGEST_FLOAT32:.2g}, the largest number of float32"
 
 
 def require(module: str, extra: str, missing: str) -> Any:
@@ -39,8 +40,7 @@ def check_cost(cost: float, where: str) -> float:
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     if number(cost) > LARGEST_FLOAT32:
-        most = f"{LARGEST_FLOAT32:.2g}, the largest number of float32"
-        raise ValueError(f"{where}: expected at most {most}, got {cost!r}")
+        raise ValueError(f"{where}: expected {MOST}, got {cost!r}")
     return number(cost)
 
 
@@ -48,21 +48,21 @@ def at_least(least: float, loss: str, name: str, value: float | None) -> float:
     """Check that a parameter of a loss is finite and has at least this value."""
     if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
-    return number(value)
+    return _as_float32(loss, name, value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite and above a bound."""
     if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
-    return number(value)
+    return _as_float32(loss, name, value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite."""
     if not math.isfinite(number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
-    return number(value)
+    return _as_float32(loss, name, value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
@@ -78,6 +78,13 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
         expected = " or ".join(repr(choice) for choice in choices)
         raise ValueError(_message(loss, name, expected, value))
     return value
+
+
+def _as_float32(loss: str, name: str, value: Any) -> float:
+    """The finite value of a parameter, if float32, in which losses are computed, can hold it."""
+    if abs(number(value)) > LARGEST_FLOAT32:
+        raise ValueError(_message(loss, name, MOST, value))
+    return number(value)
 
 
 def _message(loss: str, name: str, expected: str, value: object) -> str:

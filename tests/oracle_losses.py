@@ -51,8 +51,8 @@ class Chain(NamedTuple):
 
     @property
     def annotated(self) -> bool:
-        """Whether gold says anything of it."""
-        return not self.allowed.all() or bool(self.wrong)
+        """Whether gold rules out a path of it."""
+        return bool(self.wrong)
 
 
 Batch = list[Chain]

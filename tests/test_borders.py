@@ -15,6 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import registry
+from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.borders import cut, find_borders
@@ -26,8 +27,10 @@ from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.objective import Objective
+from spacy_costner.training.online import read_batches, train
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.soft_targets import KEY, expectations
+from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
 
 from . import oracle, oracle_losses
@@ -330,3 +333,84 @@ def test_two_passes_learn_from_one_doc() -> None:
     eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X O"))
     nlp.initialize(lambda: [eg])
     assert nlp.update([eg])["ner"] > 0
+
+
+# What an epoch or an update takes
+
+
+def test_updates_take_turns() -> None:
+    """Even epochs are of whole docs, odd ones of sequences."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    batch = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
+    scores = ner.model.predict([eg.predicted for eg in batch])
+    expected = []
+    for whole in (True, False):
+        targets = ner.objective.targets(batch, ner.chain_tags, whole=whole)
+        expected.append(ner.objective.evaluate(targets, scores, Progress())[0].value / len(WORDS))
+    assert expected[0] != pytest.approx(expected[1])
+    for epoch in range(4):
+        ner.cfg["progress"] = Progress(epochs=epoch)._asdict()
+        assert ner.get_loss(batch, scores)[0] == pytest.approx(expected[epoch % 2])
+
+
+def test_epochs_of_online_training_take_turns() -> None:
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
+    turns = read_batches(ner.model, ner.objective, ner.chain_tags, [examples])
+    used = []
+
+    def recorded(turn: int, batch: Any) -> Any:
+        n, read = batch
+
+        def read_and_record() -> Any:
+            used.append(turn)
+            return read()
+
+        return n, read_and_record
+
+    recorded_turns = [[recorded(i, batch) for batch in turn] for i, turn in enumerate(turns)]
+    weights = linear_part(ner.model)[1]
+    train(weights, ner.objective, recorded_turns, Adam(), max_epochs=5)
+    assert used == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("of_reference", [True, False])
+def test_an_entity_across_a_border_joins_sequences(of_reference: bool) -> None:
+    """A preset one, and one of the reference."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    predicted, reference = doc_of(nlp), doc_of(nlp)
+    doc = reference if of_reference else predicted
+    doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
+    targets = ner.objective.targets([Example(predicted, reference)], ner.chain_tags)
+    assert targets.lengths.tolist() == [5, 1]
+
+
+def test_rehearsal_is_of_sequences() -> None:
+    """The features of a token are its own, so the loss is that of docs of a sequence each."""
+    nlp = random_model("sentences")
+    ner = nlp.get_pipe("ner")
+    nlp.resume_training()
+    rows = linear_part(ner.model)[1].rows
+    rows[:] += numpy.random.default_rng(2).normal(size=rows.shape)
+    whole = Example(doc_of(nlp), doc_of(nlp))
+    loss = ner.rehearse([whole])["ner"]
+    parts = []
+    for begin, end in pairwise([*STARTS, len(WORDS)]):
+        part = Doc(nlp.vocab, words=WORDS[begin:end])
+        parts.append(ner.rehearse([Example(part, part.copy())])["ner"] * (end - begin))
+    assert loss * len(WORDS) == pytest.approx(sum(parts), rel=1e-4)
+
+
+def test_sequences_have_the_weight_of_their_doc() -> None:
+    """In the turn of sequences, where a doc has several, and in that of whole docs."""
+    nlp = random_model()
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp)) for _ in range(3)]
+    for eg, weight in zip(examples, (2.0, 3.0, 5.0)):
+        eg.reference.user_data[WEIGHT] = weight
+    turns = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+    found = [join(pieces)[1]()[1].gold.weights.tolist() for pieces in turns]
+    assert found == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]

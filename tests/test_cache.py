@@ -117,7 +117,7 @@ from spacy_costner.training.objective import Objective
 from spacy_costner.cli.fit import fit
 
 def evaluate_or_die(self, targets, scores, progress):
-    if progress.epochs > 1.1:
+    if progress.passes > 1.1:
         os.kill(os.getpid(), signal.SIGKILL)
     return evaluate(self, targets, scores, progress)
 

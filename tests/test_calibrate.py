@@ -18,6 +18,7 @@ from spacy_costner.cli.predictions import predict_dev
 from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
+from spacy_costner.types import map_scores
 
 from .support.batches import random_potentials
 from .support.pipelines import LISTENING, TEXTS, ents, examples, load, pipeline
@@ -39,7 +40,8 @@ def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) ->
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
     right = rng.uniform(size=len(entities.begin)) < 0.5
-    found = module.find_slopes(tempered, entities, right)
+    loss, found = module.find_loss(tempered, entities, right)
+    assert loss == pytest.approx(surprise(posterior, logs, entities, right))
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
@@ -64,6 +66,63 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     by_label = module.fit_temperature([(posterior, predicted, right)], per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
+
+
+def made_up_dev(seed: int, n_labels: int) -> tuple[Posterior, Any, Any]:
+    """About 100 predicted entities of sequences with random scores; of some labels all are right,
+    of some none."""
+    rng = numpy.random.default_rng(seed)
+    tags = Tags([chr(97 + i) for i in range(n_labels)], "BILUO")
+    potentials = random_potentials([4] * 60, len(tags), scale=rng.uniform(1, 6), seed=seed)
+    potentials = map_scores(lambda array: array.astype("float32"), potentials)
+    posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
+    predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
+    share_right = rng.choice([0.0, 0.3, 0.9, 1.0], size=n_labels)
+    return (
+        posterior,
+        predicted,
+        rng.uniform(size=len(predicted.begin)) < share_right[predicted.label],
+    )
+
+
+@pytest.mark.parametrize("n_labels", [1, 3, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    posterior, predicted, right = made_up_dev(seed, n_labels)
+    exact = module.in_float64(posterior)
+
+    def loss(logs: Any) -> tuple[float, Any]:
+        temperature = make_temperature(logs, posterior.tags.labels)
+        value, slopes = module.find_loss(exact.at(temperature), predicted, right)
+        apart = logs[1:] - logs[0]
+        return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
+
+    found = module.fit_temperature([(posterior, predicted, right)], per_label=True)
+    logs = numpy.log([found.overall, *found.labels.values()])
+    value, slopes = loss(logs)
+    hottest = numpy.log(100)
+    limits = [(-hottest, hottest)] * len(logs)
+    options = {"ftol": 1e-14, "gtol": 1e-8, "maxiter": 2000}
+    starts = [logs, numpy.zeros(len(logs)), numpy.full(len(logs), logs[0])]
+    best = [
+        optimize.minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B", options=options)
+        for start in starts
+    ]
+    assert value <= min(each.fun for each in best) + 1e-3
+    at_limit = numpy.abs(logs) >= hottest - 1e-9
+    assert (numpy.abs(slopes[~at_limit]) < 1e-4).all()
+    assert (slopes[at_limit] * numpy.sign(logs[at_limit]) <= 1e-4).all()
+
+
+def test_a_minimum_that_is_not_reached_is_said() -> None:
+    posterior, predicted, right = made_up_dev(0, 3)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.warns(UserWarning, match="temperature: expected a gradient below 0.0001 nat, got"),
+    ):
+        patch.setattr(module, "MOST_STEPS", 1)
+        module.fit_temperature([(posterior, predicted, right)], per_label=True)
 
 
 def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:

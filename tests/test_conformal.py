@@ -78,16 +78,32 @@ def test_p_values_of_many_docs() -> None:
     assert found[0] < 1e-300 and found[1] < 1e-4 and found[2:].tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("delta", [None, 0.1])
-@pytest.mark.parametrize(("mean", "limit"), [(0.0, 0.1), (0.05, 0.1), (0.0, 0.01), (0.15, 0.2)])
-def test_docs_needed_is_the_least_number(mean: float, limit: float, delta: float | None) -> None:
-    needed = conformal.docs_needed(mean, limit, delta=delta)
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("delta", [None, 0.1, 0.01])
+@pytest.mark.parametrize(
+    ("mean", "limit"), [(0.0, 0.1), (0.05, 0.1), (0.0, 0.01), (0.15, 0.2), (0.31, 0.5), (0.07, 0.3)]
+)
+def test_docs_needed_is_the_least_number_from_which_all_pass(
+    mean: float, limit: float, delta: float | None, binary: bool
+) -> None:
+    needed = conformal.docs_needed(mean, limit, delta=delta, binary=binary)
     assert needed is not None
-    for n in (needed - 1, needed):
-        assert has_passed(mean, limit, n, delta, binary=False) == (n == needed)
-    assert conformal.docs_needed(limit, limit, delta=delta) is None
+    assert not has_passed(mean, limit, needed - 1, delta, binary=binary)
+    for n in range(needed, min(2 * needed + 50, 1000)):
+        assert has_passed(mean, limit, n, delta, binary=binary)
+    assert conformal.docs_needed(limit, limit, delta=delta, binary=binary) is None
     if delta is None and not mean:
         assert needed == math.ceil(1 / limit - 1 - 1e-9)
+
+
+def test_docs_needed_where_fewer_pass_too() -> None:
+    assert conformal.docs_needed(0.15, 0.2, delta=0.1, binary=True) == 149
+    passed = [has_passed(0.15, 0.2, n, 0.1, binary=True) for n in (126, 127, 131, 148, 149)]
+    assert passed == [True, False, False, False, True]
+    many = conformal.docs_needed(0.199, 0.2, delta=0.1, binary=True)
+    assert many is not None and many > conformal.MOST_EXACT
+    assert conformal.p_values(numpy.asarray([0.199]), 0.2, many, binary=True)[0] <= 0.1
+    assert conformal.docs_needed(0.2 - 1e-7, 0.2, delta=0.1) is None
 
 
 @pytest.mark.parametrize("together", [False, True])

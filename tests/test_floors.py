@@ -13,7 +13,7 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"types", "validation", "metrics", "progress", "saving", "settings", "spans"},
+    {"locks", "metrics", "progress", "saving", "settings", "spans", "types", "validation"},
     {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},

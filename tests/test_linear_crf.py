@@ -248,6 +248,17 @@ def test_predictions_sum_the_weights_of_features(penalty: float) -> None:
         weights.finish_update(Optimizer(0.1))
 
 
+def test_sums_of_words_follow_weights_that_are_written() -> None:
+    model = crf()
+    weights = linear_part(model)[1]
+    before = model.predict(DOCS).emissions
+    weights.rows[:] += 1.0
+    expected = weights.potentials(find_features(model, DOCS)).emissions
+    found = model.predict(DOCS).emissions
+    numpy.testing.assert_allclose(found, expected, atol=1e-5)
+    assert not numpy.allclose(found, before)
+
+
 def test_features_without_weights_are_refused() -> None:
     """The rows below those of the features are there, but they are transitions."""
     features, weights = linear_part(crf())

@@ -1,10 +1,13 @@
 """What a config may say of a loss: bad parameters are named, schedules are kept to."""
 
 import math
+from fractions import Fraction
 from inspect import signature
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from spacy.util import registry
 from thinc.api import Config
 
@@ -51,7 +54,7 @@ BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("ZScore", "multiplier", ABOVE_0, COST),
 ]
 EVERY_NUMBER = [
-    (name.split(".")[1], field, (math.nan, -math.inf), COST if "cost" in parameters else {})
+    (name.split(".")[1], field, (math.nan, -math.inf, 1e39), COST if "cost" in parameters else {})
     for name in declared("thinc_losses")
     for parameters in [signature(registry.losses.get(name)).parameters]
     for field in parameters
@@ -136,10 +139,26 @@ FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 def test_stages(unit: str, ends: tuple[float, float]) -> None:
     schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
     reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
-    found = [schedule.at(Progress(**{"steps": 50, "epochs": 50.0, unit: n})) for n in reached]
+    found = []
+    for n in reached:
+        seen = Progress(epochs=0, n_seen=round(100 * n), n_examples=100)
+        found.append(schedule.at(seen if unit == "epochs" else Progress(int(n), 50)))
     assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
     assert schedule.stages == (FIRST, SECOND, THIRD)
     assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 4))
+def test_an_epoch_ends_with_its_last_batch(sizes: list[int], n_epochs: int) -> None:
+    progress = Progress()
+    for epoch in range(n_epochs):
+        for i, size in enumerate(sizes):
+            passes = epoch + Fraction(sum(sizes[:i]), sum(sizes))
+            assert progress.epochs == epoch and progress.passes == float(passes)
+            progress = progress.after_update(size, sum(sizes))
+    assert progress == Progress(n_epochs * len(sizes), n_epochs, 0, sum(sizes))
+    assert progress.after_update(3, 10) == Progress(progress.steps + 1, n_epochs, 3, 10)
+    assert Progress(0, 1, 5, 10).after_update(7, 20) == Progress(1, 1, 17, 20)
 
 
 NUMBER, GROWING, LOSSES = "two losses .* steps or epochs", "growing numbers", ".*losses"

@@ -18,7 +18,7 @@ from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.tags import Tags
 from spacy_costner.training.targets import gold_cost
-from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, TagSet
+from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, Progress, TagSet
 
 from . import oracle, oracle_losses
 from .support.batches import random_potentials
@@ -175,6 +175,25 @@ def test_incorrect_spans_and_missing_tokens(
     follows = [8 - 3 + t for t in missing if t and paths[3][t - 1] > 0]
     allowed[follows] &= ~TAGS.continuing
     check_loss(ner, batch, define, gold._replace(allowed=allowed), spans)
+
+
+def test_an_incorrect_span_that_no_path_has_changes_nothing() -> None:
+    """It is across a border, and its sequences have no annotation besides."""
+    ner = recogniser(
+        loss=loss_block("ZScore"), incorrect_spans_key="wrong", sentence_boundaries="sentences"
+    )
+    ner.cfg["progress"] = Progress(epochs=1)._asdict()  # of sequences, not of whole docs
+    batch = examples_of(ner, SENTENCES)
+    for eg in (batch[0], batch[3]):
+        for doc in (eg.predicted, eg.reference):
+            for token in doc:
+                token.is_sent_start = token.i != 1
+    batch[3].reference.set_ents([], default="missing")
+    scores = scores_of(batch)
+    expected, gradient = ner.get_loss(batch, scores)
+    found, same = ner.get_loss(with_spans(batch, [(3, 1, 3, "LOC")]), scores)
+    assert found == pytest.approx(expected)
+    assert_allclose(same.emissions, gradient.emissions, atol=1e-6)
 
 
 @outsides

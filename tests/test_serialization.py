@@ -19,6 +19,7 @@ from thinc.api import Optimizer, fix_random_seed
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.serialization import BEFORE_0_3, sign
+from spacy_costner.types import Progress
 
 from .damage import FEATURES, MODELS, corrupt, is_right
 from .damage import KINDS as CORRUPTIONS
@@ -27,6 +28,7 @@ from .support.slow import slow_but
 
 SAVED_BY_0_2 = Path(__file__).parent / "saved_by_0.2"
 CONFIDENCE = "spacy_costner.Confidence.v1"
+BEGUN = Progress()._asdict()
 GONE: Any = object()
 """In place of a value: the key is gone."""
 VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
@@ -88,6 +90,22 @@ def test_a_model_of_0_2_answers_as_it_did(tmp_path: Path) -> None:
     assert ner.confidence.alternatives == 0.08 and ner.sentence_boundaries
     other = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.5}
     assert load(SAVED_BY_0_2, confidence=other).get_pipe("ner").confidence.alternatives == 0.5
+
+
+@pytest.mark.parametrize(
+    "epochs, n_examples, expected",
+    [
+        (sum([0.1] * 10), 10, Progress(10, 1, 0, 10)),  # it is below 1
+        (2.3, 10, Progress(10, 2, 3, 10)),
+        (6.0, 0, Progress(10, 6, 0, 1)),
+    ],
+)
+def test_progress_that_0_3_saved(
+    epochs: float, n_examples: int, expected: Progress, saved: Path, tmp_path: Path
+) -> None:
+    progress = {"steps": 10, "epochs": epochs}
+    old = edit_cfg(saved / "sparse", tmp_path / "old", progress=progress, n_examples=n_examples)
+    assert spacy.load(old).get_pipe("ner").progress == expected
 
 
 def test_keys_that_0_2_0_did_not_save(saved: Path, tmp_path: Path) -> None:
@@ -222,6 +240,14 @@ def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_pat
         ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, got 3"),
         ({"confidence": {"alternatives": "x"}}, "Confidence: alternatives: expected null or"),
         ({"progress": {"steps": None, "epochs": 1}}, "steps: expected a finite number"),
+        (
+            {"progress": {**BEGUN, "epochs": 1.5}},
+            "epochs: expected an integer of at least 0, got 1",
+        ),
+        (
+            {"progress": {**BEGUN, "n_examples": 0}},
+            "n_examples: expected an integer of at least 1",
+        ),
         ({"n_examples": "x"}, "n_examples: expected a finite number of at least 0"),
         ({"temperature": GONE}, "got no temperature"),
         ({"decoding": GONE}, "got no decoding"),

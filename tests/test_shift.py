@@ -18,6 +18,7 @@ from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.calibrate import calibrate
 from spacy_costner.cli.guarantee import guarantee
 from spacy_costner.cli.tune import tune
+from spacy_costner.cli.watch import watch
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure
@@ -36,21 +37,108 @@ def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
     n_values = rng.choice([8, 10**9])  # many ties, or none
     calibration = rng.integers(0, n_values, size=rng.integers(0, 20)) / 8.0
     scores = rng.integers(0, n_values, size=rng.integers(0, 2500)) / 8.0
-    p = shift.conformal_p_values(calibration, scores, seed=3)
-    u = 1 - numpy.random.default_rng(3).random(len(scores))
+    u = 1 - rng.random(len(scores))
+    sorted_scores = sorted(calibration.tolist())
+    p = shift.conformal_p_values(sorted_scores, scores, u)
     for t in {*range(min(len(scores), 20)), *range(1020, len(scores), 300)}:
         pool = numpy.append(calibration, scores[:t])
         n_equal = (pool == scores[t]).sum() + 1
         expected = ((pool > scores[t]).sum() + u[t] * n_equal) / (len(pool) + 1)
         assert p[t] == pytest.approx(expected)
-    part = shift.conformal_p_values(calibration, scores[:7], seed=3)
-    assert part.tolist() == p[:7].tolist()
+    assert sorted_scores == sorted([*calibration, *scores])
 
 
 def test_martingale_by_definition() -> None:
     p = numpy.random.default_rng(1).random(50)
     bets = [numpy.cumprod(b * p ** (b - 1)) for b in shift.BETS]
-    assert numpy.exp(shift.log_martingale(p)) == pytest.approx(numpy.mean(bets, axis=0))
+    products = shift.log_products(p, numpy.zeros(len(shift.BETS)))
+    numpy.testing.assert_allclose(numpy.exp(products).T, bets)
+    assert numpy.exp(shift.log_martingale(products)) == pytest.approx(numpy.mean(bets, axis=0))
+
+
+def calibration_of(scores: Any) -> dict[str, Any]:
+    """Scores of calibration docs, as the component keeps them."""
+    digest = shift.digest_of(scores)
+    return {"scores": sorted(scores), "digest": digest, "approximate": False}
+
+
+@pytest.mark.parametrize("shares", [(0.95, 0.05), (0.6, 0.3, 0.1)], ids=str)
+def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float, ...]) -> None:
+    """Over 2,000 calibrations, with the seed that commands have: scores of two or three values,
+    tied as they are rounded."""
+    rng, n_trials, n_alarms = numpy.random.default_rng(7), 2000, 0
+    for _ in range(n_trials):
+        scores = rng.choice(len(shares), p=shares, size=500) + rng.uniform(1, 1 + 1e-6, size=500)
+        found = shift.find_shift(calibration_of(scores[:100]), scores[100:])
+        n_alarms += found.alarm is not None
+    at_most = 1 / shift.ALARM
+    assert n_alarms / n_trials <= at_most + 2 * (at_most * (1 - at_most) / n_trials) ** 0.5
+
+
+def test_the_seed_and_the_calibration_docs_break_ties() -> None:
+    """The order of the calibration docs counts, too, and digits that are rounded off."""
+    scores = [0.5, 0.5 + 1e-9]
+    calibrations = [scores, scores[::-1], [0.5, 0.5 + 2e-9]]
+    found = [
+        shift.find_shift(calibration_of(numpy.asarray(each)), [0.5] * 9, seed=seed)
+        for each in calibrations
+        for seed in (0, 1)
+    ]
+    assert len({tuple(one.p_values) for one in found}) == 6
+    again = shift.find_shift(calibration_of(numpy.asarray(scores)), [0.5] * 9, seed=1)
+    assert again.p_values.tolist() == found[1].p_values.tolist()
+
+
+@given(seeds)
+def test_a_test_goes_on(rng: numpy.random.Generator) -> None:
+    """From each of its results, also from JSON, and from one result twice."""
+    calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
+    scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()
+    whole = shift.find_shift(calibration, scores, {"X": [1.0, 2.0, 3.0]}, seed=4)
+    cut = int(rng.integers(len(scores) + 1))
+    first = shift.find_shift(calibration, scores[:cut], {"X": [1.0, 1.0, 1.0]}, seed=4)
+    saved = json.loads(json.dumps(first.to_json()))
+    for earlier in (first, first, shift.restore(saved, calibration, 4)):
+        assert earlier.n_docs == cut and earlier.counts == first.counts
+        found = shift.find_shift(calibration, scores[cut:], whole.counts, earlier=earlier, seed=4)
+        for name in ("scores", "p_values", "log_martingale"):
+            assert getattr(found, name).tolist() == getattr(whole, name).tolist()
+            assert getattr(earlier, name).tolist() == getattr(whole, name)[:cut].tolist()
+        assert found[1:] == whole[1:] and found.summary == whole.summary
+
+
+def test_earlier_docs_are_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of docs, one at a time: each is tested once."""
+    n_tested, by_definition = [], shift.conformal_p_values
+
+    def counted(pool: Any, scores: Any, shares: Any) -> Any:
+        n_tested.append(len(scores))
+        return by_definition(pool, scores, shares)
+
+    monkeypatch.setattr(shift, "conformal_p_values", counted)
+    calibration = calibration_of(numpy.arange(5) / 5)
+    found = shift.find_shift(calibration, [])
+    for i in range(30):
+        found = shift.find_shift(calibration, [i / 7], earlier=found)
+    assert n_tested == [0] + [1] * 30 and found.n_docs == 30
+
+
+def test_what_earlier_docs_may_be() -> None:
+    calibration, other = calibration_of(numpy.arange(5)), calibration_of(numpy.arange(6))
+    first = shift.find_shift(calibration, [1.0], seed=3)
+    with pytest.raises(ValueError, match="seed: expected 3, as for the earlier docs, got 0"):
+        shift.find_shift(calibration, [], earlier=first)
+    with pytest.raises(ValueError, match="earlier: expected a test against the calibration docs"):
+        shift.find_shift(other, [], earlier=first, seed=3)
+    with pytest.raises(ValueError, match="earlier: expected a test against the calibration docs"):
+        shift.restore(first.to_json(), other, 3)
+    with pytest.raises(ValueError, match=r"earlier: expected scores, counts, .* got no seed"):
+        shift.restore({"scores": [], "counts": {}}, calibration)
+
+
+def test_calibration_docs_of_0_3_have_no_digest() -> None:
+    found = shift.find_shift({"scores": [0.1, 0.2], "approximate": False}, [0.1, 0.3])
+    assert len(found.p_values) == 2 and found.to_json()["digest"] is None
 
 
 # In a pipeline
@@ -169,6 +257,8 @@ def test_the_same_in_parts_processes_and_threads(guaranteed: Language, tmp_path:
         assert found.counts == {k: approx(row, abs=1e-4) for k, row in whole.counts.items()}
     first = ner.shift(docs[:11], seed=5)
     second = ner.shift(docs[11:], earlier=first, seed=5)
+    saved = json.loads(json.dumps(first.to_json()))
+    assert ner.shift(docs[11:], earlier=saved, seed=5).summary == whole.summary
     assert first.p_values.tolist() == whole.p_values[:11].tolist()
     assert second.log_martingale.tolist() == whole.log_martingale.tolist()
     assert second.counts == {k: approx(row) for k, row in whole.counts.items()}
@@ -268,6 +358,26 @@ def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
     )
     refused = run("watch", watched, path, "--key", "n")
     assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
+
+
+def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched: Path) -> None:
+    nlp = spacy.load(watched)
+    ner: Any = nlp.get_pipe("ner")
+    docs = [copy_tokens(eg.reference) for eg in calibration_docs(nlp, 40, seed=4)]
+    for i, doc in enumerate(docs):
+        doc.user_data["source"] = f"s{i % 2}"
+    docs = list(nlp.pipe(docs))
+    scores = ner.shift(docs).scores
+    kept = ner.cfg["shift"]
+    shuffled = shift.in_random_order(scores, 3)
+    assert watch(ner, docs, seed=3)[1].scores.tolist() == shuffled.tolist() != scores.tolist()
+    assert watch(ner, docs, in_order=True)[1].scores.tolist() == scores.tolist()
+    tests = watch(ner, docs, key="source", seed=3)[0]["tests"]
+    for i, test in enumerate(tests):
+        pool = {**kept, "scores": kept["keys"]["source"][f"s{i}"]}
+        ordered = shift.in_random_order(scores[i::2], 3)
+        expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
+        assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test
 
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy
 import pytest
 import spacy
 from numpy.testing import assert_allclose
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
@@ -248,3 +248,74 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
     for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
         assert join(some)[1]()[1].gold.weights.tolist() == weights
     assert join(pieces[1:])[1]()[1].gold.weights is None
+
+
+# Presets and gold that the teacher contradicts
+
+
+def alone(ner: Any, scores: Potentials, example: Example, first: int) -> Any:
+    """Value, summed over tokens, and gradient of one doc of a batch, from its first token on."""
+    n_tokens = len(example.predicted)
+    emissions = scores.emissions[first : first + n_tokens]
+    part = scores._replace(emissions=emissions, lengths=numpy.asarray([n_tokens]))
+    value, gradient = ner.get_loss([example], part)
+    return value * n_tokens, gradient
+
+
+def cut_soft_targets(example: Example, lengths: Sequence[int], tags: Tags) -> None:
+    """Give a doc the soft targets of a teacher that cuts it."""
+    constrained = chain.constrain(random_potentials(lengths, len(tags), seed=5), tags.constraints)
+    of_doc = numpy.zeros(len(lengths), dtype=int)
+    (example.reference.user_data[KEY],) = expectations(constrained, tags, of_doc)
+
+
+@pytest.mark.parametrize("problem", ["label", "border"])
+@pytest.mark.parametrize("agrees", [True, False])
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_an_impossible_preset_leaves_a_doc_out(
+    problem: str, agrees: bool, in_pieces: bool, recwarn: Any
+) -> None:
+    """The teacher lacks its label, or cuts the doc within it. Its gold has the preset, or not."""
+    _, ner, examples = taught()
+    scored = ner.model.predict([eg.predicted for eg in examples])
+    if problem == "label":
+        ner.add_label("Z")
+    scores = random_potentials(scored.lengths, len(ner.chain_tags), seed=3)
+    eg = examples[1]
+    label, end = ("Z", 1) if problem == "label" else ("X", 2)
+    if problem == "border":
+        cut_soft_targets(eg, [1, 3], Tags(["X"], "BILUO"))
+    eg.predicted.set_ents([Span(eg.predicted, 0, end, label)], default="missing")
+    if agrees:
+        eg.reference.set_ents([Span(eg.reference, 0, end, label)])
+    first, last = alone(ner, scores, examples[0], 0), alone(ner, scores, examples[2], 7)
+    recwarn.clear()
+    if in_pieces:
+        _, targets = join(read_pieces(ner, examples, most_words=100))[1]()
+    else:
+        targets = ner.objective.targets(examples, ner.chain_tags)
+    messages = {str(warning.message) for warning in recwarn}
+    result, _ = ner.objective.evaluate(targets, scores, ner.progress)
+    assert result.value == pytest.approx(first[0] + last[0], abs=CLOSE)
+    assert not result.gradient.emissions[3:7].any()
+    for array, *arrays in zip(result.gradient[1:4], first[1][1:4], last[1][1:4]):
+        assert_allclose(array, sum(arrays), atol=CLOSE)
+    reason = "no path of its teacher has its preset entities"
+    assert messages == {f"ner: left out of training, as {reason}: 'Rome saw Rome saw'"}
+
+
+def test_gold_across_a_border_of_the_teacher_does_not_count(recwarn: Any) -> None:
+    _, ner, examples = taught()
+    eg = examples[1]
+    cut_soft_targets(eg, [1, 3], Tags(["X"], "BILUO"))
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = ner.objective.evaluate(
+        ner.objective.targets(examples, ner.chain_tags), scores, ner.progress
+    )[0]
+    eg.reference.set_ents([Span(eg.reference, 0, 2, "X")])
+    found = ner.objective.evaluate(
+        ner.objective.targets(examples, ner.chain_tags), scores, ner.progress
+    )[0]
+    assert found.value == pytest.approx(expected.value)
+    assert_allclose(found.gradient.emissions, expected.gradient.emissions, atol=1e-6)
+    assert not len(recwarn)

@@ -1,6 +1,7 @@
 """A pipeline that threads share answers what it answers in one: at length in
 benchmarks/threads.py."""
 
+import os
 import pickle
 import shutil
 import subprocess
@@ -242,3 +243,71 @@ def test_pipelines_with_confidence_are_made_at_once() -> None:
         in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
     assert Span.get_extension("late")[2] is annotate.confidence_of
     Span.remove_extension("late")
+
+
+# A fork while a thread works
+
+FORK_WHILE_ADDING = """
+import os, signal, threading, time, numpy
+from spacy_costner.features import SeenWords
+
+class Slow:
+    def __init__(self, numbers):
+        self.numbers, self.find = numbers, numbers.find
+        self.is_setting = threading.Event()
+
+    def set(self, orth, numbers):
+        self.is_setting.set()
+        time.sleep(0.5)
+        self.numbers.set(orth, numbers)
+
+def add(*words):
+    rows = numpy.asarray(words, dtype="int32")[:, None]
+    seen.add(numpy.asarray(words, dtype="uint64"), rows)
+
+seen = SeenWords(1, {})
+seen.numbers = Slow(seen.numbers)
+thread = threading.Thread(target=add, args=(5, 6))
+thread.start()
+seen.numbers.is_setting.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    add(7)
+    words = numpy.asarray([5, 6, 7], dtype="uint64")
+    os._exit(seen.table[seen.numbers.find(words), 0].tolist() != words.tolist())
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+FORK_WHILE_HELD = """
+import os, signal, threading, time
+from spacy_costner.ml.weights import _CATCHING_UP
+
+def hold():
+    with _CATCHING_UP:
+        is_held.set()
+        time.sleep(0.5)
+
+is_held = threading.Event()
+thread = threading.Thread(target=hold)
+thread.start()
+is_held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    with _CATCHING_UP:
+        os._exit(0)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="expected a system that forks")
+@pytest.mark.parametrize("script", [FORK_WHILE_ADDING, FORK_WHILE_HELD], ids=["words", "weights"])
+def test_a_fork_waits_for_a_thread(script: str) -> None:
+    """The child doesn't hang, and has what the thread has added. In a process of its own, as this
+    one has threads of other tests."""
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -1,12 +1,15 @@
 """Calibrate confidences by a temperature, fitted on development docs."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy
 from spacy.language import Language
 from spacy.training import Example
-from thinc.types import Array1d, Floats1d
+from thinc.types import Array1d, Floats1d, Floats2d
+from thinc.util import to_numpy
 from typer import Option
 
 from ..decoding import Posterior, Temperature, make_viterbi
@@ -16,6 +19,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
+from ..types import map_scores
 from .options import (
     CodeOption,
     DevArg,
@@ -35,9 +39,15 @@ from .predictions import (
     turn_on_confidence,
 )
 
-MOST_STEPS, PRECISION, HOTTEST = 60, 1e-3, numpy.log(100)
-"""Where the steps in the logarithm of a temperature end, and its limit for a label whose
-predictions are all correct, or all wrong."""
+MOST_STEPS = 200
+"""The most steps of a minimisation."""
+
+PRECISION = 1e-4
+"""The gradient at which it ends, in nats for a unit of the logarithm of a temperature."""
+
+HOTTEST = float(numpy.log(100))
+"""The highest logarithm of a temperature, as where all predictions are wrong; where all are correct
+it ends at the lowest, minus this."""
 
 Predicted = tuple[Posterior, Entities, Array1d]
 """A posterior, entities, and which of them are correct. Shape: (E,)"""
@@ -121,20 +131,29 @@ def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Tempe
     min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
     """
     labels = predicted[0][0].tags.labels
+    # In float64: differences of the loss near its minimum are below the precision of float32.
+    exact = [(in_float64(posterior), *answers) for posterior, *answers in predicted]
 
-    def slope(logs: Floats1d) -> Floats1d:
+    def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
         temperature = make_temperature(logs, labels)
-        each = [find_slopes(p.at(temperature), *rest) for p, *rest in predicted]
-        slopes = numpy.sum(each, axis=0)
+        parts = [find_loss(posterior.at(temperature), *answers) for posterior, *answers in exact]
+        loss = sum(value for value, _ in parts)
+        slopes = numpy.sum([slopes for _, slopes in parts], axis=0)
         if len(logs) == 1:
-            return slopes.sum(keepdims=True)
+            return loss, slopes.sum(keepdims=True)
         apart = logs[1:] - logs[0]
-        return slopes + 2 * numpy.append(-apart.sum(), apart)
+        return loss + float(apart @ apart), slopes + 2 * numpy.append(-apart.sum(), apart)
 
-    logs = minimise(slope, numpy.zeros(1))
+    logs = minimise(evaluate, numpy.zeros(1))
     if per_label:
-        logs = minimise(slope, numpy.repeat(logs, len(labels) + 1))
+        logs = minimise(evaluate, numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
+
+
+def in_float64(posterior: Posterior) -> Posterior:
+    """The same posterior, with scores in float64."""
+    scores = map_scores(lambda array: to_numpy(array).astype("float64"), posterior.scores)
+    return replace(posterior, scores=scores)
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
@@ -143,16 +162,19 @@ def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
     return Temperature(overall, dict(zip(labels, of_labels)))
 
 
-def find_slopes(posterior: Posterior, predicted: Entities, correct: Array1d) -> Floats1d:
-    """The derivative of the log loss with respect to the logarithm of each temperature: the
+def find_loss(
+    posterior: Posterior, predicted: Entities, correct: Array1d
+) -> tuple[float, Floats1d]:
+    """The log loss, and its derivative with respect to the logarithm of each temperature: the
     overall one, then the labels' own. Shape: (1 + labels,)
 
     d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
     """
     log_probs, which, backprop = posterior.entity_log_probs(predicted)
     probs = numpy.exp(log_probs)
-    p = numpy.clip(numpy.bincount(which, probs, minlength=len(correct)), 1e-12, 1 - 1e-7)
-    d_p = numpy.where(correct, -1 / p, 1 / (1 - p))
+    p = numpy.bincount(which, probs, minlength=len(correct))
+    likelihood = numpy.maximum(numpy.where(correct, p, 1 - p), 1e-12)
+    d_p = numpy.where(correct, -1, 1) / likelihood
     gradient = backprop(d_p[which] * probs)
     products = [
         numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
@@ -161,25 +183,74 @@ def find_slopes(posterior: Posterior, predicted: Entities, correct: Array1d) -> 
     of_tags, label_of = products[0].sum(axis=0), posterior.tags.label_of + 1
     slopes = numpy.bincount(label_of, of_tags, minlength=len(posterior.tags.labels) + 1)
     slopes[0] += sum(product.sum() for product in products[1:])
-    return -slopes
+    return -float(numpy.log(likelihood).sum()), -slopes
 
 
-def minimise(slope: Callable[[Floats1d], Floats1d], start: Floats1d) -> Floats1d:
-    """Minimise by RPROP: each coordinate has its own step size, which grows while the sign of
-    the gradient stays the same and is halved when it changes, until all are below `PRECISION`.
+def minimise(evaluate: Callable[[Floats1d], tuple[float, Floats1d]], start: Floats1d) -> Floats1d:
+    """Minimise a smooth function of few numbers between -`HOTTEST` and `HOTTEST`, from its value
+    and gradient, by BFGS with backtracking. Numbers at a limit stay there while the gradient keeps
+    them. Warns if the gradient of the others isn't below `PRECISION` at the end.
 
-    Riedmiller & Braun, 1993, "A Direct Adaptive Method for Faster Backpropagation Learning:
-    The RPROP Algorithm".
+    Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
     """
-    place, steps, before = start.copy(), numpy.full(len(start), 0.5), numpy.zeros(len(start))
+    place = start
+    value, slope = evaluate(place)
+    inverse = numpy.eye(len(place))  # of the Hessian, as far as it is known
+    is_free = numpy.ones(len(place), dtype=bool)
     for _ in range(MOST_STEPS):
-        sign = numpy.sign(slope(place))
-        steps *= numpy.where(sign * before < 0, 0.5, numpy.where(sign * before > 0, 1.2, 1.0))
-        if steps.max() < PRECISION:
-            break
-        place = numpy.clip(place - sign * steps, -HOTTEST, HOTTEST)
-        before = sign
+        before = is_free
+        is_kept = ((place <= -HOTTEST) & (slope > 0)) | ((place >= HOTTEST) & (slope < 0))
+        is_free = ~is_kept
+        if not (numpy.abs(slope[is_free]) >= PRECISION).any():
+            return place
+        if (is_free != before).any():
+            inverse = numpy.eye(len(place))
+        direction = numpy.where(is_free, -inverse @ numpy.where(is_free, slope, 0), 0)
+        # At most a factor of e at once, as the loss is far from a parabola.
+        direction /= max(1.0, float(numpy.abs(direction).max()))
+        found = search_line(evaluate, place, value, slope, direction)
+        if found is None:
+            if (inverse == numpy.eye(len(place))).all():
+                break
+            inverse = numpy.eye(len(place))
+            continue
+        after, value, slope_after = found
+        inverse = update_inverse(inverse, after - place, slope_after - slope)
+        place, slope = after, slope_after
+    steepest = float(numpy.abs(slope[is_free]).max())
+    warnings.warn(
+        f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
+        f"most {MOST_STEPS} steps: the temperature may not be the best one",
+        stacklevel=2,
+    )
     return place
+
+
+def search_line(
+    evaluate: Callable[[Floats1d], tuple[float, Floats1d]],
+    place: Floats1d,
+    value: float,
+    slope: Floats1d,
+    direction: Floats1d,
+) -> tuple[Floats1d, float, Floats1d] | None:
+    """The first place along a direction, halved each time, that is low enough, with its value and
+    gradient; None if there is none."""
+    for halvings in range(40):
+        after = numpy.clip(place + 0.5**halvings * direction, -HOTTEST, HOTTEST)
+        value_after, slope_after = evaluate(after)
+        if value_after <= value + 1e-4 * float(slope @ (after - place)):
+            return after, value_after, slope_after
+    return None
+
+
+def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Floats2d:
+    """Update the inverse of the Hessian by a step and the change of the gradient along it.
+    Nocedal & Wright (2006), eq. 6.17. Shapes: (P, P), (P,), (P,)"""
+    curvature = float(step @ change)
+    if curvature <= 1e-12:
+        return inverse
+    left = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
+    return left @ inverse @ left.T + numpy.outer(step, step) / curvature
 
 
 @options_of(calibrate)

@@ -264,12 +264,13 @@ def find_part(
     confidence = terms["confidence"]
     delta: Any = None if confidence is None else (1 - confidence) / n_parts
     if terms["miss"] is None:
-        limit, wrong = terms["false_alarm"], ~spans["found"]
+        limit, wrong, is_binary = terms["false_alarm"], ~spans["found"], False
         risks = conformal.false_alarm_risk(spans["score"], wrong, spans["doc"], n_docs, STRICTNESS)
         mean = risks[0]
     else:
         limit = terms["miss"]
         losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms["by"])
+        is_binary = losses.binary
         n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
 
     def threshold(limit: float) -> float | None:
@@ -295,7 +296,7 @@ def find_part(
         "entities": len(gold),
         "threshold": at,
         "reachable": None if high == 1 else math.ceil(high * 1e4) / 1e4,
-        "docs_needed": conformal.docs_needed(float(mean), limit, delta=delta),
+        "docs_needed": conformal.docs_needed(float(mean), limit, delta=delta, binary=is_binary),
         "spans": float((spans["score"] >= (2 if at is None else at)).sum() / max(len(gold), 1)),
         "levels": [level for level in levels if level[1] is not None],
     }

@@ -31,7 +31,7 @@ def watch(
         str | None,
         Option("--key", help="Key of doc.user_data: a test for the docs with each of its values"),
     ] = None,
-    seed: Annotated[int, Option("--seed", help="Seed of the random order")] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the random order and of ties")] = 0,
     in_order: bool = False,
 ) -> tuple[dict[str, Any], Shift]:
     """Test docs without labels, and compute the scores that are expected of them.

@@ -1,7 +1,6 @@
 """Lookup of the values of tokens in a vocabulary, with array operations."""
 
 from collections.abc import Iterable, Sequence
-from threading import Lock
 
 import numpy
 from spacy.strings import get_string_id
@@ -9,6 +8,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
+from ..locks import make_lock
 from ..types import last_tokens
 from .clusters import find_words
 from .elsewhere import nearest_elsewhere, number_occurrences, values_beside
@@ -25,6 +25,9 @@ MOST_ROWS = (1 << 31) - 1
 
 OF_NAMES = ("is_first_upper", "has_digit")
 """The flags of words whose other occurrences count: capitalised ones, and those with a digit."""
+
+_ADDING = make_lock()
+"""Held while a thread adds words."""
 
 Slots = tuple[Ints1d, Ints1d, Ints1d]
 """The column, the offset and the row of value 0 of slots. Shapes: (S,)"""
@@ -46,12 +49,11 @@ class SeenWords:
         self.numbers = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
-        self._adding = Lock()
 
     def add(self, orth: Array1d, rows: Ints2d) -> None:
         """Add words by their hashes, but for those that another thread has added. Shapes: (W,), (W,
         width)"""
-        with self._adding:
+        with _ADDING:
             is_new = self.numbers.find(orth) < 0
             first, end = self.n_words, self.n_words + int(is_new.sum())
             if end > len(self.table):

@@ -107,12 +107,13 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
 
 
 def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
-    """1 for sequences with any annotation, else 0. Shape: (B,)"""
-    xp, n_sequences = get_array_module(potentials.emissions), len(potentials.lengths)
+    """1 for sequences of which annotation rules out some legal path, else 0. Shape: (B,)"""
+    xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
-        return xp.ones(n_sequences)
-    known = sequence_of(potentials)[~gold.allowed.all(axis=1)]
-    return (xp.bincount(known, minlength=n_sequences) > 0).astype("float64")
+        return xp.ones(len(potentials.lengths))
+    # The mask alone does not say it: what it rules out may be on no path.
+    wrong = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
+    return xp.isfinite(wrong.scores).astype("float64")
 
 
 def sequence_of(potentials: Potentials) -> Ints1d:

@@ -40,7 +40,7 @@ class LossSchedule:
 
     stages (tuple[Loss, ...]): The losses, first to last.
     ends (tuple[float, ...]): Where each but the last one ends.
-    unit (str): The field of `Progress` that `ends` counts.
+    unit (str): What `ends` counts: "steps" or "epochs".
     """
 
     stages: tuple[Loss, ...]
@@ -49,5 +49,5 @@ class LossSchedule:
 
     def at(self, progress: Progress) -> Loss:
         """The loss to minimise at this point of training."""
-        reached = getattr(progress, self.unit)
+        reached = progress.steps if self.unit == "steps" else progress.passes
         return self.stages[sum(end <= reached for end in self.ends)]

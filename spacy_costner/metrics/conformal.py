@@ -19,6 +19,9 @@ from thinc.types import Array1d, Floats1d, Ints1d
 MOST_DOCS = 2**22
 """The largest number of docs that `docs_needed` tries."""
 
+MOST_EXACT = 50_000
+"""The largest number of docs for which `docs_needed` is exact."""
+
 
 class Losses(NamedTuple):
     """The losses of n docs, which fall as the threshold falls.
@@ -122,20 +125,67 @@ def _binomial(n: int, p: float) -> Floats1d:
     return numpy.minimum(numpy.cumsum(numpy.exp(logs)), 1.0)
 
 
-def docs_needed(mean: float, limit: float, *, delta: float | None = None) -> int | None:
-    """How many docs it takes to meet a limit, if their mean loss is this: 1 / limit - 1 at
-    least. With a mean of 0, it is the number that is needed however good the scores. None if the
-    mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta` see `threshold`."""
+def docs_needed(
+    mean: float, limit: float, *, delta: float | None = None, binary: bool = False
+) -> int | None:
+    """The least number of docs from which on any number meets a limit, if their mean loss is this:
+    1 / limit - 1 at least. With a mean of 0, it is the number that is needed however good the
+    scores. None if the mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta`
+    see `threshold`, for `binary` see `p_values`. Above `MOST_EXACT` docs it is close to that."""
     if mean >= limit:
         return None
     if delta is None:
         return math.ceil((1 - limit) / (limit - mean) - 1e-9)
+    # Docs with k = ceil(n mean) losses pass if a binomial tail is below this.
+    bound = delta if binary else delta / math.e
 
-    def passes(n: int) -> bool:
-        return bool(p_values(numpy.asarray([mean]), limit, n)[0] <= delta)
+    def first_with(k: int) -> int:
+        """The least number of docs with k losses. Its tail is the highest of them."""
+        return 1 if k == 0 else math.floor((k - 1 + 1e-9) / mean) + 1
 
-    high = next((2**i for i in range(MOST_DOCS.bit_length()) if passes(2**i)), None)
-    return high and bisect_left(range(high), True, lo=high // 2, key=passes)
+    def fails(k: int) -> bool:
+        return _log_tail(first_with(k), k, limit) > math.log(bound)
+
+    # From here on all pass, by Hoeffding's bound, which falls with n. A binary loss has a whole
+    # number of losses, up to one above n mean.
+    def passes_surely(n: int) -> bool:
+        share = mean + 1 / n if binary else mean
+        return share < limit and -n * _divergence(share, limit) <= math.log(delta)
+
+    if not passes_surely(MOST_DOCS):
+        return None
+    enough = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
+    last = math.ceil(enough * mean - 1e-9)
+    if enough > MOST_EXACT:  # as if the tail fell from each k to the next
+        k = bisect_left(range(last), True, key=lambda k: not fails(k)) - 1
+    else:
+        k = next((k for k in range(last, -1, -1) if fails(k)), -1)
+    if k < 0:
+        return 1
+    end = enough if mean == 0 else min(enough, first_with(k + 1))
+    numbers = range(first_with(k), end)
+    return numbers.start + bisect_left(
+        numbers, True, key=lambda n: _log_tail(n, k, limit) <= math.log(bound)
+    )
+
+
+def _divergence(share: float, limit: float) -> float:
+    """h(share, limit): see `p_values`."""
+    missed = share * math.log(share / limit) if share else 0.0
+    return missed + (1 - share) * math.log((1 - share) / (1 - limit))
+
+
+def _log_tail(n: int, k: int, p: float) -> float:
+    """log P(Binomial(n, p) <= k), for k below or about n p."""
+    if k >= n:
+        return 0.0
+    log_last = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    log_last += k * math.log(p) + (n - k) * math.log1p(-p)
+    # The terms of k - 1, k - 2, … over that of k: beyond 40 deviations they are below 1e-16.
+    n_terms = min(k, 50 + int(40 * math.sqrt(n * p)))
+    i = numpy.arange(k, k - n_terms, -1)
+    terms = numpy.cumprod(i / (n - i + 1) * ((1 - p) / p))
+    return log_last + math.log1p(float(terms.sum()))
 
 
 def false_alarm_risk(

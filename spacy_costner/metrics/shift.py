@@ -8,13 +8,14 @@ Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
 """
 
+import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp
 from typing import Any, NamedTuple
 
 import numpy
-from thinc.types import Floats1d
+from thinc.types import Floats1d, Floats2d
 
 Counts = dict[str, list[float]]
 """For each label the expected number of correct entities, the number of predicted ones, and the
@@ -37,42 +38,91 @@ MOST_LOG = 700.0
 """The logarithm of the highest martingale that is shown."""
 
 
-def conformal_p_values(calibration: Floats1d, scores: Floats1d, *, seed: int = 0) -> Floats1d:
+def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
     """The p-value of each new doc: its rank among the calibration docs and the new docs before it,
-    of which ties count a random share u.
+    of which ties count a share u.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    They are above 0 and up to 1, and stay the same if more docs follow. Shapes: (n,), (T,) to (T,)
+    They are above 0 and up to 1, and stay the same if more docs follow. The pool has the scores of
+    the docs before, sorted, and those of the new ones afterwards. Shapes: (T,), (T,) to (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
-    u, pool, p = 1 - numpy.random.default_rng(seed).random(len(scores)), sorted(calibration), []
-    for score, share in zip(scores, u):
-        left, right = bisect_left(pool, score), bisect_right(pool, score)
-        p.append((len(pool) - right + share * (right - left + 1)) / (len(pool) + 1))
+    p_values = numpy.empty(len(scores))
+    for i, (score, share) in enumerate(zip(scores.tolist(), shares.tolist())):
+        left = bisect_left(pool, score)
+        right = bisect_right(pool, score)
+        p_values[i] = (len(pool) - right + share * (right - left + 1)) / (len(pool) + 1)
         pool.insert(right, score)
-    return numpy.asarray(p)
+    return p_values
 
 
-def log_martingale(p_values: Floats1d) -> Floats1d:
-    """The logarithm of the martingale after each doc, a mean over bets. Shape: (T,)
+def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
+    """The logarithm of the product of each bet after each doc, from those before the first.
+    Shapes: (T,), (B,) to (T, B)
 
-        M_t = mean over b in BETS of  prod_{s <= t} b p_s^(b - 1)
+        log prod_{s <= t} b p_s^(b - 1),  b in BETS
+    """
+    steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]
+    # Summed from the first to the last, so that the docs of several calls add up as those of one.
+    return numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)[1:]
+
+
+def log_martingale(products: Floats2d) -> Floats1d:
+    """The logarithm of the martingale after each doc: the mean of the products of the bets.
+    Shapes: (T, B) to (T,)
 
     Vovk et al. (2021), section 3: the simple mixture, over a grid.
     """
-    logs = numpy.cumsum(numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None], axis=0)
-    return numpy.logaddexp.reduce(logs, axis=1) - numpy.log(len(BETS))
+    return numpy.logaddexp.reduce(products, axis=1) - numpy.log(len(BETS))
+
+
+class Stream:
+    """The docs of a test so far, and all that testing the next ones takes.
+
+    The shares of ties are drawn by `seed` and by the digest of the calibration docs. So they are
+    the same each time for one calibration, and others for another one: what at most 1 % of
+    calibrations alarm for is not settled by the same draws for all of them.
+    """
+
+    def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
+        self.calibration = calibration
+        self.seed = seed
+        digest = calibration.get("digest", "0")  # 0.3.0 saved none
+        self._generator = numpy.random.default_rng([seed, int(digest, 16)])
+        self._pool = sorted(rounded(calibration["scores"]).tolist())
+        self._products = numpy.zeros(len(BETS))
+        self.scores: list[float] = []
+        self.p_values: list[float] = []
+        self.log_martingale: list[float] = []
+
+    def add(self, scores: Floats1d) -> None:
+        """Test the next docs by their scores. Shape: (T,)"""
+        shares = 1 - self._generator.random(len(scores))
+        p_values = conformal_p_values(self._pool, scores, shares)
+        products = log_products(p_values, self._products)
+        if len(products):
+            self._products = products[-1]
+        self.scores += scores.tolist()
+        self.p_values += p_values.tolist()
+        self.log_martingale += log_martingale(products).tolist()
+
+    def after(self, n_docs: int) -> "Stream":
+        """The stream after the first docs: itself, unless more were added since."""
+        if n_docs == len(self.scores):
+            return self
+        stream = Stream(self.calibration, self.seed)
+        stream.add(numpy.asarray(self.scores[:n_docs]))
+        return stream
 
 
 class Shift(NamedTuple):
     """What a test found.
 
-    scores (Floats1d): The score of each doc so far: the entropy of its path for each expected
-        entity. Shape: (T,)
-    p_values (Floats1d): Their conformal p-values. Shape: (T,)
-    log_martingale (Floats1d): The logarithm of the martingale after each of them. Shape: (T,)
+    stream (Stream): The docs so far; more, if the test went on.
+    n_docs (int): The number of docs so far.
+    highest (float): The logarithm of the highest martingale after any of them, at least 0.
     level (float): The martingale at which the test alarms.
     alarm (int | None): The number of the doc, from 1, at which it first alarms; None if it
         doesn't.
@@ -81,13 +131,39 @@ class Shift(NamedTuple):
         alarms may be more than 1 / level.
     """
 
-    scores: Floats1d
-    p_values: Floats1d
-    log_martingale: Floats1d
+    stream: Stream
+    n_docs: int
+    highest: float
     level: float
     alarm: int | None
     counts: Counts
     approximate: bool
+
+    @property
+    def scores(self) -> Floats1d:
+        """The score of each doc so far: the entropy of its path for each expected entity. Shape:
+        (T,)"""
+        return numpy.asarray(self.stream.scores[: self.n_docs])
+
+    @property
+    def p_values(self) -> Floats1d:
+        """Their conformal p-values. Shape: (T,)"""
+        return numpy.asarray(self.stream.p_values[: self.n_docs])
+
+    @property
+    def log_martingale(self) -> Floats1d:
+        """The logarithm of the martingale after each of them. Shape: (T,)"""
+        return numpy.asarray(self.stream.log_martingale[: self.n_docs])
+
+    def to_json(self) -> dict[str, Any]:
+        """What the next test needs of this one, to be saved as JSON: the "scores" and "counts" of
+        the docs so far, the "seed", and the "digest" of the calibration docs."""
+        return {
+            "scores": self.stream.scores[: self.n_docs],
+            "counts": self.counts,
+            "seed": self.stream.seed,
+            "digest": self.stream.calibration.get("digest"),
+        }
 
     @property
     def expected(self) -> dict[str, Any]:
@@ -106,15 +182,15 @@ class Shift(NamedTuple):
     @property
     def summary(self) -> dict[str, Any]:
         """The test in short: "martingale" is its highest value."""
-        highest = exp(min(float(self.log_martingale.max(initial=0.0)), MOST_LOG))
-        test = {"docs": len(self.scores), "martingale": highest, "level": self.level}
+        highest = exp(min(self.highest, MOST_LOG))
+        test = {"docs": self.n_docs, "martingale": highest, "level": self.level}
         return {**test, "alarm": self.alarm, "approximate": self.approximate}
 
     @property
     def found(self) -> str:
         """The test in words."""
         at = "no alarm in" if self.alarm is None else f"alarm at doc {self.alarm:,} of"
-        docs = f"{len(self.scores):,}" + " docs" * (self.alarm is None)
+        docs = f"{self.n_docs:,}" + " docs" * (self.alarm is None)
         return f"{at} {docs} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
 
     def describe(self) -> str:
@@ -137,19 +213,58 @@ def rounded(scores: Iterable[float]) -> Floats1d:
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
+def digest_of(scores: Floats1d) -> str:
+    """A digest of the scores of calibration docs, not rounded and in the order of the docs: see
+    `Stream`. Shape: (B,)"""
+    return hashlib.blake2b(numpy.asarray(scores, "<f8").tobytes(), digest_size=16).hexdigest()
+
+
 def find_shift(
     calibration: Mapping[str, Any],
     scores: Iterable[float],
     counts: Mapping[str, list[float]] = {},
     *,
+    earlier: Shift | None = None,
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test scores in their order. `calibration` has the "scores" of calibration docs, and whether
-    they are "approximate"."""
-    scores = rounded(scores)
-    p = conformal_p_values(rounded(calibration["scores"]), scores, seed=seed)
-    logs = log_martingale(p)
-    high = numpy.flatnonzero(logs >= numpy.log(level))
-    alarm = int(high[0]) + 1 if len(high) else None
-    return Shift(scores, p, logs, level, alarm, {**counts}, calibration["approximate"])
+    """Test scores in their order, after those of earlier docs, with the counts of all.
+    `calibration` has the "scores" of calibration docs, their "digest", and whether they are
+    "approximate"."""
+    if earlier is None:
+        earlier = Shift(Stream(calibration, seed), 0, 0.0, level, None, {}, False)
+    check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
+    stream = earlier.stream.after(earlier.n_docs)
+    stream.add(rounded(scores))
+    logs = numpy.asarray(stream.log_martingale[earlier.n_docs :])
+    above = numpy.flatnonzero(logs >= numpy.log(level))
+    alarm = earlier.alarm
+    if alarm is None and len(above):
+        alarm = earlier.n_docs + int(above[0]) + 1
+    highest = float(logs.max(initial=earlier.highest))
+    n_docs = len(stream.scores)
+    return Shift(stream, n_docs, highest, level, alarm, {**counts}, calibration["approximate"])
+
+
+def check_earlier(
+    seed_before: int, before: Mapping[str, Any], calibration: Mapping[str, Any], seed: int
+) -> None:
+    """Raise a ValueError if the seed or the "digest" of the calibration docs is another one than
+    that of the earlier docs."""
+    if seed != seed_before:
+        raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
+    if before.get("digest") != calibration.get("digest"):
+        raise ValueError(
+            "earlier: expected a test against the calibration docs of this component, got one "
+            "against others: begin a new test"
+        )
+
+
+def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
+    """The result that `Shift.to_json` has saved. Raises a ValueError if it is none, or not of this
+    seed and these calibration docs."""
+    names = ("scores", "counts", "seed", "digest")
+    if missing := [name for name in names if name not in saved]:
+        raise ValueError(f"earlier: expected {', '.join(names)}, got no {missing[0]}")
+    check_earlier(saved["seed"], saved, calibration, seed)
+    return find_shift(calibration, saved["scores"], saved["counts"], seed=seed)

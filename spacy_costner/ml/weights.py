@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 
 import numpy
@@ -13,6 +12,7 @@ from thinc.types import Floats1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import FeatureBatch, SeenWords
+from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
 
@@ -25,7 +25,7 @@ FIRST_PERIOD, GROWTH = 8, 1.5
 """The number of steps at which the second period of an average begins, and by which factor it has
 grown at the next."""
 
-_CATCHING_UP = Lock()
+_CATCHING_UP = make_lock()
 """Held while a prediction does in some rows what regularisation has left to do. When it is done
 no other prediction changes these rows."""
 

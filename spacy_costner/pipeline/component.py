@@ -2,7 +2,7 @@
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -31,7 +31,7 @@ from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..losses import LossSchedule
-from ..metrics.shift import ENOUGH, Shift, find_shift, rounded
+from ..metrics.shift import ENOUGH, Shift, digest_of, find_shift, restore, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
@@ -112,7 +112,8 @@ class CostSensitiveNER(TrainablePipe):
     learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
         Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-        another extension of spans has the name of the confidence, or the factor is not for it.
+        another extension of spans has the name of the confidence, the factor is not for the
+        model, or the model has a number of tags.
     """
 
     cfg: Cfg
@@ -140,6 +141,12 @@ class CostSensitiveNER(TrainablePipe):
             raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
         if own_labels is not None and not own_labels:
             raise ValueError(f"{name}: own_labels: expected null or some labels, got none")
+        if (n_tags := model.maybe_get_dim("nO")) is not None:
+            # A pipeline that is saved with it could not be loaded again.
+            raise ValueError(
+                f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
+                f"{n_tags!r}"
+            )
         self.vocab, self.meta = nlp.vocab, nlp.meta
         self.model, self.name, self.scorer = model, name, scorer
         self.sentence_boundaries = sentence_boundaries
@@ -343,8 +350,8 @@ class CostSensitiveNER(TrainablePipe):
             viewed = [self.objective.as_entities(eg, self.labels) for eg in examples]
             trained = {ent.label_ for eg in viewed for ent in eg.reference.ents}
             self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
-        share = len(examples) / max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = self.progress.after_update(share)._asdict()
+        n_examples = max(self.cfg["n_examples"], 1)
+        self.cfg["progress"] = self.progress.after_update(len(examples), n_examples)._asdict()
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
@@ -362,7 +369,7 @@ class CostSensitiveNER(TrainablePipe):
         find, features = self.model.attrs.get("find_features"), None
         if find is not None and self.objective.loss.at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        whole = int(self.progress.epochs) % 2 == 0  # epochs take turns: see `Objective.turns`
+        whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
         targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
@@ -620,33 +627,47 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
-    def shift(self, docs: Iterable[Doc], *, earlier: Shift | None = None, seed: int = 0) -> Shift:
+    def shift(
+        self,
+        docs: Iterable[Doc],
+        *,
+        earlier: Shift | Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> Shift:
         """Test without labels whether docs are still like the calibration docs, and compute the
-        scores that are expected of them. The result is the same whatever threads and processes
-        predicted them. Only text of which the model is less sure alarms.
+        scores that are expected of them. Only text of which the model is less sure alarms.
+
+        The same docs in the same batches have the same result, whatever threads and processes
+        predicted them. In other batches some scores differ in their fourth digit, and their
+        p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Those without tokens that it predicts are left out.
-        earlier (Shift | None): The result of docs before them, to go on from.
+        earlier (Shift | Mapping[str, Any] | None): The result of docs before them, or what its
+            `to_json` returned, to go on from. They are not tested again.
         seed (int): The seed of the test: that of the earlier docs.
         RETURNS (Shift): The test of all docs so far.
         RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted
-            without, or `docs` is a doc.
+            without, `docs` is a doc, or the earlier docs had another seed or other calibration
+            docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
-        if self.cfg["shift"] is None or self.confidence is None:
+        calibration = self.cfg["shift"]
+        if calibration is None or self.confidence is None:
             raise ValueError(
                 f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
                 "-m spacy costner guarantee`, or `calibrate`"
             )
-        scores = [] if earlier is None else earlier.scores.tolist()
+        if earlier is not None and not isinstance(earlier, Shift):
+            earlier = restore(earlier, calibration, seed)
         counts = {} if earlier is None else {**earlier.counts}
+        scores: list[float] = []
         for doc in docs:
             scores += add_measures(
                 doc, self.confidence.spans_key, self.name, self.own_labels, counts
             )
-        return find_shift(self.cfg["shift"], scores, counts, seed=seed)
+        return find_shift(calibration, scores, counts, earlier=earlier, seed=seed)
 
     def set_shift(
         self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
@@ -662,6 +683,7 @@ class CostSensitiveNER(TrainablePipe):
         enough = {k: {v: a for v, a in own.items() if len(a) >= ENOUGH} for k, own in keys.items()}
         self.cfg["shift"] = {
             "scores": [score for score, _ in kept],
+            "digest": digest_of(scores),
             "keys": {key: own for key, own in enough.items() if own},
             "source": source,
             "approximate": approximate,

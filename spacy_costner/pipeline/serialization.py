@@ -88,13 +88,32 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
             )
     check_keys(cfg["temperature"], Temperature._fields, "temperature")
     check_keys(cfg["temperature"]["labels"], (), "temperature.labels", optional=cfg["labels"])
+    upgrade_progress(cfg)
     check_keys(cfg["progress"], Progress._fields, "progress")
     overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
     for name, value in {"overall": overall, **of_labels}.items():
         _check_number(value, f"temperature: {name}", positive=True)
-    for name, value in {**cfg["progress"], "n_examples": cfg["n_examples"]}.items():
-        _check_number(value, name)
+    _check_number(cfg["n_examples"], "n_examples")
+    for name, value in cfg["progress"].items():
+        least = 1 if name == "n_examples" else 0
+        if type(value) is not int or value < least:
+            raise ValueError(
+                f"progress: {name}: expected an integer of at least {least}, got {value!r}"
+            )
     return cfg
+
+
+def upgrade_progress(cfg: Cfg) -> None:
+    """Have integers in the progress of a cfg that was saved up to 0.3, whose epochs are a sum of
+    shares."""
+    progress, n_examples = cfg["progress"], cfg["n_examples"]
+    if isinstance(progress, dict) and progress.keys() == {"steps", "epochs"}:
+        for name, value in {**progress, "n_examples": n_examples}.items():
+            _check_number(value, name)
+        n_examples = max(int(n_examples), 1)
+        epochs, n_seen = divmod(round(progress["epochs"] * n_examples), n_examples)
+        steps = int(progress["steps"])
+        cfg["progress"] = Progress(steps, epochs, n_seen, n_examples)._asdict()
 
 
 def check_keys(

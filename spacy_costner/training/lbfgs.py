@@ -154,7 +154,7 @@ def train_at_once(
             break
     linear_part(model)[1].restart(numpy.mean(rows, axis=0))
     reason = INTERRUPTED if found.reason == INTERRUPTED else AT_ONCE
-    return Trained(value, n_epochs, n_epochs, reason, Progress(n_epochs, float(n_epochs)))
+    return Trained(value, n_epochs, n_epochs, reason, Progress(n_epochs, n_epochs))
 
 
 def of_split(rows: Floats2d, tags: Tags) -> Floats2d:

@@ -17,7 +17,7 @@ from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to, sequences
 from .incorrect_spans import collapse
-from .soft_targets import divergence, read_soft_targets, taught_lengths
+from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
 from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
 from .token_attrs import (
     INSIDE,
@@ -98,7 +98,8 @@ class Objective:
     ) -> Targets:
         """Make the targets of a batch, to be used with any scores of the same docs. Sequences whose
         gold is impossible are left out with a warning. An entity across a border joins two
-        sequences. Docs with soft targets have the sequences of their teacher.
+        sequences. Docs with soft targets have the sequences of their teacher; they are left out
+        with a warning if it has no path with their preset entities.
 
         features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
         whole (bool): Whether docs are not cut.
@@ -119,8 +120,20 @@ class Objective:
                 borders[tokens.of_doc(i)] = False
                 borders[tokens.of_doc(i).start + numpy.cumsum(of_teacher)[:-1]] = True
         lengths, doc_of = cut(tokens.lengths, borders)
-        split = tags.split_outside(path, lengths)
         weights = self.weights.of_examples(examples)
+        untaught = find_impossible(examples, tags, constraints, lengths, doc_of)
+        if untaught.any() and constraints.emissions is not None:
+            weights = numpy.where(untaught, 0.0, 1.0 if weights is None else weights)
+            is_left_out = numpy.repeat(untaught[doc_of], lengths)
+            path[is_left_out] = -1
+            # Without their presets, as losses need a path of all sequences.
+            possible = constraints.emissions | is_left_out[:, None]
+            constraints = constraints._replace(emissions=possible)
+            for i in numpy.flatnonzero(untaught).tolist():
+                self._warn_of_left_out(
+                    examples[i], "no path of its teacher has its preset entities"
+                )
+        split = tags.split_outside(path, lengths)
         gold = Gold(
             tags=split,
             allowed=allowed_tags(path, tags, lengths),
@@ -143,12 +156,17 @@ class Objective:
             targets = targets.exclude(spans) if spans else targets
         targets, left_out = targets.leave_out_impossible()
         for i in doc_of[left_out].tolist():
-            warnings.warn(
-                f"{self.name}: left out of training, as its entities contradict preset ones or are "
-                f"among the incorrect spans: {first_words(examples[i].reference)}",
-                stacklevel=2,
-            )
+            if taught[i] is None:  # the gold of docs with soft targets counts nowhere
+                reason = "its entities contradict preset ones or are among the incorrect spans"
+                self._warn_of_left_out(examples[i], reason)
         return targets
+
+    def _warn_of_left_out(self, example: Example, reason: str) -> None:
+        """Warn of a doc that is left out of training."""
+        warnings.warn(
+            f"{self.name}: left out of training, as {reason}: {first_words(example.reference)}",
+            stacklevel=3,
+        )
 
     def turns(
         self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None

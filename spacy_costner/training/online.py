@@ -116,7 +116,7 @@ def train(
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                progress = trained.progress.after_update(n / n_sequences)
+                progress = trained.progress.after_update(n, n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 total, n_annotated = total + result.value, n_annotated + n_tokens
                 if not trained.n_epochs:

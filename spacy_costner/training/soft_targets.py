@@ -15,7 +15,7 @@ import numpy
 from spacy.attrs import ORTH
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -118,6 +118,42 @@ def taught_lengths(example: Example) -> Ints1d | None:
     return numpy.asarray(example.reference.user_data[KEY].get("lengths", n_tokens), dtype="int32")
 
 
+def find_impossible(
+    examples: Sequence[Example],
+    tags: Tags,
+    constraints: Constraints,
+    lengths: Ints1d,
+    doc_of: Ints1d,
+) -> Array1d:
+    """True for examples with soft targets of which no path agrees with the presets: these have a
+    label that the teacher lacks, or are across a border of its sequences. The arguments are those
+    of `read_soft_targets`. Shape: (D,)"""
+    taught = numpy.asarray([is_taught(eg) for eg in examples], dtype=bool)
+    is_impossible = numpy.zeros(len(examples), dtype=bool)
+    if constraints.emissions is None or not taught.any():
+        return is_impossible
+    possible = constraints.emissions.copy()
+    example_of = numpy.repeat(doc_of, lengths)
+    for i in numpy.flatnonzero(taught).tolist():
+        to = _to_student(examples[i].reference.user_data[KEY], tags)
+        possible[example_of == i] &= to.any(axis=0)
+    zeros = no_scores(lengths, len(tags), "float32")
+    paths = chain.best_path(chain.constrain(zeros, constraints._replace(emissions=possible)))
+    is_impossible[doc_of[numpy.isneginf(paths.scores)]] = True
+    return is_impossible & taught
+
+
+def _to_student(saved: Saved, tags: Tags) -> Array2d:
+    """Which tag of a student each of the finest tags of its teacher counts as. Shape: (K', K)"""
+    if unknown := sorted({*saved["labels"]} - {*tags.labels}):
+        raise ValueError(
+            f"soft targets: expected a student with the labels of its teacher, got "
+            f"{list(tags.labels)}, without {unknown}"
+        )
+    finest = Tags(saved["labels"]).finest
+    return finest.counts_as(tags)[:, None] == numpy.arange(len(tags))
+
+
 def read_soft_targets(
     examples: Sequence[Example],
     tags: Tags,
@@ -139,12 +175,7 @@ def read_soft_targets(
     possible = numpy.ones(expected.emissions.shape, dtype=bool)
     for i in numpy.flatnonzero(own).tolist():
         saved = examples[i].reference.user_data[KEY]
-        if unknown := sorted({*saved["labels"]} - {*tags.labels}):
-            raise ValueError(
-                f"soft targets: expected a student with the labels of its teacher, got "
-                f"{list(tags.labels)}, without {unknown}"
-            )
-        to = Tags(saved["labels"]).finest.counts_as(tags)[:, None] == numpy.arange(n_tags)
+        to = _to_student(saved, tags)
         rows = slice(ends[i] - n_tokens[i], ends[i])
         expected.emissions[rows] = own[i] * (saved["emissions"] @ to)
         expected.transitions[:] += own[i] * (to.T @ saved["transitions"] @ to)

@@ -78,11 +78,14 @@ class Targets(NamedTuple):
         """Leave out the sequences whose gold is impossible, as if they were not annotated. Returns
         the targets, and True for these, (B,)."""
         gold, possible = self.gold, self.constraints.emissions
-        if possible is None:
+        if possible is None and self.soft is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
-        allowed = chain.to_mask(gold.token_tags, possible.shape[1])
-        paths = self.constraints._replace(emissions=possible & allowed)
-        zeros = no_scores(self.lengths, possible.shape[1], "float32")
+        # Of a doc with soft targets, an entity may be across a border of its teacher's sequences.
+        n_tags = len(self.tags) if possible is None else possible.shape[1]
+        allowed = chain.to_mask(gold.token_tags, n_tags)
+        agreeing = allowed if possible is None else possible & allowed
+        paths = self.constraints._replace(emissions=agreeing)
+        zeros = no_scores(self.lengths, n_tags, "float32")
         best = chain.best_path(chain.constrain(zeros, paths))
         left_out = numpy.isneginf(best.scores)
         tokens = numpy.repeat(left_out, self.lengths)
