@@ -186,5 +186,10 @@ std::unique_ptr<QueryBase<Real>> make_query(const ForwardBackward<Real>& owner, 
     if (name == "entropy") return std::make_unique<Expectation<Real>>(owner, nullptr, values);
     if (name == "sample_paths") return std::make_unique<SampledPaths<Real>>(owner, arguments.samples);
     if (name == "log_partition_excluding") return std::make_unique<Excluding<Real>>(owner, arguments.allowed, values);
-    return std::make_unique<SegmentLogProbs<Real>>(owner, arguments.segments, values);
+    if (name == "segment_log_probs") return std::make_unique<SegmentLogProbs<Real>>(owner, arguments.segments, values);
+    if (name == "entity_probs")
+        return std::make_unique<EntityProbs<Real>>(owner, arguments.entity_tags, arguments.entities, values);
+    if (name == "likely_entities")
+        return std::make_unique<LikelyEntities<Real>>(owner, arguments.entity_tags, arguments.likely);
+    throw std::invalid_argument("query: expected a name of make_query, got " + name);
 }
