@@ -146,7 +146,8 @@ class ForwardBackward:
         so that those which are found have at most N / floor tokens in all, and no memory is used
         beyond them.
         """
-        if not 0 < floor <= 1:
+        is_number = isinstance(floor, (int, float, numpy.number))
+        if not (is_number and 0 < floor <= 1):
             raise ValueError(f"floor: expected a probability above 0, got {floor!r}")
         return self._messages.likely_entities(floor, entity_tags, is_space)
 
@@ -242,8 +243,10 @@ def _function(
     return function
 
 
+entity_probs = _function(forward_backward, ForwardBackward.entity_probs)
 entropy = _function(forward_backward, ForwardBackward.entropy)
 expectation = _function(forward_backward, ForwardBackward.expectation)
+likely_entities = _function(forward_backward, ForwardBackward.likely_entities)
 log_marginals = _function(forward_backward, ForwardBackward.log_marginals)
 log_partition = _function(forward_backward, ForwardBackward.log_partition)
 log_partition_excluding = _function(forward_backward, ForwardBackward.log_partition_excluding)
