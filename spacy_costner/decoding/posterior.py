@@ -7,6 +7,7 @@ no sampling and no beam search.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy
@@ -118,10 +119,13 @@ class Posterior:
         n_docs = len(self.doc_lengths)
         if n_docs == len(self.doc_of):
             return paths, log_probs
-        ranks, best = numpy.zeros(log_probs.shape, dtype="int64"), numpy.empty((k, n_docs))
-        for doc in range(n_docs):
-            own = numpy.flatnonzero(self.doc_of == doc)
-            ranks[:, own], best[:, doc] = best_sums(log_probs[:, own])
+        ranks = numpy.zeros(log_probs.shape, dtype="int64")
+        best = numpy.empty((k, n_docs))
+        # The sequences of a doc stand one after another.
+        bounds = numpy.searchsorted(self.doc_of, numpy.arange(n_docs + 1))
+        for doc, (first, past) in enumerate(pairwise(bounds.tolist())):
+            chosen, best[:, doc] = best_sums(log_probs[:, first:past])
+            ranks[:, first:past] = chosen
         return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
@@ -205,12 +209,18 @@ def best_sums(values: Floats2d) -> tuple[Ints2d, Floats1d]:
     largest; and the k - 1 next ways. Shape: (k, B). Returns the chosen values as indices, (k, B),
     and their sums, (k,)."""
     k, n = values.shape
-    chosen, total = numpy.zeros((k, n), dtype="int64"), values[:, 0]
-    chosen[:, 0] = numpy.arange(k)
+    before = numpy.zeros((n, k), dtype="int64")  # the rank of the sum over the sequences before
+    here = numpy.zeros((n, k), dtype="int64")  # the value that it is added to
+    here[0] = numpy.arange(k)
+    total = values[:, 0]
     for b in range(1, n):
         sums = (total[:, None] + values[:, b]).reshape(-1)
         order = numpy.argsort(-sums, kind="stable")[:k]
-        before, own = numpy.divmod(order, k)
-        chosen[:, :b] = chosen[before, :b]
-        chosen[:, b], total = own, sums[order]
+        before[b], here[b] = numpy.divmod(order, k)
+        total = sums[order]
+    chosen = numpy.empty((k, n), dtype="int64")
+    rank = numpy.arange(k)
+    for b in range(n - 1, -1, -1):
+        chosen[:, b] = here[b, rank]
+        rank = before[b, rank]
     return chosen, total
