@@ -130,7 +130,7 @@ class Posterior:
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
-        Shape: (E,)
+        0 for an entity across the end of a sequence. Shape: (E,)
 
             p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
@@ -166,16 +166,12 @@ class Posterior:
         probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
         return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
 
-    def entity_log_probs(
-        self, entities: Entities, covers: Array2d | None = None
-    ) -> tuple[Floats1d, Ints1d, Any]:
-        """The same, for each of the ways in which a path can have an entity: the log-probabilities,
-        (S,), the entities that they are ways of, (S,), and the callback from the derivative with
-        respect to the former to that of the calibrated scores."""
-        which, label = numpy.arange(len(entities.label)), entities.label
-        if covers is not None:
-            which, label = numpy.nonzero(covers[entities.label])
-        ways, after, tags = entities.select(which)._replace(label=label), None, self.tags
+    def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
+        """`entity_probs` with a gradient, for each of the ways in which a path can have an entity:
+        the log-probabilities, (S,), the entities that they are ways of, (S,), and the callback from
+        the derivative with respect to the former to that of the calibrated scores. It takes memory
+        for the tags of all tokens of the entities."""
+        which, ways, after, tags = numpy.arange(len(entities.label)), entities, None, self.tags
         if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
             if self.is_space.any():
                 which, ways = self._into_space(which, ways)
@@ -198,7 +194,12 @@ class Posterior:
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones, ordered by
-        begin and end; and their probabilities, (E,). `least` is in place of a lower floor."""
+        begin and end; and their probabilities, (E,). `least` is in place of a lower floor.
+
+        Memory is that of the answer. Its entities have at most N / floor tokens in all, since those
+        that contain the same token exclude each other. So 10,000 tokens of flat scores have fewer
+        than a million, of 32 bytes each, at the lowest floor.
+        """
         floor, tags = max(floor, least), self.tags.entity_tags
         *columns, probs = self.forward_backward.likely_entities(floor, tags, self.is_space)
         return Entities(*columns), probs
