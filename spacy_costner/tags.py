@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d
 
-from .types import Constraints, first_tokens, ranges
+from .types import Constraints, EntityTags, first_tokens, ranges
 
 OUTSIDE = "O"
 
@@ -195,6 +195,12 @@ class Tags:
         same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
         return same_label & numpy.asarray(goes_on)
+
+    @cached_property
+    def entity_tags(self) -> EntityTags:
+        """What the chain needs to find entities in paths."""
+        closing = self.having(self.scheme.closing)
+        return EntityTags(self.label_of, self.opening, closing, self.within)
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
         """Entities without overlap to tags, of all N tokens. Shape: (N,)"""

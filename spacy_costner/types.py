@@ -131,6 +131,22 @@ class TagSet(Protocol):
     def __len__(self) -> int: ...
 
 
+class EntityTags(NamedTuple):
+    """What makes an entity of tags.
+
+    label_of (Ints1d): The label of each tag, as an index; -1 for O. Shape: (K,)
+    opening (Array1d): True for the tags that begin an entity. Shape: (K,)
+    closing (Array1d): True for the tags that an entity may end with. Shape: (K,)
+    inside (Array2d): True for the transitions inside an entity, [from, to]. After any other one
+        the entity is over. Shape: (K, K)
+    """
+
+    label_of: Ints1d
+    opening: Array1d
+    closing: Array1d
+    inside: Array2d
+
+
 CostTable: TypeAlias = Floats2d
 """What each mistake costs, [gold tag, predicted tag]: never negative, 0 on the diagonal.
 Shape: (K, K)"""

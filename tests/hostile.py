@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy
 
 from spacy_costner import chain
-from spacy_costner.types import Potentials
+from spacy_costner.tags import Entities
+from spacy_costner.types import EntityTags, Potentials
 
 from .support.batches import random_potentials
 
@@ -80,11 +81,41 @@ def random_segments(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     }
 
 
+def _entity_tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    n_tokens, n_tags = potentials.emissions.shape
+    label_of = rng.integers(-1, min(n_tags, 3), size=n_tags)
+    masks = rng.uniform(size=(n_tags + 2, n_tags)) < 0.6
+    return {
+        "entity_tags.label_of": label_of,
+        "entity_tags.opening": masks[0],
+        "entity_tags.closing": masks[1],
+        "entity_tags.inside": masks[2:] & (label_of[:, None] == label_of),
+        "is_space": rng.choice([None, 1]) and rng.uniform(size=n_tokens) < 0.3,
+    }
+
+
+def _entities(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    segments = random_segments(potentials, rng)
+    begin = segments["segments.begin"]
+    return {
+        "entities.begin": begin,
+        "entities.end": segments["segments.end"],
+        "entities.label": rng.integers(-1, 4, size=len(begin)),
+        **_entity_tags(potentials, rng),
+    }
+
+
+def _floor(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    return {"floor": float(rng.choice([1e-9, 0.01, 0.5, 1.0])), **_entity_tags(potentials, rng)}
+
+
 MORE_ARGUMENTS: dict[str, Callable[[Potentials, Rng], dict[str, Any]]] = {
     **dict.fromkeys(("log_partition", "marginals", "best_path", "entropy"), lambda *_: {}),
     **dict.fromkeys(("path_score", "path_log_prob"), _tags),
     **dict.fromkeys(("best_path_excluding", "log_partition_excluding", "log_marginals"), _allowed),
     "expectation": _values,
+    "entity_probs": _entities,
+    "likely_entities": _floor,
     **dict.fromkeys(("segment_log_probs", "segment_max_scores"), random_segments),
     "k_best": lambda potentials, rng: {"k": int(rng.integers(1, 6))},
     "sample_paths": lambda potentials, rng: {"n": int(rng.integers(1, 6))},
@@ -136,7 +167,14 @@ def _to_something_else(array: Any, rng: Rng) -> Any:
 
 
 ARGUMENTS = "potentials values segments tags allowed log_probs tolerance k n".split()  # noqa: SIM905
-FORMS = {"potentials": Potentials, "values": Potentials, "segments": chain.Segments}
+ARGUMENTS += ["entities", "entity_tags", "is_space", "floor"]
+FORMS: dict[str, Callable[..., Any]] = {
+    "potentials": Potentials,
+    "values": Potentials,
+    "segments": chain.Segments,
+    "entities": Entities,
+    "entity_tags": EntityTags,
+}
 WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to_something_else)
 
 

@@ -472,3 +472,18 @@ def test_what_is_not_a_number_comes_out_as_that() -> None:
     potentials.emissions[1, 2] = numpy.nan
     log_z, _ = chain.log_partition(potentials)
     assert numpy.isnan(log_z[0]) and numpy.isfinite(log_z[1])
+
+
+@pytest.mark.parametrize("gap", [60.0, 1e4])
+def test_paths_beside_a_sequence_that_needs_wider_numbers(gap: float) -> None:
+    """The samples of the other sequences are those that they have without it."""
+    potentials = random_potentials([40, 3, 50], 4, dtype="float32")
+    emissions = potentials.emissions.copy()
+    emissions[40, 1:] -= numpy.float32(gap)
+    emissions[41, 0] -= numpy.float32(gap)
+    beside = numpy.r_[0:40, 43:93]
+    expected = chain.sample_paths(potentials, 5, numpy.random.default_rng(0))
+    found = chain.sample_paths(
+        potentials._replace(emissions=emissions), 5, numpy.random.default_rng(0)
+    )
+    assert_array_equal(found[:, beside], expected[:, beside])

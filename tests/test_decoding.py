@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from spacy_costner.decoding import (
     make_viterbi,
 )
 from spacy_costner.decoding.min_cost import inner_nodes
+from spacy_costner.decoding.posterior import best_sums
 from spacy_costner.tags import Tags
 from spacy_costner.types import Potentials
 
@@ -39,6 +40,7 @@ from .support.posteriors import (
     rows,
     sure,
 )
+from .support.strategies import seeds
 
 
 def check_entity_probs(posterior: Posterior, by: Posterior | None = None) -> dict[Any, float]:
@@ -103,6 +105,19 @@ def test_flat_scores_don_t_take_forever() -> None:
     entities, probs = Posterior(scores, tags).likely_entities(0.0)
     assert 3000 < len(probs) < 3000 / LEAST
     assert numpy.bincount(entities.begin, probs).max() < 1 and (entities.begin > 100).any()
+
+
+@given(seeds, st.integers(1, 4), st.integers(1, 5))
+def test_the_best_sums_of_one_value_from_each_column(rng: Any, k: int, n: int) -> None:
+    values = -numpy.sort(-rng.normal(size=(k, n)), axis=0)
+    if k > 1:
+        values[-1, 0] = -numpy.inf  # a sequence with fewer paths
+    chosen, sums = best_sums(values)
+    ways = product(range(k), repeat=n)
+    expected = sorted((values[way, range(n)].sum() for way in ways), reverse=True)[:k]
+    numpy.testing.assert_allclose(sums, expected)
+    numpy.testing.assert_allclose(values[chosen, numpy.arange(n)].sum(axis=1), sums)
+    assert len({tuple(way) for way in chosen.tolist()}) == k
 
 
 @given(posterior(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))

@@ -233,9 +233,14 @@ def test_weights_of_any_size_are_saved(scale: float) -> None:
     numpy.testing.assert_allclose(again.rows, weights.rows, rtol=1e-3, atol=1e-6 * scale)
 
 
+@pytest.mark.parametrize("most_bytes", [1 << 27, 300, 0])
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
-def test_predictions_sum_the_weights_of_features(penalty: float) -> None:
-    """The sums of a word are kept until weights change; a larger table has them, too."""
+def test_predictions_sum_the_weights_of_features(
+    penalty: float, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums of a word are kept until weights change; a larger table has them, too. Those of
+    words for which there is no room are not kept."""
+    monkeypatch.setattr("spacy_costner.ml.weights.MOST_BYTES", most_bytes)
     model = crf(L2=penalty)
     weights, vocab = linear_part(model)[1], DOCS[0].vocab
     texts = ["a c b", "d", "A A x a", " ".join(f"b w{i} d" for i in range(50))]
@@ -244,6 +249,7 @@ def test_predictions_sum_the_weights_of_features(penalty: float) -> None:
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
+            assert weights._sums[2].nbytes <= most_bytes
         weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
         weights.finish_update(Optimizer(0.1))
 

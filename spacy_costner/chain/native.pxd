@@ -45,12 +45,38 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
         double tolerance
         int64_t* tags
 
+    cdef struct _EntityTags "costner::EntityTags":
+        const int64_t* label_of
+        const uint8_t* opening
+        const uint8_t* closing
+        const uint8_t* inside
+        const uint8_t* is_space
+
+    cdef struct _Entities "costner::Entities":
+        const int64_t* begin
+        const int64_t* end
+        const int64_t* label
+        int64_t n_entities
+
+    cdef struct _LikelyEntity "costner::LikelyEntity":
+        int64_t begin
+        int64_t end
+        int64_t label
+        double prob
+
+    cdef struct _LikelySearch "costner::LikelySearch":
+        double floor
+        vector[vector[_LikelyEntity]]* found
+
     cdef struct _Arguments "costner::Arguments":
         _Allowed allowed
         _Segments segments
         _Samples samples
         _Ties ties
         const _Potentials* values
+        _EntityTags entity_tags
+        _Entities entities
+        _LikelySearch likely
 
     cdef cppclass Query:
         void backprop(const vector[const Query*]&, const vector[const double*]&, const Gradient&) except +
@@ -76,3 +102,4 @@ cdef extern from "cpp/segment_arrays.hpp" namespace "costner" nogil:
     cbool are_lengths(const int64_t* lengths, int64_t n, int64_t n_tokens)
     cbool are_tags(const int64_t* tags, int64_t n, int n_tags)
     cbool are_segments(const _Segments&, int64_t n, const _Potentials&)
+    cbool are_entities(const _Entities&, int64_t n_tokens)

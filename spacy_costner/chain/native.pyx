@@ -193,6 +193,67 @@ cdef _Query _of_segments(_Batch batch, segments):
     return query
 
 
+cdef _Query _of_entity_tags(_Batch batch, entity_tags, is_space, columns=()):
+    """What makes an entity of tags, and which tokens are white space. `columns` are kept alive, too."""
+    cdef int n_tags = batch.scores.n_tags
+    label_of = _array("entity_tags.", "label_of", entity_tags.label_of, INTEGERS, np.NPY_INT64, (n_tags,))
+    opening = _array("entity_tags.", "opening", entity_tags.opening, TRUTH_VALUES, np.NPY_BOOL, (n_tags,))
+    closing = _array("entity_tags.", "closing", entity_tags.closing, TRUTH_VALUES, np.NPY_BOOL, (n_tags,))
+    inside = _array("entity_tags.", "inside", entity_tags.inside, TRUTH_VALUES, np.NPY_BOOL, (n_tags, n_tags))
+    cdef const int64_t* labels = <const int64_t*>np.PyArray_DATA(label_of)
+    cdef int i
+    for i in range(n_tags):
+        if labels[i] >= n_tags:
+            raise ValueError(f"entity_tags.label_of: expected labels below {n_tags}, got {labels[i]}")
+    if is_space is not None:
+        is_space = _array("", "is_space", is_space, TRUTH_VALUES, np.NPY_BOOL, (batch.scores.n_tokens,))
+    cdef _Query query = _Query(label_of, opening, closing, inside, is_space, *columns)
+    cdef _EntityTags* out = &query.arguments.entity_tags
+    out.label_of = labels
+    out.opening = <const uint8_t*>np.PyArray_DATA(opening)
+    out.closing = <const uint8_t*>np.PyArray_DATA(closing)
+    out.inside = <const uint8_t*>np.PyArray_DATA(inside)
+    if is_space is not None:
+        out.is_space = <const uint8_t*>np.PyArray_DATA(is_space)
+    return query
+
+
+cdef _Query _of_entities(_Batch batch, entities, entity_tags, is_space):
+    begin, end, label = entities
+    begin = _array("entities.", "begin", begin, INTEGERS, np.NPY_INT64, (-1,))
+    end = _array("entities.", "end", end, INTEGERS, np.NPY_INT64, begin.shape)
+    label = _array("entities.", "label", label, INTEGERS, np.NPY_INT64, begin.shape)
+    cdef _Query query = _of_entity_tags(batch, entity_tags, is_space, (begin, end, label))
+    cdef _Entities* out = &query.arguments.entities
+    out.begin = <const int64_t*>np.PyArray_DATA(begin)
+    out.end = <const int64_t*>np.PyArray_DATA(end)
+    out.label = <const int64_t*>np.PyArray_DATA(label)
+    out.n_entities = len(begin)
+    if not are_entities(out[0], batch.scores.n_tokens):
+        raise ValueError(f"entities: expected begin < end within {batch.scores.n_tokens} tokens, got {entities}")
+    return query
+
+
+cdef object _columns(const vector[vector[_LikelyEntity]]& found):
+    """Entities of all sequences as arrays: begin, end, label, probability."""
+    cdef size_t n_entities = 0, i = 0, s, j
+    for s in range(found.size()):
+        n_entities += found[s].size()
+    columns = tuple(numpy.empty(n_entities, dtype) for dtype in ("int64", "int64", "int64", "float64"))
+    cdef int64_t* begin = <int64_t*>np.PyArray_DATA(columns[0])
+    cdef int64_t* end = <int64_t*>np.PyArray_DATA(columns[1])
+    cdef int64_t* label = <int64_t*>np.PyArray_DATA(columns[2])
+    cdef double* prob = <double*>np.PyArray_DATA(columns[3])
+    for s in range(found.size()):
+        for j in range(found[s].size()):
+            begin[i] = found[s][j].begin
+            end[i] = found[s][j].end
+            label[i] = found[s][j].label
+            prob[i] = found[s][j].prob
+            i += 1
+    return columns
+
+
 cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
     cdef np.npy_intp[2] sizes = [shape[0], shape[1] if len(shape) == 2 else 1]
     array = np.PyArray_EMPTY(len(shape), sizes, typenum, 0)
@@ -263,11 +324,14 @@ cdef class _Messages:
             vjp.query = self.messages.get().query(name, query.arguments, out)
         return values, vjp
 
-    cdef object paths(self, string name, _Query query, object tags):
-        """The tags that a query has set."""
+    def query(self, str name):
+        """Run a query without arguments whose results are not wanted, for tests."""
+        self.values(name.encode("ascii"), _Query(), (self.batch.scores.n_sequences,), 0)
+
+    cdef object run(self, string name, _Query query):
+        """Run a query whose results go where its arguments say."""
         with nogil:
             self.messages.get().query(name, query.arguments, NULL)
-        return tags
 
 
 @cython.final
@@ -303,7 +367,8 @@ cdef class ForwardBackward(_Messages):
         query.arguments.samples.n = np.PyArray_DIM(uniform, 0)
         query.arguments.samples.uniform = <const double*>np.PyArray_DATA(uniform)
         query.arguments.samples.tags = <int64_t*>np.PyArray_DATA(tags)
-        return self.paths(b"sample_paths", query, tags)
+        self.run(b"sample_paths", query)
+        return tags
 
     def log_partition_excluding(self, allowed):
         query = _of_allowed(self.batch, allowed)
@@ -323,6 +388,19 @@ cdef class ForwardBackward(_Messages):
         shape = (query.arguments.segments.n_segments,)
         return self.values(b"segment_log_probs", query, shape, -numpy.inf)
 
+    def entity_probs(self, entities, entity_tags, is_space):
+        cdef _Query query = _of_entities(self.batch, entities, entity_tags, is_space)
+        return self.values(b"entity_probs", query, (query.arguments.entities.n_entities,), 0)[0]
+
+    def likely_entities(self, double floor, entity_tags, is_space):
+        cdef _Query query = _of_entity_tags(self.batch, entity_tags, is_space)
+        cdef vector[vector[_LikelyEntity]] found
+        found.resize(self.batch.scores.n_sequences)
+        query.arguments.likely.floor = floor
+        query.arguments.likely.found = &found
+        self.run(b"likely_entities", query)
+        return _columns(found)
+
 
 @cython.final
 cdef class MaxMessages(_Messages):
@@ -339,7 +417,8 @@ cdef class MaxMessages(_Messages):
         query.arguments.ties.log_probs = <const double*>np.PyArray_DATA(log_probs)
         query.arguments.ties.tolerance = tolerance
         query.arguments.ties.tags = <int64_t*>np.PyArray_DATA(tags)
-        return self.paths(b"best_of_tied", query, tags)
+        self.run(b"best_of_tied", query)
+        return tags
 
     def segment_max_scores(self, segments):
         cdef _Query query = _of_segments(self.batch, segments)

@@ -7,13 +7,13 @@ float64, gradients in the type of the potentials.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy
 from numpy.random import Generator
-from thinc.types import Array2d, Floats2d, Ints1d, Ints2d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
-from ..types import Potentials, ScoreWithVjp
+from ..types import EntityTags, Potentials, ScoreWithVjp
 from . import native  # type: ignore[attr-defined]
 from .constraints import Allowed
 from .host import on_host
@@ -45,6 +45,10 @@ class Segments(NamedTuple):
     end: Ints1d
     tags: Ints1d
     after: Array2d | None = None
+
+
+Spans: TypeAlias = tuple[Ints1d, Ints1d, Ints1d]
+"""Spans of tokens with a label: begin, end, label. Shapes: (E,)"""
 
 
 class BestPath(NamedTuple):
@@ -114,6 +118,38 @@ class ForwardBackward:
             log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
         """
         return self._messages.segment_log_probs(segments)
+
+    def entity_probs(
+        self, entities: Spans, entity_tags: EntityTags, is_space: Array1d | None = None
+    ) -> Floats1d:
+        """The probability of each entity: that a path has an entity with exactly these tokens and
+        this label. It is 0 for one that crosses sequences, or whose label has no tags. An entity
+        that a path continues into white space counts as that before it. Shape: (E,)
+
+            p(y_begin opens x, y_{t-1}, y_t inside x for begin < t < end, y_{end-1} closes x,
+              y_{end-1}, y_end not inside x)
+
+        entities (Spans): Begin, end and label of each, (E,); they may overlap.
+        entity_tags (EntityTags): What makes an entity of tags.
+        is_space (Array1d | None): True for white space. Shape: (N,)
+        """
+        return self._messages.entity_probs(entities, entity_tags, is_space)
+
+    def likely_entities(
+        self, floor: float, entity_tags: EntityTags, is_space: Array1d | None = None
+    ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
+        """All entities with at least some probability, above 0: their begin, end, label and
+        probability, (E,), ordered by begin, end and descending probability. None ends in white
+        space.
+
+        It takes at most N / floor steps. Entities that contain the same token exclude each other,
+        so that those which are found have at most N / floor tokens in all, and no memory is used
+        beyond them.
+        """
+        is_number = isinstance(floor, (int, float, numpy.number))
+        if not (is_number and 0 < floor <= 1):
+            raise ValueError(f"floor: expected a probability above 0, got {floor!r}")
+        return self._messages.likely_entities(floor, entity_tags, is_space)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
         """The expectation of values that add up over the tags and transitions of a path, 0 for a
@@ -207,8 +243,10 @@ def _function(
     return function
 
 
+entity_probs = _function(forward_backward, ForwardBackward.entity_probs)
 entropy = _function(forward_backward, ForwardBackward.entropy)
 expectation = _function(forward_backward, ForwardBackward.expectation)
+likely_entities = _function(forward_backward, ForwardBackward.likely_entities)
 log_marginals = _function(forward_backward, ForwardBackward.log_marginals)
 log_partition = _function(forward_backward, ForwardBackward.log_partition)
 log_partition_excluding = _function(forward_backward, ForwardBackward.log_partition_excluding)

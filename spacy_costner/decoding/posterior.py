@@ -7,6 +7,7 @@ no sampling and no beam search.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy
@@ -15,7 +16,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
 from ..tags import Entities, Tags
-from ..types import Potentials, last_tokens, map_scores, places_in, ranges, sequences
+from ..types import Potentials, last_tokens, map_scores, ranges, sequences
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -118,15 +119,18 @@ class Posterior:
         n_docs = len(self.doc_lengths)
         if n_docs == len(self.doc_of):
             return paths, log_probs
-        ranks, best = numpy.zeros(log_probs.shape, dtype="int64"), numpy.empty((k, n_docs))
-        for doc in range(n_docs):
-            own = numpy.flatnonzero(self.doc_of == doc)
-            ranks[:, own], best[:, doc] = best_sums(log_probs[:, own])
+        ranks = numpy.zeros(log_probs.shape, dtype="int64")
+        best = numpy.empty((k, n_docs))
+        # The sequences of a doc stand one after another.
+        bounds = numpy.searchsorted(self.doc_of, numpy.arange(n_docs + 1))
+        for doc, (first, past) in enumerate(pairwise(bounds.tolist())):
+            chosen, best[:, doc] = best_sums(log_probs[:, first:past])
+            ranks[:, first:past] = chosen
         return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
-        Shape: (E,)
+        0 for an entity across the end of a sequence. Shape: (E,)
 
             p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
             p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
@@ -135,9 +139,15 @@ class Posterior:
         covers (Array2d | None): The labels of the chain that each label of the entities covers,
             if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
-        log_probs, which = self.entity_log_probs(entities, covers)[:2]
-        probs = numpy.bincount(which, numpy.exp(log_probs), minlength=len(entities.begin))
-        return numpy.minimum(probs, 1.0)
+        covered, which = entities, None
+        if covers is not None:
+            which, label = numpy.nonzero(covers[entities.label])
+            covered = entities.select(which)._replace(label=label)
+        tags = self.tags.entity_tags
+        probs = self.forward_backward.entity_probs(covered, tags, self.is_space)
+        if which is None:
+            return probs
+        return numpy.minimum(numpy.bincount(which, probs, minlength=len(entities.label)), 1.0)
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
         """The probability that all tokens of a non-empty stretch, from and to, are O, in
@@ -156,16 +166,12 @@ class Posterior:
         probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
         return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
 
-    def entity_log_probs(
-        self, entities: Entities, covers: Array2d | None = None
-    ) -> tuple[Floats1d, Ints1d, Any]:
-        """The same, for each of the ways in which a path can have an entity: the log-probabilities,
-        (S,), the entities that they are ways of, (S,), and the callback from the derivative with
-        respect to the former to that of the calibrated scores."""
-        which, label = numpy.arange(len(entities.label)), entities.label
-        if covers is not None:
-            which, label = numpy.nonzero(covers[entities.label])
-        ways, after, tags = entities.select(which)._replace(label=label), None, self.tags
+    def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
+        """`entity_probs` with a gradient, for each of the ways in which a path can have an entity:
+        the log-probabilities, (S,), the entities that they are ways of, (S,), and the callback from
+        the derivative with respect to the former to that of the calibrated scores. It takes memory
+        for the tags of all tokens of the entities."""
+        which, ways, after, tags = numpy.arange(len(entities.label)), entities, None, self.tags
         if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
             if self.is_space.any():
                 which, ways = self._into_space(which, ways)
@@ -188,57 +194,15 @@ class Posterior:
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones, ordered by
-        begin and end; and their probabilities, (E,). `least` is in place of a lower floor."""
-        floor = max(floor, least)
-        entities = self._reachable(0.999 * floor)  # they are rounded: `probs` decides
-        probs = self.entity_probs(entities)
-        order = numpy.lexsort((-probs, entities.end, entities.begin))
-        order = order[probs[order] >= floor]
-        return entities.select(order), probs[order]
+        begin and end; and their probabilities, (E,). `least` is in place of a lower floor.
 
-    def _reachable(self, floor: float) -> Entities:
-        """The entities that are there, or continue after their end, with at least this probability.
-
-        p(y_b..y_t is part of one entity) = p(y_b..y_{t-1} is) p(y_t | y_{t-1})
+        Memory is that of the answer. Its entities have at most N / floor tokens in all, since those
+        that contain the same token exclude each other. So 10,000 tokens of flat scores have fewer
+        than a million, of 32 bytes each, at the lowest floor.
         """
-        tags, marginals = self.tags, self.chain_marginals
-        probable = marginals >= floor
-        first, second, share = self._steps_inside(probable)  # tokens and tags as one number
-        closing = tags.having(tags.scheme.closing)
-        begin, tag = numpy.nonzero(probable & tags.opening)
-        so_far, here, found = marginals[begin, tag].astype("float64"), begin, []
-        while len(begin):
-            ends = closing[tag] & ~self.is_space[here]
-            found.append((begin[ends], here[ends] + 1, tags.label_of[tag[ends]]))
-            row, step = places_in(first, here * len(tags) + tag)
-            so_far = so_far[row] * share[step]
-            live = so_far >= floor
-            begin, so_far = begin[row][live], so_far[live]
-            here, tag = numpy.divmod(second[step][live], len(tags))
-        columns = [numpy.concatenate(column) for column in zip(*found)]
-        return Entities(*(columns or [numpy.zeros(0, "int32")] * 3))
-
-    def _steps_inside(self, probable: Array2d) -> tuple[Ints1d, Ints1d, Floats1d]:
-        """The transitions inside entities, from a probable tag of a token to one of the next,
-        with
-
-            p(y_{t+1} = j | y_t = i), from the probability of the two tags in a row
-
-        A token and its tag are one number, K times the token + the tag. Those before are in
-        ascending order. Shapes: (N, K) to (S,)
-        """
-        n_tags, sequence = len(self.tags), sequences(self.potentials.lengths)
-        token = numpy.flatnonzero(sequence[:-1] == sequence[1:])
-        from_tag, to_tag = numpy.nonzero(self.tags.within)
-        at, which = numpy.nonzero(probable[token][:, from_tag] & probable[token + 1][:, to_tag])
-        token, from_tag, to_tag = token[at], from_tag[which], to_tag[which]
-        pairs = numpy.stack([from_tag, to_tag], axis=1).reshape(-1)
-        segments = chain.Segments(token, token + 2, pairs)
-        log_probs = self.forward_backward.segment_log_probs(segments)[0]
-        share = numpy.exp(log_probs) / self.chain_marginals[token, from_tag]
-        before, after = token * n_tags + from_tag, (token + 1) * n_tags + to_tag
-        order = numpy.argsort(before, kind="stable")
-        return before[order], after[order], share[order]
+        floor, tags = max(floor, least), self.tags.entity_tags
+        *columns, probs = self.forward_backward.likely_entities(floor, tags, self.is_space)
+        return Entities(*columns), probs
 
 
 def best_sums(values: Floats2d) -> tuple[Ints2d, Floats1d]:
@@ -246,12 +210,18 @@ def best_sums(values: Floats2d) -> tuple[Ints2d, Floats1d]:
     largest; and the k - 1 next ways. Shape: (k, B). Returns the chosen values as indices, (k, B),
     and their sums, (k,)."""
     k, n = values.shape
-    chosen, total = numpy.zeros((k, n), dtype="int64"), values[:, 0]
-    chosen[:, 0] = numpy.arange(k)
+    before = numpy.zeros((n, k), dtype="int64")  # the rank of the sum over the sequences before
+    here = numpy.zeros((n, k), dtype="int64")  # the value that it is added to
+    here[0] = numpy.arange(k)
+    total = values[:, 0]
     for b in range(1, n):
         sums = (total[:, None] + values[:, b]).reshape(-1)
         order = numpy.argsort(-sums, kind="stable")[:k]
-        before, own = numpy.divmod(order, k)
-        chosen[:, :b] = chosen[before, :b]
-        chosen[:, b], total = own, sums[order]
+        before[b], here[b] = numpy.divmod(order, k)
+        total = sums[order]
+    chosen = numpy.empty((k, n), dtype="int64")
+    rank = numpy.arange(k)
+    for b in range(n - 1, -1, -1):
+        chosen[:, b] = here[b, rank]
+        rank = before[b, rank]
     return chosen, total

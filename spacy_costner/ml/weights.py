@@ -30,6 +30,10 @@ _CATCHING_UP = make_lock()
 no other prediction changes these rows."""
 
 
+MOST_BYTES = 1 << 27
+"""The size of the sums that are kept: those of the words that were seen first. Sixty thousand words
+have 25 MB for 4 labels, but 2 GB for 300."""
+
 Sums = tuple[Floats2d | None, SeenWords | None, Floats3d, int]
 """Weights; words, of which the first n have sums of weights at each offset; the sums; n. Shapes:
 (V + K + 2, K), (words, offsets, K)"""
@@ -156,16 +160,21 @@ class SparseWeights(Shim):
 
     def _sum_words(self, words: SeenWords, numbers: Ints1d, lengths: Ints1d) -> Floats2d:
         """The sums of the weights of the words in the windows of tokens, (N, K), from the numbers
-        of their words, (N,). The sums of a word at each offset are kept until weights change. If
-        several threads add words at once, each makes what it needs, and the last one's is kept."""
-        weights, n_words, n_offsets = self.table.weights, words.n_words, len(words.slots)
+        of their words, (N,). The sums of a word at each offset are kept until weights change, up to
+        `MOST_BYTES`. If several threads add words at once, each makes what it needs, and the last
+        one's is kept."""
+        weights, n_offsets = self.table.weights, len(words.slots)
+        bytes_of_word = max(n_offsets * self.n_tags * weights.itemsize, 1)
+        most_words = MOST_BYTES // bytes_of_word
+        n_words = min(words.n_words, most_words)
         of, seen, sums, n_done = self._sums
         if of is not weights or seen is not words:
             self._work_out()
             sums, n_done = numpy.zeros((0, n_offsets, self.n_tags), dtype="float32"), 0
         if n_words > n_done:
             if n_words > len(sums):
-                larger = numpy.empty((2 * n_words, n_offsets, self.n_tags), dtype="float32")
+                n_rows = min(2 * n_words, most_words)
+                larger = numpy.empty((n_rows, n_offsets, self.n_tags), dtype="float32")
                 larger[:n_done] = sums[:n_done]
                 sums = larger
             values = words.table[n_done:n_words]
@@ -174,9 +183,18 @@ class SparseWeights(Shim):
                 rows = sparse.gather_window(values, length, *slots)
                 sums[n_done:n_words, i] = sparse.sum_rows(rows, weights[: self.n_features])
             self._sums = weights, words, sums, n_words
-        places = (numbers * n_offsets)[:, None]
+        has_sums = numbers < n_words
+        places = numpy.where(has_sums, numbers * n_offsets, numpy.int32(-1))[:, None]
         rows = sparse.gather_window(places, lengths, *words.window)
-        return sparse.sum_rows(rows, sums.reshape(-1, self.n_tags))
+        emissions = sparse.sum_rows(rows, sums.reshape(-1, self.n_tags))
+        if has_sums.all():
+            return emissions
+        values = words.table[numbers]
+        values[has_sums] = -1
+        for offset, (columns, at_word, first_rows) in words.slots.items():
+            rows = sparse.gather_window(values, lengths, columns, at_word + offset, first_rows)
+            emissions += sparse.sum_rows(rows, weights[: self.n_features])
+        return emissions
 
     def begin_update(
         self, seen: FeatureBatch, dropout: float = 0.0

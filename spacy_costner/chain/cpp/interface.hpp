@@ -59,6 +59,34 @@ struct Ties {
     int64_t* tags;            // (N,)
 };
 
+// What makes an entity of tags: see EntityTags in types.py; and which tokens are white space, (N,), or null.
+struct EntityTags {
+    const int64_t* label_of;  // (K,), -1 for O
+    const uint8_t* opening;   // (K,)
+    const uint8_t* closing;   // (K,)
+    const uint8_t* inside;    // (K, K), [from, to]
+    const uint8_t* is_space;
+};
+
+// Spans of tokens with a label.
+struct Entities {
+    const int64_t* begin;  // (E,)
+    const int64_t* end;    // (E,)
+    const int64_t* label;  // (E,)
+    int64_t n_entities;
+};
+
+struct LikelyEntity {
+    int64_t begin, end, label;
+    double prob;
+};
+
+// The least probability of entities to search for, and where those of each sequence go, (B,).
+struct LikelySearch {
+    double floor;
+    std::vector<std::vector<LikelyEntity>>* found;
+};
+
 // What queries are about: each takes its part.
 struct Arguments {
     Allowed allowed;           // a set of paths, or a path, by its tags
@@ -66,6 +94,9 @@ struct Arguments {
     Samples samples;
     Ties ties;
     const Potentials* values;  // of tags and transitions
+    EntityTags entity_tags;
+    Entities entities;
+    LikelySearch likely;
 };
 
 class Query;

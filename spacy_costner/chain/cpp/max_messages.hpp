@@ -299,7 +299,13 @@ class MaxMessages::SegmentMaxScores final : public Query {
 
 inline std::unique_ptr<Query> MaxMessages::query(const std::string& name, const Arguments& arguments, double* values) const {
     if (name == "segment_max_scores") return std::make_unique<SegmentMaxScores>(*this, arguments.segments, values);
-    if (name == "max_marginals") max_marginals(values);
-    if (name == "best_of_tied") best_of_tied(arguments.ties);
-    return nullptr;
+    if (name == "max_marginals") {
+        max_marginals(values);
+        return nullptr;
+    }
+    if (name == "best_of_tied") {
+        best_of_tied(arguments.ties);
+        return nullptr;
+    }
+    throw std::invalid_argument("query: expected a name of MaxMessages::query, got " + name);
 }

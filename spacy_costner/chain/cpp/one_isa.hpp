@@ -13,6 +13,7 @@
 #include "expectation.hpp"
 #include "excluding.hpp"
 #include "segments.hpp"
+#include "entities.hpp"
 #include "queries.hpp"
 #include "max_product.hpp"
 #include "max_messages.hpp"

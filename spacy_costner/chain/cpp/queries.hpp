@@ -81,42 +81,45 @@ template <class Real>
 class SampledPaths final : public QueryBase<Real> {
   public:
     SampledPaths(const ForwardBackward<Real>& owner, const Samples& samples)
-        : QueryBase<Real>(owner, owner.forward.underflow), weights_(owner.chain.n_tags) {
-        for (int64_t s = 0; s < owner.chain.n_sequences; s++)
-            for (int64_t i = 0; i < samples.n && !this->underflow[s]; i++)
-                sample(s, samples.uniform + i * owner.chain.n_tokens, samples.tags + i * owner.chain.n_tokens);
+        : QueryBase<Real>(owner, owner.forward.underflow) {
+        // Not those that are left out, which the narrower type has sampled: they have no messages here.
+        this->for_sequences([&](int64_t s) {
+            Weights weights(owner.chain.n_tags);
+            for (int64_t i = 0; i < samples.n; i++)
+                sample(s, samples.uniform + i * owner.chain.n_tokens, samples.tags + i * owner.chain.n_tokens, weights);
+        });
     }
 
   private:
-    void sample(int64_t s, const double* uniform, int64_t* tags) {
+    using Weights = std::vector<Wide<Real>>;
+
+    void sample(int64_t s, const double* uniform, int64_t* tags, Weights& weights) const {
         int next = 0;
         for (int64_t t = this->chain_.past(s) - 1; t >= this->chain_.begins[s]; t--) {
             const bool is_last = t + 1 == this->chain_.past(s);
-            for (std::size_t i = 0; i < weights_.size(); i++) {
-                weights_[i] = this->owner_.alpha_row(t)[i];
-                if (!is_last) weights_[i] *= this->owner_.transition_row(i)[next];
+            for (std::size_t i = 0; i < weights.size(); i++) {
+                weights[i] = this->owner_.alpha_row(t)[i];
+                if (!is_last) weights[i] *= this->owner_.transition_row(i)[next];
             }
-            next = draw(uniform[t]);
+            next = draw(weights, uniform[t]);
             tags[t] = this->owner_.rows.order[next];
         }
     }
 
     // The first tag at which the weights add up to more than a share of all; none of weight 0.
-    int draw(double share) const {
+    static int draw(const Weights& weights, double share) {
         Wide<Real> rest = 0;
-        for (const Wide<Real>& weight : weights_) rest += weight;
+        for (const Wide<Real>& weight : weights) rest += weight;
         rest *= share;
         int drawn = 0;
-        for (std::size_t i = 0; i < weights_.size(); i++) {
-            if (!(weights_[i] > Wide<Real>(0))) continue;
+        for (std::size_t i = 0; i < weights.size(); i++) {
+            if (!(weights[i] > Wide<Real>(0))) continue;
             drawn = static_cast<int>(i);
-            if (rest < weights_[i]) break;
-            rest = rest - weights_[i];
+            if (rest < weights[i]) break;
+            rest = rest - weights[i];
         }
         return drawn;
     }
-
-    std::vector<Wide<Real>> weights_;
 };
 
 // log p(y_t in S_t). With weight w its gradient is the mass
@@ -186,5 +189,10 @@ std::unique_ptr<QueryBase<Real>> make_query(const ForwardBackward<Real>& owner, 
     if (name == "entropy") return std::make_unique<Expectation<Real>>(owner, nullptr, values);
     if (name == "sample_paths") return std::make_unique<SampledPaths<Real>>(owner, arguments.samples);
     if (name == "log_partition_excluding") return std::make_unique<Excluding<Real>>(owner, arguments.allowed, values);
-    return std::make_unique<SegmentLogProbs<Real>>(owner, arguments.segments, values);
+    if (name == "segment_log_probs") return std::make_unique<SegmentLogProbs<Real>>(owner, arguments.segments, values);
+    if (name == "entity_probs")
+        return std::make_unique<EntityProbs<Real>>(owner, arguments.entity_tags, arguments.entities, values);
+    if (name == "likely_entities")
+        return std::make_unique<LikelyEntities<Real>>(owner, arguments.entity_tags, arguments.likely);
+    throw std::invalid_argument("query: expected a name of make_query, got " + name);
 }

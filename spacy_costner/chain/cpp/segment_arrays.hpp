@@ -38,6 +38,15 @@ inline bool are_segments(const Segments& segments, int64_t n, const Potentials& 
     return total == n && are_tags(segments.tags, n, scores.n_tags);
 }
 
+// Whether entities are spans of the tokens; each may cross sequences, or have a label without tags.
+inline bool are_entities(const Entities& entities, int64_t n_tokens) {
+    for (int64_t i = 0; i < entities.n_entities; i++) {
+        const int64_t begin = entities.begin[i], end = entities.end[i];
+        if (begin < 0 || end <= begin || end > n_tokens) return false;
+    }
+    return true;
+}
+
 class SegmentsOfSequences {
   public:
     // order: The tag at each place, in the kernels' order.
