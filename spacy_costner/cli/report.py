@@ -53,6 +53,11 @@ MAX_TAGS = 66
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """What a miss may cost on the page, in false alarms."""
 
+UNPREDICTABLE = (
+    "annotated entities can't be predicted: they begin in one sentence or line and end in another "
+    "(see sentence_boundaries)"
+)
+
 CONFIDENCE = Confidence(spans_key="report")
 
 Entity = tuple[int, int, str]
@@ -179,6 +184,8 @@ def report(
         "temperature": f"{temperature['overall']:.3f}{by_label}",
         "cost": cost_name or "each wrong tag costs 1",
     }
+    if n_over := int(dev.posterior.crosses_border(dev.gold).sum()):
+        facts["over borders"] = f"{n_over:,} {UNPREDICTABLE}"
     if promised is not None:
         facts["guaranteed miss rate"] = f"{promised:g}"
     if not {*annotated} & {*ner.labels}:
