@@ -22,6 +22,7 @@ from spacy_costner.cli.audit import (
     MISSING_ODDS,
     SMOOTHING,
     Suspect,
+    as_text,
     audit,
     correct,
     cross_fit,
