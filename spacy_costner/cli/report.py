@@ -1,7 +1,9 @@
 """Evaluate a pipeline on a test corpus, and write an HTML page of what it finds."""
 
+import hashlib
 import math
 import shlex
+from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -431,9 +433,16 @@ def sum_others(confusion: Confusion) -> Confusion:
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
-    page = get_template(template, number, percent, probability, cost_number, autoescape=True)
+    filters = number, percent, probability, cost_number, source_hash
+    page = get_template(template, *filters, autoescape=True)
     page.environment.policies["json.dumps_kwargs"] = {}  # keys in our order
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
+
+
+def source_hash(text: str) -> str:
+    """The hash by which a Content-Security-Policy names a style sheet or a script."""
+    digest = hashlib.sha256(text.encode("utf8")).digest()
+    return f"sha256-{b64encode(digest).decode()}"
 
 
 def number(value: float | None, digits: int = 0) -> str:
