@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import spacy
 
+from spacy_costner.cli.annotate import annotate
 from spacy_costner.cli.compare import read_seeds
 from spacy_costner.cli.init import choose_groups, parse_losses
 from spacy_costner.cli.predictions import get_component
@@ -15,6 +16,15 @@ def test_a_pipeline_without_our_component_lists_what_it_has() -> None:
     nlp.add_pipe("sentencizer")
     with pytest.raises(ValueError, match=r"'cost_sensitive_ner', got \['sentencizer'\]"):
         get_component(nlp, "ner")
+
+
+def test_output_of_annotate_is_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_text("Ana\n", encoding="utf8")
+    with pytest.raises(
+        ValueError, match=r"annotate: output: expected a folder, got the file .*txt"
+    ):
+        annotate(tmp_path / "model", [path], path)
 
 
 def test_seeds_are_numbers() -> None:
