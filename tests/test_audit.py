@@ -22,6 +22,7 @@ from spacy_costner.cli.audit import (
     MISSING_ODDS,
     SMOOTHING,
     Suspect,
+    as_text,
     audit,
     correct,
     cross_fit,
@@ -122,6 +123,30 @@ def test_planted_mistakes_are_found(audited: Any) -> None:
     docs[7].set_ents([person], missing=[city], default="outside")
     suspects = audit(make_config(), docs, n_folds=3).suspects
     assert not any(s.doc == 7 and s.kind == "missing entity" for s in suspects)
+
+
+@pytest.mark.parametrize("label", ["city", "${paths.train}"])
+def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
+    """An entity over two lines can't be predicted. A label isn't interpolated as a setting."""
+    docs = make_docs()
+    for doc in docs:
+        change(doc, [(*e[:2], label) if e[2] == "city" else e for e in entities(doc)])
+    words = ["in", "New", "\n", "York", "by", "train", "."]
+    over = Doc(VOCAB, words=words, ents=["O", f"B-{label}", f"I-{label}", f"I-{label}", *"OOO"])
+    docs.insert(30, over)
+    result = audit(make_config(**{"paths.train": "elsewhere"}), docs, n_folds=3)
+    assert result.over_borders == 1
+    (suspect,) = (s for s in result.suspects if s.doc == 30 and s.annotated == entities(over))
+    assert suspect.prob_annotated == 0 and suspect.annotated == [(1, 4, label)]
+    others = [s for s in result.suspects if s.doc != 30]
+    assert max(s.prob_annotated for s in others) > 0.9
+    assert {e[2] for s in others for e in s.annotated} == {"person", label}
+    html = page(result.suspects, docs)
+    assert f"{label} <i>can't be predicted</i>" in html
+    tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
+    text = as_text(result, tasks)
+    assert "1 annotated entities can't be predicted" in text
+    assert "New York" in text and "New\n" not in text
 
 
 @pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5)])

@@ -79,6 +79,43 @@ def test_probabilities_of_no_entity(posterior: Posterior) -> None:
     numpy.testing.assert_allclose(posterior.outside_probs(begin, end), expected, atol=1e-9)
 
 
+@given(posterior())
+def test_probabilities_over_a_border(posterior: Posterior) -> None:
+    """No entity has tokens of two sequences. None in such a stretch is none in either sequence."""
+    starts = [bound.start for bound in oracle.spans(posterior.scores)]
+    n_tokens = len(posterior.scores.emissions)
+    stretches, expected = [], []
+    for begin in range(n_tokens):
+        for end in range(begin + 1, n_tokens + 1):
+            stretches.append((begin, end))
+            prob = 1.0
+            for b, start in enumerate(starts):
+                legal = collapsed_paths(posterior, b)
+                free = slice(max(begin - start, 0), max(end - start, 0))
+                probs = zip(oracle.probabilities(legal), legal)
+                prob *= sum(p for p, path in probs if not any(path.tags[free]))
+            expected.append(prob)
+    begins, ends = numpy.asarray(stretches, dtype="int64").reshape(-1, 2).T
+    numpy.testing.assert_allclose(posterior.outside_probs(begins, ends), expected, atol=1e-9)
+
+    # Entities of sequences and over borders, mixed
+    possible = probs_of_entities(posterior)
+    everywhere = [(*stretch, 0) for stretch in stretches]
+    found = posterior.entity_probs(columns(everywhere))
+    for entity, prob, crosses in zip(
+        everywhere, found, posterior.crosses_border(columns(everywhere))
+    ):
+        first, last = entity[0], entity[1] - 1
+        assert crosses == any(first < start <= last for start in starts)
+        if crosses:
+            assert prob == 0 and entity not in possible
+        elif entity in possible:
+            assert prob == pytest.approx(possible[entity], abs=1e-9)
+    covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)
+    of_any = posterior.entity_probs(columns(everywhere), covers)
+    assert not of_any[posterior.crosses_border(columns(everywhere))].any()
+
+
 @given(posterior(), st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.6]))
 def test_likely_entities_are_all_there_are(posterior: Posterior, floor: float) -> None:
     expected = probs_of_entities(posterior)

@@ -308,6 +308,22 @@ def test_what_is_not_annotated_does_not_count() -> None:
     assert counts(result.total) == (1, 0, 0) and result.mistakes == []
 
 
+def test_entities_over_a_border_cannot_be_predicted() -> None:
+    nlp = pipeline(sentence_boundaries=True)
+    words = ["Rome", "fell", "in", "Lima", "Oslo", "."]
+    ents = ["B-city", "O", "O", "B-city", "I-city", "O"]
+    starts: Any = [i in (0, 4) for i in range(len(words))]
+    doc = Doc(nlp.vocab, words=words, ents=ents, sent_starts=starts)
+    predicted = Doc(nlp.vocab, words=words, sent_starts=starts)
+    result = report(nlp, [*examples_of(nlp, CORPUS), Example(predicted, doc)])
+    assert result.facts["over borders"].startswith("1 annotated entities can't be predicted")
+    marks = [mark for mistake in result.mistakes for mark in mistake.annotated]
+    (over,) = (mark for mark in marks if mark[-1] == 0)
+    assert over[1] - over[0] == len("Lima Oslo") and over[2] == "city"
+    assert without_figures(result).count("can't be predicted</i>") == 1
+    assert "over borders" not in evaluated(nlp).facts
+
+
 LONG = " ".join(["so"] * 100)
 
 

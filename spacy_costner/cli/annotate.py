@@ -120,6 +120,8 @@ def annotate(
     folder, code = Path(output_path), None if code_path is None else str(code_path)
     if form not in FORMS:
         raise ValueError(f"annotate: format: expected one of {[*FORMS]}, got {form!r}")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"annotate: output: expected a folder, got the file {folder}")
     if form == "parquet":
         require_pyarrow()
     sources = find_sources([Path(path) for path in inputs], folder)

@@ -45,6 +45,7 @@ from .report import (
     LABEL,
     MISSING,
     SPURIOUS,
+    UNPREDICTABLE,
     Entity,
     excerpt,
     extent_of,
@@ -110,6 +111,7 @@ class Audit(NamedTuple):
     docs: int
     tokens: int
     entities: int  # annotated ones
+    over_borders: int  # annotated ones over a border of sequences, which no model predicts
 
 
 def audit(
@@ -150,7 +152,8 @@ def audit(
     kinds = {kind: sum(one.kind == kind for one in probable) for kind in KINDS}
     kinds["inconsistent"] = sum(one.as_suggested > one.as_annotated for one in probable)
     n_entities = sum(len(doc.ents) for doc in docs)
-    return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities)
+    n_over = sum(int(fold.dev.posterior.crosses_border(fold.dev.gold).sum()) for fold in folds)
+    return Audit(suspects, kinds, len(docs), sum(map(len, docs)), n_entities, n_over)
 
 
 @options_of(audit)
@@ -497,8 +500,11 @@ def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> 
 
 def as_text(result: Audit, tasks: Sequence[Task]) -> str:
     lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
+    if result.over_borders:
+        lines += [f"{result.over_borders:,} {UNPREDICTABLE}", ""]
     lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
     for one, task in zip(result.suspects[:N_PRINTED], tasks):
         probs = f"{one.prob_annotated:.2f} -> {one.prob_suggested:.2f}"
-        lines.append(f"{one.kind:15} doc {one.doc:<6} {probs}  {task.extra['meta']['change']}")
+        change = " ".join(task.extra["meta"]["change"].split())  # in one line
+        lines.append(f"{one.kind:15} doc {one.doc:<6} {probs}  {change}")
     return "\n".join(lines)

@@ -180,6 +180,15 @@ def compare(
     return rows
 
 
+def read_seeds(text: str) -> list[int]:
+    """Read numbers, separated by commas."""
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        message = f"--seeds: expected whole numbers with commas between, got {text!r}"
+        raise ValueError(message) from None
+
+
 @options_of(compare)
 def compare_cli(
     ctx: typer.Context,
@@ -218,7 +227,7 @@ def compare_cli(
     with errors_shown(go_on), stdout_for(address):
         options |= {
             "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
-            "seeds": [int(seed) for seed in seeds.split(",")],
+            "seeds": read_seeds(seeds),
             "overrides": read_overrides(ctx),
             "sweep": dict(_read_sweep(text) for text in sweeps),
             "make_executor": ray_cluster(address, options["use_gpu"]),
@@ -293,7 +302,7 @@ def make_variants(
         if path.suffix == ".cfg":
             changes[path.stem] = _read_changes(path, component)
         else:
-            made = make_loss(parse_losses(str(path)), own_cost)
+            made = make_loss(parse_losses(str(path), "--losses"), own_cost)
             changes[path.stem] = {"components": {component: {"loss": made}}}
 
     ends = [setting.rpartition(".")[2] for setting in sweep]

@@ -345,7 +345,11 @@ def choose_groups(corpus: Mapping[str, Any], path: Path | None) -> dict[str, lis
                 found.append([label])
         names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
         return {name: sorted(own) for name, own in zip(names, found)}
-    groups: Any = json.loads(path.read_text(encoding="utf8"))
+    try:
+        groups: Any = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        message = f"{path}: --groups: expected JSON, {{component: [labels]}}, got {error}"
+        raise ValueError(message) from None
     items = groups.items() if isinstance(groups, dict) else ()
     if not items or not all(
         re.fullmatch(r"\w+", name) and own and isinstance(own, list) for name, own in items
@@ -373,13 +377,14 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) 
     return ["Sequential"]
 
 
-def parse_losses(text: str) -> list[str]:
-    """The names of losses, separated by commas. One that needs a start gets Sequential first."""
-    losses = [find_name("Loss", name) for name in text.split(",")]
+def parse_losses(text: str, option: str = "--loss") -> list[str]:
+    """The names of losses, separated by commas. One that needs a start gets Sequential first. An
+    error names the option."""
+    losses = [find_name("Loss", name, option=option) for name in text.split(",")]
     return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
 
 
-def find_name(kind: str, given: str, *others: str) -> str:
+def find_name(kind: str, given: str, *others: str, option: str | None = None) -> str:
     """The name of a registered "Loss" or "Cost". softmax_margin, SoftmaxMargin and
     spacy_costner.SoftmaxMargin.v1 are the same."""
     group, pattern = {
@@ -392,7 +397,8 @@ def find_name(kind: str, given: str, *others: str) -> str:
     if short not in names:
         choices = ", ".join([*names.values(), *others])
         hint = ": separate losses by commas for a schedule" if short == "schedule" else ""
-        raise ValueError(f"--{kind.lower()}: expected any of {choices}, got {given!r}{hint}")
+        option = option or f"--{kind.lower()}"
+        raise ValueError(f"{option}: expected any of {choices}, got {given!r}{hint}")
     return names[short]
 
 

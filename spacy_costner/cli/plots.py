@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, filterwarnings
+from xml.etree import ElementTree
 
 import numpy
 from thinc.types import Floats2d
@@ -65,8 +66,17 @@ NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize":
 MAX_NUMBERED = 17
 """Maximum rows or columns of a heat map with numbers in its cells."""
 
-CELL = "cell: "
-"""The prefix of ids that become titles, shown on hover."""
+CELL = "cell-"
+"""The prefix of the ids of cells. Their labels become titles, shown on hover."""
+
+NOT_IN_XML = {
+    code: "\N{REPLACEMENT CHARACTER}"
+    for code in (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
+}
+"""Characters of a label that XML can't have."""
+
+REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
+"""A reference to an id, in an attribute."""
 
 FRAME, CHOSEN = "frame", "chosen"
 """Ids that become classes: the rectangle of the axes, the highlighted point."""
@@ -103,17 +113,41 @@ def as_svg(figure: Any, name: str) -> str:
     with drawing():
         nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = re.sub(r"(?s)^.*?(?=<svg)|<defs>\s*<style.*?</style>\s*</defs>", "", buffer.getvalue())
-    text = re.sub(rf'<g id="{CELL}([^"]*)">', r"<g><title>\1</title>", text)
-    text = re.sub(rf'<g id="({FRAME}|{CHOSEN})">', r'<g class="\1">', text)
-    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
-    text = re.sub(
-        r' id="([^"]*)"', lambda id: f' id="{name}-{id[1]}"' if id[1] in used else "", text
-    )
-    text = re.sub(r'(url\(|href=")#', rf"\g<1>#{name}-", text)
-    for variable, colour in COLOURS.items():
-        text = text.replace(colour, f"var(--{variable})")
-    return text.strip()
+    titles = {}
+    for artist in figure.findobj(lambda artist: (artist.get_gid() or "").startswith(CELL)):
+        titles[artist.get_gid()] = artist.get_label()
+    svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
+    for parent in list(svg.iter()):
+        for child in list(parent):
+            local_name = child.tag.rpartition("}")[2]
+            if local_name in ("metadata", "style"):
+                parent.remove(child)
+    used = set()
+    for element in svg.iter():
+        for value in element.attrib.values():
+            used.update(REFERENCE.findall(value))
+    for element in svg.iter():
+        # In HTML, the elements of <svg> have its namespace without a prefix.
+        element.tag = element.tag.rpartition("}")[2]
+        attributes, element.attrib = element.attrib, {}
+        gid = attributes.pop("id", "")
+        if gid in (FRAME, CHOSEN):
+            element.set("class", gid)
+        elif gid in titles:
+            title = ElementTree.Element("title")
+            title.text = titles[gid].translate(NOT_IN_XML)
+            element.insert(0, title)
+        elif gid in used:
+            element.set("id", f"{name}-{gid}")
+        for key, value in attributes.items():
+            key = key.rpartition("}")[2]
+            value = value.replace("url(#", f"url(#{name}-")
+            if key == "href" and value.startswith("#"):
+                value = f"#{name}-{value[1:]}"
+            for variable, colour in COLOURS.items():
+                value = value.replace(colour, f"var(--{variable})")
+            element.set(key, value)
+    return ElementTree.tostring(svg, encoding="unicode").strip()
 
 
 def heat_map(
@@ -155,7 +189,8 @@ def heat_map(
         for patch, shade, row, column in zip(cells, shades, i, j):
             if not numpy.nan_to_num(value := values[row, column]):
                 continue
-            patch.set_gid(f"{CELL}{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
+            patch.set_gid(f"{CELL}{row}-{column}")  # no label: ids are markup
+            patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
                 text = number.format(value)
                 text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"

@@ -77,6 +77,11 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     RAISES (ValueError): If there is none of that name, or it is of another type.
     """
     ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if not ours:
+        raise ValueError(
+            "expected a pipeline with a component of factory 'cost_sensitive_ner', got "
+            f"{nlp.pipe_names}"
+        )
     if name not in ours:
         raise ValueError(f"expected the name of a cost_sensitive_ner, one of {ours}, got {name!r}")
     return cast(CostSensitiveNER, nlp.get_pipe(name))

@@ -324,7 +324,10 @@ def fit_fold(
     """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
     linear = load_linear(config.copy())
     nlp, ner, _ = linear
-    nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = list(labels)
+    # In the config, `initialize` would interpolate a label such as "${paths.train}".
+    nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
+    for label in labels:
+        ner.add_label(label)
     if before is not None:
         before(ner)
 

@@ -1,7 +1,9 @@
 """Evaluate a pipeline on a test corpus, and write an HTML page of what it finds."""
 
+import hashlib
 import math
 import shlex
+from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -52,6 +54,11 @@ MAX_TAGS = 66
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """What a miss may cost on the page, in false alarms."""
+
+UNPREDICTABLE = (
+    "annotated entities can't be predicted: they begin in one sentence or line and end in another "
+    "(see sentence_boundaries)"
+)
 
 CONFIDENCE = Confidence(spans_key="report")
 
@@ -179,6 +186,8 @@ def report(
         "temperature": f"{temperature['overall']:.3f}{by_label}",
         "cost": cost_name or "each wrong tag costs 1",
     }
+    if n_over := int(dev.posterior.crosses_border(dev.gold).sum()):
+        facts["over borders"] = f"{n_over:,} {UNPREDICTABLE}"
     if promised is not None:
         facts["guaranteed miss rate"] = f"{promised:g}"
     if not {*annotated} & {*ner.labels}:
@@ -424,9 +433,16 @@ def sum_others(confusion: Confusion) -> Confusion:
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package. Values are escaped, but those of type Markup."""
-    page = get_template(template, number, percent, probability, cost_number, autoescape=True)
+    filters = number, percent, probability, cost_number, source_hash
+    page = get_template(template, *filters, autoescape=True)
     page.environment.policies["json.dumps_kwargs"] = {}  # keys in our order
     return f"{page.render(today=date.today().isoformat(), **values).strip()}\n"
+
+
+def source_hash(text: str) -> str:
+    """The hash by which a Content-Security-Policy names a style sheet or a script."""
+    digest = hashlib.sha256(text.encode("utf8")).digest()
+    return f"sha256-{b64encode(digest).decode()}"
 
 
 def number(value: float | None, digits: int = 0) -> str:

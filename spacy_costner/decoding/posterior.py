@@ -157,21 +157,56 @@ class Posterior:
 
         If O is split, only the last of them can be one that has an entity after it.
         """
-        last = numpy.flatnonzero(self.tags.label_of < 0)
-        which = numpy.repeat(numpy.arange(len(begin)), len(last))
-        sizes = (end - begin)[which]
+        stretch, piece_begin, piece_end = self._pieces(begin, end)
+        # Each piece, (P,), with each tag that its last token may have
+        outside = numpy.flatnonzero(self.tags.label_of < 0)
+        piece = numpy.repeat(numpy.arange(len(stretch)), len(outside))
+        sizes = (piece_end - piece_begin)[piece]
         path = numpy.zeros(int(sizes.sum()), dtype="int32")
-        path[last_tokens(sizes)] = numpy.tile(last, len(begin))
-        segments = chain.Segments(begin[which], end[which], path)
+        path[last_tokens(sizes)] = numpy.tile(outside, len(stretch))
+        segments = chain.Segments(piece_begin[piece], piece_end[piece], path)
         probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
-        return numpy.minimum(numpy.bincount(which, probs, minlength=len(begin)), 1.0)
+        of_pieces = numpy.minimum(numpy.bincount(piece, probs, minlength=len(stretch)), 1.0)
+        # Sequences are independent: a stretch over borders has the product of its pieces.
+        product = numpy.ones(len(begin))
+        numpy.multiply.at(product, stretch, of_pieces)
+        return product
+
+    def _pieces(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d, Ints1d]:
+        """Cut stretches, (E,), at the borders in them: the stretch of each piece, its first token
+        and the one after its last, (P,)."""
+        first, last = self._sequences_of(begin, end)
+        stretch, sequence = ranges(first, last + 1)
+        piece_begin = numpy.maximum(begin[stretch], self._starts[sequence])
+        piece_end = numpy.minimum(end[stretch], self._starts[sequence + 1])
+        has_tokens = piece_begin < piece_end
+        return stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens]
+
+    def crosses_border(self, entities: Entities) -> Array1d:
+        """True for the entities with tokens of more than one sequence, whose probability is 0.
+        Shape: (E,)"""
+        first, last = self._sequences_of(entities.begin, entities.end)
+        return first != last
+
+    @cached_property
+    def _starts(self) -> Ints1d:
+        """The first token of each sequence, then the number of tokens. Shape: (B + 1,)"""
+        return numpy.append(0, numpy.cumsum(self.scores.lengths))
+
+    def _sequences_of(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
+        """The sequence of the first token of each stretch, and that of the last. Shape: (E,)"""
+        first = numpy.searchsorted(self._starts, begin, side="right") - 1
+        return first, numpy.searchsorted(self._starts, end - 1, side="right") - 1
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
         """`entity_probs` with a gradient, for each of the ways in which a path can have an entity:
         the log-probabilities, (S,), the entities that they are ways of, (S,), and the callback from
-        the derivative with respect to the former to that of the calibrated scores. It takes memory
-        for the tags of all tokens of the entities."""
-        which, ways, after, tags = numpy.arange(len(entities.label)), entities, None, self.tags
+        the derivative with respect to the former to that of the calibrated scores. An entity over a
+        border has no way. It takes memory for the tags of all tokens of the entities."""
+        tags = self.tags
+        after = None
+        which = numpy.flatnonzero(~self.crosses_border(entities))
+        ways = entities.select(which)
         if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
             if self.is_space.any():
                 which, ways = self._into_space(which, ways)

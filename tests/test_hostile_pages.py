@@ -1,0 +1,124 @@
+"""Pages with labels, texts and file names that are markup: nothing of them runs."""
+
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_costner.cli.audit import Suspect
+from spacy_costner.cli.audit import page as audit_page
+from spacy_costner.cli.report import page as report_page
+from spacy_costner.cli.report import report
+
+from .support.browser import Browser, browser, needs_chromium
+
+RUN = "document.title=1337"
+HOSTILE = [
+    f'autofocus tabindex=0 onfocus={RUN} x" id="',
+    f"' autofocus tabindex=0 onfocus={RUN} x='",
+    f'" autofocus tabindex=0 onfocus="{RUN}',
+    f"--><script>{RUN}</script><!--",
+    f"<script>{RUN}</script>",
+    f"</script><script>{RUN}</script>",
+    f"</style><script>{RUN}</script>",
+    f"</title><script>{RUN}</script>",
+    f"</svg><script>{RUN}</script>",
+    f"]]><script>{RUN}</script>",
+    f"<img src=x onerror={RUN}>",
+    f"<svg onload={RUN}>",
+    f"<body onload={RUN}>",
+    f"<details open ontoggle={RUN}>",
+    f"<input autofocus onfocus={RUN}>",
+    f"<iframe srcdoc='<script>parent.{RUN}</script>'>",
+    f"<object data='javascript:{RUN}'>",
+    f"<a href='javascript:{RUN}'>x</a>",
+    f"<meta http-equiv=refresh content='0;url=javascript:{RUN}'>",
+    "<base href='http://localhost/'>",
+    "<style>* { display: none }</style>",
+    "</style><style>* { display: none }",
+    "<!--",
+    "<plaintext>",
+    "{{ 7 * 7 }}{% raw %}",
+    "&lt;script&gt;&#60;&amp",
+    "cell-0-0",
+    "frame",
+    "chosen",
+    "$x^{2}$ url(#data)",
+    "\u2028\u2029\u202e</SCRIPT>",
+    "#1c2733 \u65e5\u672c \x1b \x07",
+]
+
+
+def make_docs(labels: list[str]) -> list[Doc]:
+    """A doc for each label, whose text is hostile as well."""
+    vocab = spacy.blank("en").vocab
+    docs = []
+    for i, label in enumerate(labels):
+        doc = Doc(vocab, words=["So", f"word{i}", HOSTILE[i % len(HOSTILE)], "fell"])
+        doc.set_ents([Span(doc, 1, 2, label=label)])
+        docs.append(doc)
+    return docs
+
+
+def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
+    tab.open(path)
+    assert tab.run("document.title") == title
+    tab.press("Tab", 5)
+    tab.run("document.querySelectorAll('*').forEach(e => e.focus())")
+    assert tab.run("document.title") == title
+    in_place = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes])"
+    assert not tab.run(f"{in_place}.some(a => a.name.startsWith('on'))")
+    assert tab.run("document.querySelectorAll('script').length") == 2
+    assert tab.run("document.querySelectorAll('style').length") == 1
+    assert not tab.run("document.querySelector('img, iframe, object, base, a[href^=javascript]')")
+
+
+@needs_chromium
+@pytest.mark.parametrize("half", [HOSTILE[:14], HOSTILE[14:]], ids=["first", "second"])
+def test_nothing_of_a_report_runs(half: list[str], tmp_path: Path) -> None:
+    """The report has a row of the matrix for each label, as there are few."""
+    nlp = spacy.blank("en")
+    ner = nlp.add_pipe("cost_sensitive_ner", name="ner")
+    examples = [Example(doc.copy(), doc) for doc in make_docs(half)]
+    for eg in examples:
+        eg.predicted.set_ents([], default="missing")
+    for label in half:
+        ner.add_label(label)
+    nlp.initialize(lambda: examples)
+    result = report(nlp, examples, source=half[0], corpus=half[1])
+    path = tmp_path / f"{'<img src=x onerror=1>'.replace('/', '')}.html"
+    path.write_text(report_page(result), encoding="utf8")
+    with browser(tmp_path) as tab:
+        check_nothing_runs(tab, path, "en_pipeline 0.0.0: report")
+        titles = tab.run("[...document.querySelectorAll('svg title')].map(e => e.textContent)")
+        assert any(half[0] in title for title in titles)
+        before = tab.run("byId('threshold-text').textContent")
+        tab.run("byId('threshold').focus()")
+        tab.press("Home")
+        assert tab.run("byId('threshold-text').textContent") != before
+        # Figures have a size and our colours, although style sheets need a hash.
+        assert tab.run("document.querySelector('#confusion-plot svg').getBBox().width") > 100
+        colour = "getComputedStyle(document.querySelector('#confusion-plot text')).fill"
+        assert tab.run(colour) == "rgb(28, 39, 51)"
+
+
+@needs_chromium
+def test_nothing_of_an_audit_runs(tmp_path: Path) -> None:
+    docs = make_docs(HOSTILE)
+    places = [
+        Suspect(i, "spurious entity", 0.1, [(1, 2, label)], [], 0.2, 0.8)
+        for i, label in enumerate(HOSTILE)
+    ]
+    title = f"</title><script>{RUN}</script>"
+    path = tmp_path / "audit.html"
+    path.write_text(audit_page(places, docs, title), encoding="utf8")
+    with browser(tmp_path) as tab:
+        check_nothing_runs(tab, path, f"{title}: audit")
+        labels = tab.run("[...document.querySelectorAll('li .label')].map(e => e.textContent)")
+        assert len(labels) >= len(HOSTILE) and labels[0].startswith(HOSTILE[0])
+        tab.run("document.querySelector('input').focus()")
+        tab.press(" ")
+        answered = f"1 accepted, 0 rejected, {len(HOSTILE) - 1} to do"
+        assert tab.run("byId('answered').textContent") == answered
