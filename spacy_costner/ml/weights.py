@@ -11,7 +11,7 @@ from thinc.shims import Shim
 from thinc.types import Floats1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
-from ..features import FeatureBatch, SeenWords
+from ..features import FeatureBatch, WordCache
 from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
@@ -34,7 +34,7 @@ MOST_BYTES = 1 << 27
 """The size of the sums that are kept: those of the words that were seen first. Sixty thousand words
 have 25 MB for 4 labels, but 2 GB for 300."""
 
-Sums = tuple[Floats2d | None, SeenWords | None, Floats3d, int]
+Sums = tuple[Floats2d | None, WordCache | None, Floats3d, int]
 """Weights; words, of which the first n have sums of weights at each offset; the sums; n. Shapes:
 (V + K + 2, K), (words, offsets, K)"""
 
@@ -153,17 +153,17 @@ class SparseWeights(Shim):
         """The scores of docs, from their features."""
         self._work_out(seen.rows)
         emissions = sparse.sum_rows(seen.rows, self.table.weights[: self.n_features])
-        if seen.words is not None:
-            emissions += self._sum_words(*seen.words, seen.lengths)
+        if seen.word_cache is not None and seen.word_ids is not None:
+            emissions += self._sum_words(seen.word_cache, seen.word_ids, seen.lengths)
         below = self._below.copy()
         return Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
 
-    def _sum_words(self, words: SeenWords, numbers: Ints1d, lengths: Ints1d) -> Floats2d:
+    def _sum_words(self, words: WordCache, numbers: Ints1d, lengths: Ints1d) -> Floats2d:
         """The sums of the weights of the words in the windows of tokens, (N, K), from the numbers
         of their words, (N,). The sums of a word at each offset are kept until weights change, up to
         `MOST_BYTES`. If several threads add words at once, each makes what it needs, and the last
         one's is kept."""
-        weights, n_offsets = self.table.weights, len(words.slots)
+        weights, n_offsets = self.table.weights, len(words.slots_by_offset)
         bytes_of_word = max(n_offsets * self.n_tags * weights.itemsize, 1)
         most_words = MOST_BYTES // bytes_of_word
         n_words = min(words.n_words, most_words)
@@ -179,7 +179,7 @@ class SparseWeights(Shim):
                 sums = larger
             values = words.table[n_done:n_words]
             length = numpy.asarray([len(values)], dtype="int32")
-            for i, slots in enumerate(words.slots.values()):
+            for i, slots in enumerate(words.slots_by_offset.values()):
                 rows = sparse.gather_window(values, length, *slots)
                 sums[n_done:n_words, i] = sparse.sum_rows(rows, weights[: self.n_features])
             self._sums = weights, words, sums, n_words
@@ -191,7 +191,7 @@ class SparseWeights(Shim):
             return emissions
         values = words.table[numbers]
         values[has_sums] = -1
-        for offset, (columns, at_word, first_rows) in words.slots.items():
+        for offset, (columns, at_word, first_rows) in words.slots_by_offset.items():
             rows = sparse.gather_window(values, lengths, columns, at_word + offset, first_rows)
             emissions += sparse.sum_rows(rows, weights[: self.n_features])
         return emissions
