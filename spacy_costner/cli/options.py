@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..readers import make_reader
+from ..readers import examples_to_measure, make_reader
 from ..saving import clear
 from ..settings import check_overrides
 
@@ -33,6 +33,16 @@ AddressOption = Annotated[
     str | None,
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+FileTokensOption = Annotated[
+    bool,
+    Option(
+        "--file-tokens",
+        help="Take tokens and sentence starts from the file, as `spacy apply` and `annotate` do, "
+        "not only text, as `spacy evaluate` does",
+    ),
+]
+"""Of all commands that measure. See `readers.inputs` for both ways of reading."""
+
 LangOption = Annotated[
     str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
 ]
@@ -79,11 +89,18 @@ def load_pipeline(
 
 
 def load(
-    model: str, dev_path: Path, use_gpu: int, code_path: Path | None
+    model: str,
+    dev_path: Path,
+    use_gpu: int,
+    code_path: Path | None,
+    *,
+    file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline and docs, with spans under the key of its components, if they have one."""
+    """Load a pipeline, and docs to measure it on: see `FileTokensOption`. Spans are under the key
+    of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
     ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     keys = {ner.objective.spans_key for ner in ours}
     reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
-    return nlp, list(progress(reader(nlp), desc="read", unit="doc"))
+    examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
+    return nlp, list(progress(examples, desc="read", unit="doc"))
