@@ -21,8 +21,8 @@ import srsly
 import typer
 from confection import SimpleFrozenDict
 from spacy.cli._util import setup_gpu
-from spacy.util import load_config, registry
-from thinc.api import Config, ConfigValidationError
+from spacy.util import registry
+from thinc.api import Config
 from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
@@ -50,6 +50,7 @@ from .options import (
     CodeOption,
     FileTokensOption,
     GpuOption,
+    open_config,
     options_of,
     read_overrides,
 )
@@ -291,7 +292,7 @@ def make_variants(
 ) -> list[Variant]:
     """Make a variant of each loss with each value of the swept settings and each seed: all losses
     with the first seed, then with the next. Arguments and errors: see `compare`."""
-    base = _read_config(config_path)
+    base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
@@ -343,18 +344,10 @@ def component_name(config: Config, path: Path) -> str:
     return names[0]
 
 
-def _read_config(path: Path) -> Config:
-    try:
-        return load_config(path, interpolate=False)
-    except ConfigValidationError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path}: expected a config with all its sections, got: {text}") from error
-
-
 def _read_changes(path: Path, component: str) -> dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
-    config = _read_config(path)
+    config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training, initialize = config.get("training", {}), config.get("initialize", {})

@@ -345,7 +345,11 @@ def choose_groups(corpus: Mapping[str, Any], path: Path | None) -> dict[str, lis
                 found.append([label])
         names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
         return {name: sorted(own) for name, own in zip(names, found)}
-    groups: Any = json.loads(path.read_text(encoding="utf8"))
+    try:
+        groups: Any = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        message = f"{path}: expected JSON of {{component: [labels]}}, could not read it: {error}"
+        raise ValueError(message) from error
     items = groups.items() if isinstance(groups, dict) else ()
     if not items or not all(
         re.fullmatch(r"\w+", name) and own and isinstance(own, list) for name, own in items

@@ -11,7 +11,7 @@ from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import load_config, load_model
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 from typer import Argument, Option
 
 from ..pipeline.component import CostSensitiveNER
@@ -57,9 +57,30 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
 
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config with other settings, which it has to have."""
-    check_overrides(load_config(path, interpolate=False), overrides)
+    """Read a config with other settings, which it has to have.
+
+    RAISES (ValueError): If the file isn't a config for training.
+    """
+    config = open_config(path)
+    if missing := [name for name in ("nlp", "training") if name not in config]:
+        got = ", ".join(f"[{name}]" for name in config) or "no section"
+        raise ValueError(f"{path}: expected a config with [{missing[0]}], got {got}")
+    check_overrides(config, overrides)
     return load_config(path, overrides=dict(overrides), interpolate=False)
+
+
+def open_config(path: str | Path) -> Config:
+    """Read a config, and leave its variables as they are.
+
+    RAISES (ValueError): If the file isn't a config, such as a corpus.
+    """
+    try:
+        return load_config(path, interpolate=False)
+    except (ConfigValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
+        ) from error
 
 
 def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -82,6 +103,8 @@ def load_pipeline(
     model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
     """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
+    if Path(model).is_file():
+        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     clear(model)
