@@ -19,6 +19,7 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
+from spacy_costner.features.tokens import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .support.commands import run
@@ -164,3 +165,40 @@ def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
         result = run(*arguments)
         assert result.exit_code == 1 and message in result.output
     assert content(pipeline_path) == before
+
+
+NOT_A_CONFIG = {
+    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora have options.*byte 0x9c"),
+    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora have options.*no section"),
+    "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
+    "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_CONFIG)
+@pytest.mark.parametrize("command", ["fit", "check", "audit"])
+def test_another_file_in_place_of_a_config(command: str, name: str, tmp_path: Path) -> None:
+    """Such as a corpus without its option: the message names it."""
+    data, message = NOT_A_CONFIG[name]
+    path = tmp_path / name
+    path.write_bytes(data)
+    more = {"fit": ["--output", tmp_path / "out"], "check": [], "audit": [path]}[command]
+    result = run(command, path, *more)
+    assert result.exit_code == 1
+    assert re.search(f"^{re.escape(str(path))}: {message}", " ".join(result.output.split()))
+
+
+def test_other_files_are_named_too(tmp_path: Path) -> None:
+    path, corpus = tmp_path / "bytes", tmp_path / "a.conll"
+    path.write_bytes(b"\x9c\xff")
+    corpus.write_text("Ana B-PER\n")
+    init = ["init", tmp_path / "a.cfg", "--train", corpus]
+    given = {
+        "expected a trained pipeline": ["calibrate", path, corpus, "--output", tmp_path / "out"],
+        "expected JSON of {component: [labels]}": [*init, "--spans-key", "sc", "--groups", path],
+    }
+    for message, arguments in given.items():
+        result = run(*arguments)
+        assert result.exit_code == 1 and f"{path}: {message}" in result.output
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        Gazetteer.from_file(path)

@@ -68,7 +68,7 @@ def test_variants(experiment: Experiment) -> None:
         }
         assert ner["loss"] == (RISK if is_risk else SEQUENTIAL)
         assert ner["model"]["tok2vec"]["width"] == 8
-        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path))
+        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
         assert tuple(variant.measure.values()) == measure
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
 

@@ -4,6 +4,7 @@ import gc
 import json
 import re
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -189,6 +190,10 @@ def annotate(
                 bar.update()
     seconds = perf_counter() - begin
     speed = counts["tokens"] / seconds
+    # Those of all workers, and of parts that were kept.
+    messages = [text for file in parts if file in done for text in done[file].get("warnings", ())]
+    for message in dict.fromkeys(messages):
+        warnings.warn(message, stacklevel=2)
     names = ("docs", "failed", "tokens")
     totals: Any = {name: sum(entry[name] for entry in done.values()) for name in names}
     measured = [done[file]["shift"] for file in parts if file in done]
@@ -322,8 +327,8 @@ def annotate_part(
 ) -> dict[str, Any]:
     """Annotate a part of a file.
 
-    RETURNS (dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens, and
-        by component the "scores" and "counts" that test it for a shift.
+    RETURNS (dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens,
+        warnings, and by component the "scores" and "counts" that test it for a shift.
     RAISES (ValueError): If the part can't be read, model, input or folder are not those of the
         command, or a doc fails and `on_error` is "raise".
     """
@@ -365,7 +370,8 @@ def annotate_part(
     was_frozen = gc.get_freeze_count()
     gc.freeze()
     try:
-        save_file(folder / file, lambda path: write(path, encoded(), groups, with_text))
+        with warnings.catch_warnings(record=True) as caught:
+            save_file(folder / file, lambda path: write(path, encoded(), groups, with_text))
     finally:
         if not was_frozen:
             gc.unfreeze()
@@ -373,7 +379,12 @@ def annotate_part(
         name: {"scores": rounded(scores).tolist(), "counts": expected}
         for name, (_, _, scores, expected) in watched.items()
     }
-    return {"bytes": (folder / file).stat().st_size, **counts, "shift": shift}
+    return {
+        "bytes": (folder / file).stat().st_size,
+        **counts,
+        "shift": shift,
+        "warnings": [*dict.fromkeys(str(warning.message) for warning in caught)],
+    }
 
 
 @lru_cache(maxsize=1)

@@ -36,7 +36,14 @@ from ..tags import Entities, Tags
 from .calibrate import fit_temperature, predict_best
 from .compare import component_name
 from .convert import check_suffix, write_corpus
-from .options import AddressOption, CodeOption, options_of, read_config, read_overrides
+from .options import (
+    AddressOption,
+    CodeOption,
+    FileTokensOption,
+    options_of,
+    read_config,
+    read_overrides,
+)
 from .output import JsonOption, errors_shown, print_result, save_text, stdout_for
 from .preparation import Fold, hold_out
 from .report import (
@@ -126,6 +133,7 @@ def audit(
         int | None,
         Option("--shuffle", help="Random seed of the folds", show_default="blocks of docs"),
     ] = None,
+    file_tokens: FileTokensOption = False,
     make_executor: MakeExecutor | None = None,
     code_path: CodeOption = None,
 ) -> Audit:
@@ -133,7 +141,9 @@ def audit(
 
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are weighed by it.
-    docs (Sequence[Doc]): The annotated docs, none of them empty.
+    docs (Sequence[Doc]): The annotated docs, none of them empty. Models see their tokens, which
+        suggestions are made of.
+    file_tokens (bool): Whether models see their sentence starts, too.
     make_executor (MakeExecutor | None): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
@@ -141,6 +151,7 @@ def audit(
     """
     component = config.interpolate()["components"][component_name(config, Path("config"))]
     settings = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed, "code_path": code_path}
+    settings["keeps_starts"] = file_tokens
     try:
         folds = cross_fit(config, docs, make_executor=make_executor, **settings)
     except ValueError as error:

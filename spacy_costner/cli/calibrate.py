@@ -16,6 +16,7 @@ from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics import text_table
 from ..metrics.calibration import calibration_error, reliability
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.reading import find_reading
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
@@ -23,6 +24,7 @@ from ..types import map_scores
 from .options import (
     CodeOption,
     DevArg,
+    FileTokensOption,
     GpuOption,
     ModelArg,
     NameOption,
@@ -77,6 +79,7 @@ def calibrate(
     per_label: Annotated[
         bool, Option("--per-label", help="Fit a temperature for each label")
     ] = False,
+    file_tokens: FileTokensOption = False,
     source: str = "development docs",
 ) -> Calibration:
     """Fit the temperature of a component on development docs, and set it. Its confidences are on
@@ -85,6 +88,8 @@ def calibrate(
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
+        file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
@@ -92,6 +97,7 @@ def calibrate(
     ner, examples = get_component(nlp, name), list(examples)
     dev = predict_dev(nlp, ner, examples)
     calibration = calibrate_on([dev], nlp, ner, per_label=per_label)
+    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     entropies = dev.at(calibration.temperature).entropies()
     ner.set_shift([eg.reference for eg in dev.examples], entropies, source, approximate=True)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
@@ -271,7 +277,9 @@ def calibrate_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(model, dev_path, use_gpu, code_path)
+        nlp, examples = load(
+            model, dev_path, use_gpu, code_path, file_tokens=options["file_tokens"]
+        )
         result = calibrate(nlp, examples, source=encodable(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)

@@ -21,8 +21,8 @@ import srsly
 import typer
 from confection import SimpleFrozenDict
 from spacy.cli._util import setup_gpu
-from spacy.util import load_config, registry
-from thinc.api import Config, ConfigValidationError
+from spacy.util import registry
+from thinc.api import Config
 from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
@@ -39,13 +39,21 @@ from ..metrics import (
     recall,
 )
 from ..pipeline.scorers import DocCounts, count_docs
-from ..readers import make_reader
+from ..readers import examples_to_measure, make_reader
 from ..saving import replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
 from .fit import is_fitted, train_as_fitted
 from .init import make_loss, parse_losses
-from .options import AddressOption, CodeOption, GpuOption, options_of, read_overrides
+from .options import (
+    AddressOption,
+    CodeOption,
+    FileTokensOption,
+    GpuOption,
+    open_config,
+    options_of,
+    read_overrides,
+)
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .runs import (
     Ended,
@@ -114,6 +122,7 @@ def compare(
     n_samples: Annotated[
         int, Option("--samples", help="Number of bootstrap samples", min=1)
     ] = 10_000,
+    file_tokens: FileTokensOption = False,
     jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings", min=1)] = 1,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -132,6 +141,8 @@ def compare(
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
         {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
+    file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
+        Otherwise they are read as `spacy evaluate` does.
     make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
     on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
@@ -142,7 +153,14 @@ def compare(
             raise ValueError(f"compare: {name}: expected at least 1, got 0")
     seeds = list(dict.fromkeys(seeds))
     variants = make_variants(
-        config_path, losses, test_path, output_path, seeds=seeds, overrides=overrides, sweep=sweep
+        config_path,
+        losses,
+        test_path,
+        output_path,
+        file_tokens=file_tokens,
+        seeds=seeds,
+        overrides=overrides,
+        sweep=sweep,
     )
     import_once(code_path)
     _check_evaluations(variants)
@@ -277,12 +295,13 @@ def make_variants(
     output_path: Path,
     *,
     seeds: Sequence[int],
+    file_tokens: bool = False,
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
     """Make a variant of each loss with each value of the swept settings and each seed: all losses
     with the first seed, then with the next. Arguments and errors: see `compare`."""
-    base = _read_config(config_path)
+    base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
@@ -294,6 +313,7 @@ def make_variants(
         "scheme": block.get("scheme", "BILUO"),
         "cost": own_cost or HAMMING,
         "test_path": str(test_path),
+        "file_tokens": file_tokens,
     }
     changes: dict[str, dict[str, Any]] = {}
     for path in map(Path, losses):
@@ -333,18 +353,10 @@ def component_name(config: Config, path: Path) -> str:
     return names[0]
 
 
-def _read_config(path: Path) -> Config:
-    try:
-        return load_config(path, interpolate=False)
-    except ConfigValidationError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path}: expected a config with all its sections, got: {text}") from error
-
-
 def _read_changes(path: Path, component: str) -> dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
-    config = _read_config(path)
+    config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training, initialize = config.get("training", {}), config.get("initialize", {})
@@ -416,7 +428,8 @@ def count_predictions(variant: Variant) -> list[list[float]]:
     """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
     of `DocCounts`."""
     nlp, measure = spacy.load(variant.path / "model-best"), variant.measure
-    examples = list(make_reader(Path(measure["test_path"]))(nlp))
+    reader = make_reader(Path(measure["test_path"]))
+    examples = list(examples_to_measure(nlp, reader, file_tokens=measure["file_tokens"]))
     for eg, doc in zip(examples, nlp.pipe([eg.predicted for eg in examples])):
         eg.predicted = doc
     cost = registry.resolve({"cost": measure["cost"]})["cost"]

@@ -20,12 +20,14 @@ from typer import Argument, Option
 from ..metrics import as_json
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.reading import find_reading
 from ..progress import progress
+from ..readers import copy_tokens, examples_to_measure
 from ..saving import check_folder, save_folder
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .init import command_line, init
-from .options import CodeOption, options_of, read_config, read_overrides
+from .options import CodeOption, FileTokensOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
@@ -124,6 +126,7 @@ def fit(
     n_seeds: Annotated[
         int, Option("--seeds", help="Train so many times, and average weights", min=1)
     ] = 1,
+    file_tokens: FileTokensOption = False,
     cache: Annotated[
         Path | None,
         Option("--cache", help="Folder for features, in place of memory", file_okay=False),
@@ -136,6 +139,8 @@ def fit(
 
     config (Config | Path | None): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
+    file_tokens (bool): Whether the development docs have the tokens and sentence starts of their
+        file. Otherwise they are read as `spacy evaluate` does.
     cache (Path | None): The folder has features and targets. Docs are read twice and not kept,
         and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
@@ -166,6 +171,11 @@ def fit(
             f"{[each.name for each in ners]}: `costner calibrate` and `tune` take one by its --name"
         )
     train_corpus, dev_corpus = find_corpora(nlp)
+    if file_tokens and dev_corpus is None:
+        raise ValueError(
+            "fit: --file-tokens: expected a development corpus with it, got none: docs that are "
+            "held out of the training corpus are read as for training"
+        )
     held_out = improves and dev_corpus is None
     if held_out and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {START}")
@@ -202,7 +212,8 @@ def fit(
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
         if dev_corpus is not None:
-            dev = list(progress(dev_corpus(nlp), desc="read dev", unit="doc"))
+            to_measure = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
+            dev = list(progress(to_measure, desc="read dev", unit="doc"))
         scores = nlp.evaluate(dev)
     save(scores, {name: outcome.value for name, outcome in outcomes.items()})
     fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None)
@@ -218,8 +229,12 @@ def fit(
             folds = hold_out(nlp.config, examples, ner.labels, **settings)
             devs = [fold.dev for fold in folds]
             fitted = fitted._replace(held_out=score(nlp, ner, devs))
+            # Folds have no sentence starts: see `hold_out`.
+            bare = [Example(copy_tokens(eg.predicted), eg.reference) for eg in examples]
+            ner.set_reading(find_reading(nlp, ner.name, bare))
         else:
             devs = [predict_dev(nlp, ner, dev)]
+            ner.set_reading(find_reading(nlp, ner.name, dev, file_tokens=file_tokens))
         if calibrate:
             calibration = calibrate_on(devs, nlp, ner)
             fitted = fitted._replace(calibration=calibration)

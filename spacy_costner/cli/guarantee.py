@@ -17,6 +17,7 @@ from ..features.tokens import text_id
 from ..metrics import conformal, text_table
 from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
@@ -26,6 +27,7 @@ from .check import SHORT
 from .options import (
     CodeOption,
     DevArg,
+    FileTokensOption,
     GpuOption,
     ModelArg,
     NameOption,
@@ -85,6 +87,7 @@ def guarantee(
         str | None,
         Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
     ] = None,
+    file_tokens: FileTokensOption = False,
     source: str = "calibration docs",
 ) -> Guarantee:
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
@@ -102,6 +105,8 @@ def guarantee(
         is missed. Docs without entities don't count.
     by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
         Labels and groups share what may fail.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
+        file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the promise.
     RETURNS (Guarantee): The promise, and what else can be promised.
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
@@ -140,6 +145,7 @@ def guarantee(
     promise = {**terms, "groups": groups, "source": source, "docs": len(used)}
     promise |= {"entities": len(gold), "not_counted": not_counted}
     turn_on_confidence(nlp, ner)
+    ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
     ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
@@ -364,7 +370,7 @@ def guarantee_cli(
     with errors_shown():
         check_folder(output_path)
         check_terms(terms)
-        nlp, examples = load(model, docs_path, use_gpu, code_path)
+        nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=terms["file_tokens"])
         result = guarantee(nlp, examples, name=name, source=encodable(docs_path), **terms)
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)

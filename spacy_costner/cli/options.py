@@ -11,12 +11,12 @@ from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import load_config, load_model
-from thinc.api import Config
+from thinc.api import Config, ConfigValidationError
 from typer import Argument, Option
 
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..readers import make_reader
+from ..readers import examples_to_measure, make_reader
 from ..saving import clear
 from ..settings import check_overrides
 
@@ -33,6 +33,16 @@ AddressOption = Annotated[
     str | None,
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+FileTokensOption = Annotated[
+    bool,
+    Option(
+        "--file-tokens",
+        help="Take tokens and sentence starts from the file, as `spacy apply` and `annotate` do, "
+        "not only text, as `spacy evaluate` does",
+    ),
+]
+"""Of all commands that measure. See `readers.inputs` for both ways of reading."""
+
 LangOption = Annotated[
     str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
 ]
@@ -47,9 +57,30 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
 
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config with other settings, which it has to have."""
-    check_overrides(load_config(path, interpolate=False), overrides)
+    """Read a config with other settings, which it has to have.
+
+    RAISES (ValueError): If the file isn't a config for training.
+    """
+    config = open_config(path)
+    if missing := [name for name in ("nlp", "training") if name not in config]:
+        got = ", ".join(f"[{name}]" for name in config) or "no section"
+        raise ValueError(f"{path}: expected a config with [{missing[0]}], got {got}")
+    check_overrides(config, overrides)
     return load_config(path, overrides=dict(overrides), interpolate=False)
+
+
+def open_config(path: str | Path) -> Config:
+    """Read a config, and leave its variables as they are.
+
+    RAISES (ValueError): If the file isn't a config, such as a corpus.
+    """
+    try:
+        return load_config(path, interpolate=False)
+    except (ConfigValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
+        ) from error
 
 
 def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -72,6 +103,8 @@ def load_pipeline(
     model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
     """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
+    if Path(model).is_file():
+        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     clear(model)
@@ -79,11 +112,18 @@ def load_pipeline(
 
 
 def load(
-    model: str, dev_path: Path, use_gpu: int, code_path: Path | None
+    model: str,
+    dev_path: Path,
+    use_gpu: int,
+    code_path: Path | None,
+    *,
+    file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline and docs, with spans under the key of its components, if they have one."""
+    """Load a pipeline, and docs to measure it on: see `FileTokensOption`. Spans are under the key
+    of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
     ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     keys = {ner.objective.spans_key for ner in ours}
     reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
-    return nlp, list(progress(reader(nlp), desc="read", unit="doc"))
+    examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
+    return nlp, list(progress(examples, desc="read", unit="doc"))

@@ -254,6 +254,7 @@ def hold_out(
     n_folds: int,
     n_seeds: int = 1,
     seed: int | None = None,
+    keeps_starts: bool = False,
     before: Callable[[CostSensitiveNER], object] | None = None,
     make_executor: MakeExecutor | None = None,
     code_path: Path | None = None,
@@ -262,10 +263,10 @@ def hold_out(
     """Train the linear model of a config once for each fold, on all other docs, as it would be
     trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
-    No doc may be empty; of predicted docs only the tokens and the user data are taken. `before` is
-    called with each component before it is initialized; workers need to import it, and import the
-    file of `code_path`. Without an executor folds are trained in this process, and have the
-    examples.
+    No doc may be empty; of predicted docs only the tokens and the user data are taken, and with
+    `keeps_starts` their sentence starts. `before` is called with each component before it is
+    initialized; workers need to import it, and import the file of `code_path`. Without an executor
+    folds are trained in this process, and have the examples.
 
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
@@ -273,6 +274,7 @@ def hold_out(
     fold_of = assign_folds(len(examples), n_folds, seed)
     settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
     settings["is_small"] = are_few(eg.reference for eg in examples)
+    settings["keeps_starts"] = keeps_starts
     if make_executor is None:
         turns = progress(range(n_folds), desc=desc, unit="fold")
         return [fit_fold(examples, fold_of == i, **settings) for i in turns]
@@ -318,6 +320,7 @@ def fit_fold(
     is_held_out: Array1d,
     labels: Sequence[str],
     config: Config,
+    keeps_starts: bool,
     before: Callable[[CostSensitiveNER], object] | None,
     **settings: Any,
 ) -> Fold:
@@ -334,7 +337,7 @@ def fit_fold(
     def copies(is_chosen: Array1d) -> Iterator[Example]:
         """Some of the examples, with predicted docs of the pipeline's vocab."""
         for eg in compress(examples, is_chosen):
-            doc = copy_tokens(eg.predicted, nlp.vocab)
+            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
             yield Example(doc, eg.reference)
 

@@ -34,7 +34,15 @@ from ..types import Cost
 from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
 from .guarantee import observe
-from .options import CodeOption, GpuOption, ModelArg, NameOption, load, options_of
+from .options import (
+    CodeOption,
+    FileTokensOption,
+    GpuOption,
+    ModelArg,
+    NameOption,
+    load,
+    options_of,
+)
 from .output import errors_shown, get_template, save_text
 from .predictions import DevPredictions, get_component, predict, predict_dev
 from .tune import PARAMETERS, Point, decode_at_all, score
@@ -142,6 +150,7 @@ def report(
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
     dev, shift = predict_dev(nlp, ner, examples), ""
+    ner.compare_reading([eg.predicted for eg in dev.examples])
     if (calibration := ner.cfg["shift"]) is not None:
         entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
         shift = find_shift(calibration, in_random_order(entropies)).found
@@ -224,6 +233,7 @@ def report_cli(
     test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
     *,
+    file_tokens: FileTokensOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
     **options: Any,
@@ -237,7 +247,7 @@ def report_cli(
     with errors_shown():
         check_file(output_path, [model, test_path])
         plots.require_matplotlib()
-        nlp, examples = load(model, test_path, use_gpu, code_path)
+        nlp, examples = load(model, test_path, use_gpu, code_path, file_tokens=file_tokens)
         sources: Any = {"source": model, "corpus": str(test_path)}
         result = report(nlp, examples, **options, **sources)
         save_text(output_path, page(result))

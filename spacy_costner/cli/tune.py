@@ -15,12 +15,14 @@ from typer import Option
 from ..decoding import LEAST, make_viterbi, without_overlap
 from ..metrics import f_beta, text_table
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.reading import find_reading
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
 from .options import (
     CodeOption,
     DevArg,
+    FileTokensOption,
     GpuOption,
     ModelArg,
     NameOption,
@@ -92,6 +94,7 @@ def tune(
         float | None,
         Option("--recall", help="Required recall: maximise precision instead of F-beta"),
     ] = None,
+    file_tokens: FileTokensOption = False,
     source: str = "development docs",
 ) -> Tuning:
     """Choose the value of a parameter with the best scores on development docs, and set it.
@@ -102,6 +105,8 @@ def tune(
     parameter (str | None): "threshold" or "bias": its decoding replaces the component's. None:
         "threshold", if the component has a decoding with one of the two.
     beta (float): Recall is so many times as important as precision.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
+        file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
@@ -111,6 +116,7 @@ def tune(
     parameter = check_parameter(nlp, ner, parameter)
     aim = {"beta": beta, "precision": precision, "recall": recall}
     tuning = tune_on([predict_dev(nlp, ner, examples)], nlp, ner, parameter, **aim)
+    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
     return tuning
 
@@ -226,7 +232,9 @@ def tune_cli(
     with errors_shown():
         check_folder(output_path)
         check_file(plot_path, [model, dev_path])
-        nlp, examples = load(model, dev_path, use_gpu, code_path)
+        nlp, examples = load(
+            model, dev_path, use_gpu, code_path, file_tokens=options["file_tokens"]
+        )
         tuning = tune(nlp, examples, source=encodable(dev_path), **options)
         save_folder(output_path, nlp.to_disk)
         if plot_path is not None:

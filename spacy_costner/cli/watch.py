@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ from ..metrics import text_table
 from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ..pipeline.annotations import add_measures
 from ..pipeline.component import CostSensitiveNER, refuse_doc
+from ..pipeline.reading import read_reading
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
@@ -87,6 +90,15 @@ def watch(
     return result, whole
 
 
+def has_file_tokens(ner: CostSensitiveNER) -> bool:
+    """Whether the calibration docs were read with the tokens and sentence starts of their file, so
+    that other docs have to be read in the same way. Pipelines that were calibrated before this was
+    kept were calibrated on text."""
+    calibration = ner.cfg["shift"] or {}
+    reading = read_reading(calibration.get("reading"))
+    return reading is not None and reading.file_tokens
+
+
 @options_of(watch)
 def watch_cli(
     model: ModelArg,
@@ -109,7 +121,8 @@ def watch_cli(
     """
     Test without labels whether texts are still like the calibration docs of `guarantee`, and
     compute the precision, recall and F to expect. The exit code is 1 after an alarm, of which there
-    are at most 1 % for texts like the calibration docs.
+    are at most 1 % for texts like the calibration docs. Files are read as the calibration docs
+    were: their text or, if those were read with --file-tokens, their tokens and sentence starts.
     """
     with errors_shown():
         if plot_path is not None:
@@ -118,11 +131,13 @@ def watch_cli(
         sources = find_sources(inputs)
         nlp = load_pipeline(model, code_path, use_gpu)
         ner = get_component(nlp, name)
+        file_tokens = has_file_tokens(ner)
         errors = []
 
         def docs() -> Iterator[Doc]:
             parts = (part for path in sources.values() for part in divide(path, 10_000))
-            rows = (row for part in parts for row in read_rows(nlp, part, text))
+            read = partial(read_rows, nlp, text=text, file_tokens=file_tokens)
+            rows = chain.from_iterable(map(read, parts))
             for _, answer in annotate_rows(nlp, progress(rows, desc="watch", unit="doc")):
                 if isinstance(answer, Doc):
                     yield answer
@@ -135,6 +150,7 @@ def watch_cli(
         if not result["docs"]:
             reason = f": {describe_error(errors[0])}" if errors else ""
             raise ValueError(f"watch: expected texts, could read none{reason}")
+        result["file_tokens"] = file_tokens
         if plot_path is not None:
             save(draw_martingale(whole.log_martingale, whole.level), plot_path)
     print_result(result, describe(result), print_json, plot_path)
