@@ -31,6 +31,7 @@ from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
+from .fitness import find_faults
 from .guarantee import observe
 from .options import CodeOption, GpuOption, ModelArg, NameOption, load, options_of
 from .output import errors_shown, get_template, save_text
@@ -108,6 +109,7 @@ class Report(NamedTuple):
     kinds: dict[str, tuple[int, float]]  # number and cost of the mistakes of each kind
     mistakes: list[Mistake]  # the costliest; of the same cost, the most confident first
     transitions: TransitionWeights
+    notes: list[str]  # what may make the scores misleading
 
 
 def report(
@@ -134,6 +136,11 @@ def report(
     ner, examples = get_component(nlp, name), list(examples)
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
+    inner_nodes = () if tree is None else tree.lineages
+    corpus_name = corpus or "the corpus"
+    notes = find_faults(
+        nlp, ner, examples, corpus_name, inner_nodes=inner_nodes, must_share=False
+    )
     dev, shift = predict_dev(nlp, ner, examples), ""
     if (calibration := ner.cfg["shift"]) is not None:
         entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
@@ -206,6 +213,7 @@ def report(
         kinds=kinds,
         mistakes=mistakes,
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
+        notes=notes,
     )
 
 
@@ -234,6 +242,8 @@ def report_cli(
         save_text(output_path, page(result))
     if "labels" in result.facts:
         typer.echo(f"report: {result.facts['labels']}", err=True)
+    for note in result.notes:
+        typer.echo(f"note: {note}", err=True)
     typer.echo(f"Written to {output_path}")
 
 

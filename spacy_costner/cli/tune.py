@@ -17,6 +17,7 @@ from ..metrics import f_beta, text_table
 from ..pipeline.component import CostSensitiveNER
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
+from .fitness import find_faults
 from .options import (
     CodeOption,
     DevArg,
@@ -65,12 +66,14 @@ class Tuning(NamedTuple):
     points: Sequence[Point]  # the scores at each value
     chosen: Point  # the best of them
     before: Point  # the scores of the decoding that the component had, with the value NaN
+    notes: Sequence[str] = ()  # what may make it misleading
 
     def describe(self) -> str:
         """The chosen value, and the scores before and with it, in percent."""
         scores = zip("PRF", self.before.scores, self.chosen.scores)
         changes = [f"{x} {100 * before:.2f} -> {100 * after:.2f}" for x, before, after in scores]
-        return f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"
+        line = f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"
+        return "\n".join([line, *(f"note: {note}" for note in self.notes)])
 
 
 def tune(
@@ -109,9 +112,10 @@ def tune(
     ner, examples = get_component(nlp, name), list(examples)
     parameter = check_parameter(nlp, ner, parameter)
     aim = {"beta": beta, "precision": precision, "recall": recall}
+    faults = find_faults(nlp, ner, examples, source)
     tuning = tune_on([predict_dev(nlp, ner, examples)], nlp, ner, parameter, **aim)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
-    return tuning
+    return tuning._replace(notes=[*faults, *tuning.notes])
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
@@ -134,7 +138,14 @@ def tune_on(
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
     points = [score(value, devs, decoded) for value, decoded in decode_at_all(devs, parameter)]
     before = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
-    tuning = Tuning(parameter, points, choose(points, **aim), score(float("nan"), devs, before))
+    chosen = choose(points, **aim)
+    notes = []
+    if chosen in (points[0], points[-1]):
+        notes.append(
+            f"the {parameter}, {chosen.value:g}, is at the edge of its range: a further one may be "
+            "better, or none"
+        )
+    tuning = Tuning(parameter, points, chosen, score(float("nan"), devs, before), notes)
     block = {"@misc": PARAMETERS[parameter][0], parameter: tuning.chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return tuning

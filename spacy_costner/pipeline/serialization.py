@@ -21,6 +21,7 @@ from thinc.util import get_array_module
 
 from ..decoding import Temperature
 from ..tags import SINGLE
+from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 
 Cfg = dict[str, Any]
@@ -30,7 +31,13 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
-BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "shift": None, "untrained": []}
+BEFORE_0_3: Cfg = {
+    "outside": SINGLE,
+    "guarantee": None,
+    "shift": None,
+    "untrained": [],
+    "trained_on": "",
+}
 """Keys that a `cfg` saved by 0.2.0 lacks."""
 
 
@@ -84,6 +91,7 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
     overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
     for name, value in {"overall": overall, **of_labels}.items():
         _check_number(value, f"temperature: {name}", positive=True)
+    unpack_ids(cfg["trained_on"])
     for name, value in {**cfg["progress"], "n_examples": cfg["n_examples"]}.items():
         _check_number(value, name)
     return cfg
