@@ -55,8 +55,8 @@ def tell_known(n_known: int, n_sentences: int) -> str:
     """How many sentences are known, in words."""
     share = 100 * n_known / n_sentences
     return (
-        f"{n_known:,} of {n_sentences:,} sentences of {LONG} tokens and more ({share:.0f} %) are in "
-        "the training corpus"
+        f"{n_known:,} of {n_sentences:,} sentences of {LONG} tokens and more ({share:.0f} %) are "
+        "in the training corpus"
     )
 
 

@@ -325,8 +325,12 @@ def read_corpus(path: Path | None, lang: str, spans_key: str | None = None) -> d
     if not counts:
         where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
         advice = ""
-        if keys:
-            advice = f": name the key of the spans, with --spans-key, one of {sorted(keys)}"
+        if spans_key is None:
+            key = min(keys, default="sc")
+            advice = (
+                ". If entities overlap, write a config with `costner init --spans-key "
+                f"{key}`, and train with it"
+            )
         raise ValueError(
             f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs{advice}"
         )

@@ -138,9 +138,7 @@ def report(
     cost, tree, cost_name = find_cost(block)
     inner_nodes = () if tree is None else tree.lineages
     corpus_name = corpus or "the corpus"
-    notes = find_faults(
-        nlp, ner, examples, corpus_name, inner_nodes=inner_nodes, must_share=False
-    )
+    notes = find_faults(nlp, ner, examples, corpus_name, inner_nodes=inner_nodes, must_share=False)
     dev, shift = predict_dev(nlp, ner, examples), ""
     if (calibration := ner.cfg["shift"]) is not None:
         entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
