@@ -191,13 +191,14 @@ def leave_out(
     ner: CostSensitiveNER, examples: Iterable[Example], by_group: str | None
 ) -> tuple[list[Example], dict[str, int]]:
     """Leave out docs that a promise can't be based on: "training docs", known by their sentences
-    or, to models with label memory, by their whole text; "docs with missing tags"; and those without
-    a group. Docs "without entities" stay: no miss rate counts them. Returns the other docs, and the
-    numbers of docs of these kinds."""
+    or, to models with label memory, by their whole text; "docs with missing tags"; and those
+    without a group. Docs "without entities" stay: no miss rate counts them. Returns the other docs,
+    and the numbers of docs of these kinds."""
     shims = [shim for node in ner.model.walk() for shim in node.shims]
-    whole_texts = {
-        i for shim in shims if isinstance(shim, Features) for i in shim.text_ids.tolist()
-    }
+    whole_texts = set[int]()
+    for shim in shims:
+        if isinstance(shim, Features):
+            whole_texts.update(shim.text_ids.tolist())
     trained_on = {*ner.trained_on.tolist()}
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
     counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)

@@ -182,8 +182,8 @@ def choose_by_folds(
     values: Sequence[float], counts: Ints3d, beta: float = 1.0
 ) -> tuple[int, Point]:
     """Choose the mean of the values with the best F-beta for all docs but those of a fold. The best
-    value of all docs follows their accidents, and a small set loses by it: see docs/confidence.md. Of
-    values with the same score, the middle one counts.
+    value of all docs follows their accidents, and a small set loses by it. Of values with the same
+    score, the middle one counts.
 
     counts (Ints3d): See `count_by_doc`. Shape: (values, docs, 3)
     RETURNS (tuple[int, Point]): The index of the value; the scores of the docs of all folds, each
@@ -219,7 +219,7 @@ def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) ->
 
 
 def points_of(values: Sequence[float], counts: Ints2d) -> list[Point]:
-    """The scores at each value, from its correct, predicted and annotated entities. Shape: (V, 3)"""
+    """The scores at each value, from its correct, predicted and annotated entities: (V, 3)."""
     points = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
         precision = n_correct / n_predicted if n_predicted else 1.0
