@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import spacy
+import srsly
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.cli.calibrate import calibrate, find_extremes
@@ -108,7 +109,6 @@ def test_other_labels(trained: Path, command: Any) -> None:
 def test_fit_refuses_other_labels_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spacy.tokens import DocBin
 
     nlp = spacy.blank("en")
     for name, examples in (
@@ -134,3 +134,11 @@ def test_the_edge_of_the_range_is_told(trained: Path) -> None:
     nlp = spacy.load(trained)
     notes = tune(nlp, docs(nlp, range(200, 240)), recall=0.01, parameter="bias").notes
     assert not any("PER" in note for note in notes)
+
+
+def test_nested_entities_name_the_option(tmp_path: Path) -> None:
+    path = tmp_path / "nested.jsonl"
+    spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
+    srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="init --spans-key sc"):
+        fit(None, tmp_path / "out", train_path=path)
