@@ -404,4 +404,4 @@ def test_damaged_models_are_refused_or_answer_as_before(kind: str) -> None:
     assert not wrong
     assert {case.name.split()[0] for case, _ in results} == set(CORRUPTIONS)
     ends = Counter(end for _, end in results)
-    assert ends["refused"] > 60 and ends["same"] > 10
+    assert ends["refused"] > 60 and ends["same"] > 5

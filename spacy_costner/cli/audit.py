@@ -77,6 +77,12 @@ chance, more those that annotators make. Chosen on both: see docs/audit.md."""
 PROBABLE = 0.5
 """The least probability of entities that are suggested beside the best alternative."""
 
+LEAVE, ACCEPT = UNANSWERED = ("leave", "accept")
+"""What happens to lines without an answer."""
+
+IGNORE = "ignore"
+"""The answer of a place that was skipped: no answer."""
+
 N_PRINTED = 10
 """Number of places that are printed."""
 
@@ -183,6 +189,10 @@ def audit_cli(
         Path | None,
         Option("--apply", help="Correct the corpus by the lines of this JSONL file", exists=True),
     ] = None,
+    unanswered: Annotated[
+        str,
+        Option("--unanswered", help="With --apply, lines without an answer: leave, accept"),
+    ] = LEAVE,
     n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
     *,
     jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
@@ -195,8 +205,8 @@ def audit_cli(
     and spurious entities. The linear model of the config is trained on all docs but those of a
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
     mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
-    reject them on the page and save your answers, or delete the lines that you reject; then run
-    the command again with --apply and a new --output. Override settings as in `spacy train`, e.g.
+    reject them on the page and save your answers; then run the command again with --apply and a new
+    --output. Override settings as in `spacy train`, e.g.
     --nlp.lang es.
     """
     overrides = read_overrides(ctx)
@@ -210,9 +220,11 @@ def audit_cli(
             if output_path is None:
                 raise ValueError("audit: output: expected a corpus with --apply, got none")
             check_suffix(output_path)
-            numbers = correct(docs, apply_path)
+            numbers = correct(docs, apply_path, unanswered=unanswered)
             write_corpus(output_path, docs)
-            text = "\n".join(f"{n} {name}" for name, n in numbers.items())
+            text = ", ".join(f"{n:,} {name}" for name, n in numbers.items())
+            if numbers["unanswered"]:
+                text += "\nTo correct places without an answer, too: --unanswered accept"
             print_result(numbers, text, print_json, output_path)
             return
         options["make_executor"] = ray_cluster(address) or local_processes(jobs)
@@ -419,18 +431,32 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     return task._replace(spans=sorted([*kept, *new], key=lambda span: span.start), extra=extra)
 
 
-def correct(docs: Sequence[Doc], path: Path) -> dict[str, int]:
-    """Correct a corpus by the accepted lines of an audit: those without the answer "reject" or
-    "ignore". What a line changes is the difference between its spans, which may have been edited,
-    and those under "annotated". Tokens without annotation stay so, unless a span is added.
+def correct(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> dict[str, int]:
+    """Correct a corpus by the accepted lines of an audit. What a line changes is the difference
+    between its spans, which may have been edited, and those under "annotated". Tokens without
+    annotation stay so, unless a span is added.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    RETURNS (dict[str, int]): The number of lines that were "accepted", and "rejected" or ignored.
+    unanswered (str): What happens to lines without an answer, or with the answer "ignore": "leave"
+        or "accept".
+    RETURNS (dict[str, int]): The number of lines that were "accepted", "rejected" and "unanswered".
     RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
         contradict each other; the message names the line.
     """
-    tasks = [*read_tasks(path)]
-    accepted = [(at, task) for at, task in tasks if task.extra.get("answer", "accept") == "accept"]
+    if unanswered not in UNANSWERED:
+        expected = " or ".join(UNANSWERED)
+        raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
+    counts = {"accepted": 0, "rejected": 0, "unanswered": 0}
+    accepted: list[tuple[Place, Task]] = []
+    for place, task in read_tasks(path):
+        answer = task.extra.get("answer", IGNORE)
+        if answer == "reject":
+            counts["rejected"] += 1
+        elif answer == "accept" or unanswered == ACCEPT:
+            counts["accepted"] += 1
+            accepted.append((place, task))
+        else:
+            counts["unanswered"] += 1
     changes = [(place, *_read_change(docs, task, place)) for place, task in accepted]
     ents = {i: {entity_of(ent): ent for ent in docs[i].ents} for _, i, _, _ in changes}
     for place, i, removed, _ in changes:
@@ -452,7 +478,7 @@ def correct(docs: Sequence[Doc], path: Path) -> dict[str, int]:
         bare = [token.i for token in docs[i] if not token.ent_iob and token.i not in covered]
         missing = [docs[i][token : token + 1] for token in bare]
         docs[i].set_ents([*of_doc.values()], missing=missing, default="outside")
-    return {"accepted": len(accepted), "rejected": len(tasks) - len(accepted)}
+    return counts
 
 
 def _read_change(

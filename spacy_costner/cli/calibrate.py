@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Floats1d, Floats2d
 from thinc.util import to_numpy
@@ -21,6 +22,7 @@ from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
 from ..types import map_scores
+from .fitness import find_faults
 from .options import (
     CodeOption,
     DevArg,
@@ -62,13 +64,15 @@ class Calibration(NamedTuple):
     error_before: float  # expected calibration error
     error: float
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
+    notes: Sequence[str] = ()  # what may make it misleading
 
     def describe(self) -> str:
         """The temperature, and the calibration error before and with it."""
         errors = f"expected calibration error {self.error_before:.4f} -> {self.error:.4f}"
         if self.error > self.error_before:
             errors += "\nThe error is higher than before: don't calibrate this model on these docs."
-        return f"temperature {self.temperature.overall:.3f}: {errors}"
+        line = f"temperature {self.temperature.overall:.3f}: {errors}"
+        return "\n".join([line, *(f"note: {note}" for note in self.notes)])
 
 
 def calibrate(
@@ -95,20 +99,24 @@ def calibrate(
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
     ner, examples = get_component(nlp, name), list(examples)
+    faults = find_faults(nlp, ner, examples, source)
     dev = predict_dev(nlp, ner, examples)
-    calibration = calibrate_on([dev], nlp, ner, per_label=per_label)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    entropies = dev.at(calibration.temperature).entropies()
-    ner.set_shift([eg.reference for eg in dev.examples], entropies, source, approximate=True)
+    calibration = calibrate_on([dev], nlp, ner, source, per_label=per_label)
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
-    return calibration
+    return calibration._replace(notes=[*faults, *calibration.notes])
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions], nlp: Language, ner: CostSensitiveNER, *, per_label: bool = False
+    devs: Sequence[DevPredictions],
+    nlp: Language,
+    ner: CostSensitiveNER,
+    source: str,
+    *,
+    per_label: bool = False,
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
-    it: see `calibrate`."""
+    it, with the scores for `watch`: see `calibrate`."""
     predicted = [predict_best(dev) for dev in devs]
     correct = numpy.concatenate([correct for _, _, correct in predicted])
     if not len(correct):
@@ -117,11 +125,32 @@ def calibrate_on(
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
     turn_on_confidence(nlp, ner)
+    docs: list[Doc] = []
+    for dev in devs:
+        docs += [eg.reference for eg in dev.examples]
+    entropies = numpy.concatenate([dev.at(temperature).entropies() for dev in devs])
+    ner.set_shift(docs, entropies, source, approximate=True)
 
     probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
     error_before, error = (calibration_error(each, correct) for each in (before, after))
-    return Calibration(temperature, error_before, error, reliability(after, correct))
+    rows = reliability(after, correct)
+    return Calibration(temperature, error_before, error, rows, find_extremes(temperature))
+
+
+def find_extremes(temperature: Temperature) -> list[str]:
+    """Names the temperatures at the edge of their range, where the docs determine none."""
+    values = {"temperature": temperature.overall}
+    for label, value in temperature.labels.items():
+        values[f"temperature of {label}"] = value
+    notes = []
+    for name, value in values.items():
+        if abs(numpy.log(value)) > HOTTEST - PRECISION:
+            notes.append(
+                f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
+                "docs are all correct, or all wrong"
+            )
+    return notes
 
 
 def predict_best(dev: DevPredictions) -> Predicted:

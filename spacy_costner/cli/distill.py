@@ -18,7 +18,13 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
-from spacy.util import load_model, load_model_from_config, minibatch, resolve_dot_names
+from spacy.util import (
+    dot_to_object,
+    load_model,
+    load_model_from_config,
+    minibatch,
+    resolve_dot_names,
+)
 from thinc.api import Config
 from typer import Argument, Option
 
@@ -130,6 +136,7 @@ def distill(
     for _, pipe in student.pipeline:
         if isinstance(pipe, CostSensitiveNER):
             check_ents("distill", pipe)
+    check_dev(student)
     pipelines = [] if any(is_file) else [load_teacher(name) for name in teachers]
     if pipelines:
         answers = save_answers(pipelines, student, raw_paths, output_path, soft=soft)
@@ -202,6 +209,18 @@ def distill_cli(
     missing = f"; {result.n_missing:,} are missing, being uncertain" if result.n_missing else ""
     text = f"{result.n_docs:,} docs with {result.n_entities:,} entities of the teacher{missing}"
     print_result(result, f"{text}\n\n{text_table(table)}", print_json, result.path)
+
+
+def check_dev(student: Language) -> None:
+    """Check, before anything is trained, that there are docs to compare teachers and student on."""
+    config = student.config.interpolate()
+    name = config["training"]["dev_corpus"]
+    block = dot_to_object(config, name)
+    if isinstance(block, dict) and block.get("path", "") is None:
+        raise ValueError(
+            f"distill: {name}: expected a development corpus, to compare teachers and student on, "
+            "got none: name one with --paths.dev"
+        )
 
 
 # Teachers

@@ -22,10 +22,11 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
-from ..readers import copy_tokens, examples_to_measure
+from ..readers import copy_tokens
 from ..saving import check_folder, save_folder
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
+from .fitness import find_faults
 from .init import command_line, init
 from .options import CodeOption, FileTokensOption, options_of, read_config, read_overrides
 from .output import JsonOption, errors_shown, print_result, save_text
@@ -63,6 +64,7 @@ class Fitted(NamedTuple):
     calibration: Calibration | None = None
     tuning: Tuning | None = None
     held_out: dict[str, Any] | None = None  # scores before, without a development corpus
+    notes: Sequence[str] = ()  # what may make scores on the development corpus misleading
 
     @property
     def is_interrupted(self) -> bool:
@@ -81,6 +83,7 @@ class Fitted(NamedTuple):
             "calibration": self.calibration,
             "tuning": self.tuning,
             "held_out": self.held_out,
+            "notes": self.notes,
         }
 
     def describe(self) -> str:
@@ -99,6 +102,7 @@ class Fitted(NamedTuple):
             parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
             lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
         lines += [each.describe() for each in (self.calibration, self.tuning) if each is not None]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
 
 
@@ -188,6 +192,13 @@ def fit(
         check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
+    dev_source = str(nlp.config.interpolate().get("paths", {}).get("dev") or "development docs")
+    dev: list[Example] = []
+    notes: list[str] = []
+    if dev_corpus is not None:  # before training, which would be in vain
+        to_measure = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
+        dev = list(progress(to_measure, desc="read dev", unit="doc"))
+        notes = find_faults(nlp, ner, dev, dev_source)
 
     def save(scores: dict[str, Any], values: Mapping[str, float]) -> None:
         losses = {name: value for name, value in values.items() if isfinite(value)}
@@ -208,15 +219,11 @@ def fit(
             break
 
     # It is saved without scores if evaluation is interrupted.
-    dev: list[Example] = []
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        if dev_corpus is not None:
-            to_measure = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
-            dev = list(progress(to_measure, desc="read dev", unit="doc"))
         scores = nlp.evaluate(dev)
     save(scores, {name: outcome.value for name, outcome in outcomes.items()})
-    fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None)
+    fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes)
     if fitted.is_interrupted or not improves:
         return fitted
 
@@ -236,7 +243,8 @@ def fit(
             devs = [predict_dev(nlp, ner, dev)]
             ner.set_reading(find_reading(nlp, ner.name, dev, file_tokens=file_tokens))
         if calibrate:
-            calibration = calibrate_on(devs, nlp, ner)
+            source = HELD_OUT if held_out else dev_source
+            calibration = calibrate_on(devs, nlp, ner, source)
             fitted = fitted._replace(calibration=calibration)
             devs = [each.at(calibration.temperature) for each in devs]
         if tune is not None:
@@ -248,8 +256,7 @@ def fit(
         n_docs = sum(len(each.examples) for each in devs)
         record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
     else:
-        source = nlp.config.interpolate().get("paths", {}).get("dev")
-        record_scores(nlp, nlp.evaluate(dev), str(source or "development docs"), len(dev))
+        record_scores(nlp, nlp.evaluate(dev), dev_source, len(dev))
     save_folder(path, nlp.to_disk)
     return fitted
 

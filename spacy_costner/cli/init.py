@@ -309,8 +309,10 @@ def read_corpus(path: Path | None, lang: str, spans_key: str | None = None) -> d
     if path is None:
         return {**corpus, "sentences": math.inf, "forms": 5000}
     sentences, forms = 0, set[int]()
+    keys = set[str]()  # of groups of spans, which `doc.ents` leaves out
     for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
         lengths.append(len(doc))
+        keys.update(key for key, spans in doc.spans.items() if len(spans))
         sentences += count_sentences(doc)
         forms.update(token.norm for token in doc)
         spans = sorted({*doc.spans.get(spans_key, ())} if spans_key else doc.ents)
@@ -322,8 +324,15 @@ def read_corpus(path: Path | None, lang: str, spans_key: str | None = None) -> d
                 overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
     if not counts:
         where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
+        advice = ""
+        if spans_key is None:
+            key = min(keys, default="sc")
+            advice = (
+                ". If entities overlap, write a config with `costner init --spans-key "
+                f"{key}`, and train with it"
+            )
         raise ValueError(
-            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs"
+            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs{advice}"
         )
     return {**corpus, "sentences": sentences, "forms": len(forms)}
 

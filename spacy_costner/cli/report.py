@@ -33,6 +33,7 @@ from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from . import plots
 from .explain import TransitionWeights, draw_transitions, transition_weights
+from .fitness import find_faults
 from .guarantee import observe
 from .options import (
     CodeOption,
@@ -123,6 +124,7 @@ class Report(NamedTuple):
     kinds: dict[str, tuple[int, float]]  # number and cost of the mistakes of each kind
     mistakes: list[Mistake]  # the costliest; of the same cost, the most confident first
     transitions: TransitionWeights
+    notes: list[str]  # what may make the scores misleading
 
 
 def report(
@@ -149,6 +151,9 @@ def report(
     ner, examples = get_component(nlp, name), list(examples)
     block, decoding = nlp.config.interpolate()["components"][name], ner.cfg["decoding"]
     cost, tree, cost_name = find_cost(block)
+    inner_nodes = () if tree is None else tree.lineages
+    corpus_name = corpus or "the corpus"
+    notes = find_faults(nlp, ner, examples, corpus_name, inner_nodes=inner_nodes, must_share=False)
     dev, shift = predict_dev(nlp, ner, examples), ""
     ner.compare_reading([eg.predicted for eg in dev.examples])
     if (calibration := ner.cfg["shift"]) is not None:
@@ -224,6 +229,7 @@ def report(
         kinds=kinds,
         mistakes=mistakes,
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
+        notes=notes,
     )
 
 
@@ -253,6 +259,8 @@ def report_cli(
         save_text(output_path, page(result))
     if "labels" in result.facts:
         typer.echo(f"report: {result.facts['labels']}", err=True)
+    for note in result.notes:
+        typer.echo(f"note: {note}", err=True)
     typer.echo(f"Written to {output_path}")
 
 

@@ -10,6 +10,7 @@ import numpy
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import registry
+from thinc.types import Ints2d, Ints3d
 from typer import Option
 
 from ..decoding import LEAST, make_viterbi, without_overlap
@@ -19,6 +20,7 @@ from ..pipeline.reading import find_reading
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from ..tags import Entities
+from .fitness import find_faults
 from .options import (
     CodeOption,
     DevArg,
@@ -39,6 +41,9 @@ PARAMETERS = {
     "bias": ("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
 }
 """What can be tuned: the decoding that has it, and the values to try."""
+
+N_FOLDS = 5
+"""Folds of the development docs, to choose a value for F."""
 
 N_ROWS = 10
 """Values that are shown."""
@@ -68,12 +73,25 @@ class Tuning(NamedTuple):
     points: Sequence[Point]  # the scores at each value
     chosen: Point  # the best of them
     before: Point  # the scores of the decoding that the component had, with the value NaN
+    # Of docs by values that other docs chose: what to expect of new docs. None if the aim isn't F.
+    held_out: Point | None = None
+    notes: Sequence[str] = ()  # what may make it misleading
 
     def describe(self) -> str:
         """The chosen value, and the scores before and with it, in percent."""
         scores = zip("PRF", self.before.scores, self.chosen.scores)
         changes = [f"{x} {100 * before:.2f} -> {100 * after:.2f}" for x, before, after in scores]
-        return f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"
+        lines = [f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"]
+        if self.held_out is None:
+            lines.append("These docs chose it: expect less of new ones.")
+        else:
+            held_out = zip("PRF", self.held_out.scores)
+            scores_of_folds = ", ".join(f"{x} {100 * score:.2f}" for x, score in held_out)
+            lines.append(
+                f"These docs chose it. On {N_FOLDS} folds, with what the other docs choose: "
+                f"{scores_of_folds}"
+            )
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def tune(
@@ -115,10 +133,11 @@ def tune(
     ner, examples = get_component(nlp, name), list(examples)
     parameter = check_parameter(nlp, ner, parameter)
     aim = {"beta": beta, "precision": precision, "recall": recall}
+    faults = find_faults(nlp, ner, examples, source)
     tuning = tune_on([predict_dev(nlp, ner, examples)], nlp, ner, parameter, **aim)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     record_scores(nlp, nlp.evaluate(examples), source, len(examples))
-    return tuning
+    return tuning._replace(notes=[*faults, *tuning.notes])
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
@@ -139,12 +158,80 @@ def tune_on(
     devs: Sequence[DevPredictions], nlp: Language, ner: CostSensitiveNER, parameter: str, **aim: Any
 ) -> Tuning:
     """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
-    points = [score(value, devs, decoded) for value, decoded in decode_at_all(devs, parameter)]
+    values: list[float] = []
+    tables: list[Ints2d] = []
+    for value, decoded in decode_at_all(devs, parameter):
+        values.append(value)
+        tables.append(count_by_doc(devs, decoded))
+    counts = numpy.stack(tables)
+    points = points_of(values, counts.sum(axis=1))
     before = [dev.keep(ner.decode(dev.posterior).entities) for dev in devs]
-    tuning = Tuning(parameter, points, choose(points, **aim), score(float("nan"), devs, before))
+    chosen, held_out = choose(points, **aim), None
+    beta = aim.get("beta", 1.0)
+    is_f = aim.get("precision") is None and aim.get("recall") is None
+    if is_f and counts.shape[1] >= N_FOLDS:
+        index, held_out = choose_by_folds(values, counts, beta)
+        chosen = points[index]
+    notes = []
+    if chosen in (points[0], points[-1]):
+        notes.append(
+            f"the {parameter}, {chosen.value:g}, is at the edge of its range: a further one may be "
+            "better, or none"
+        )
+    of_before = score(float("nan"), devs, before)
+    tuning = Tuning(parameter, points, chosen, of_before, held_out, notes)
     block = {"@misc": PARAMETERS[parameter][0], parameter: tuning.chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return tuning
+
+
+def choose_by_folds(
+    values: Sequence[float], counts: Ints3d, beta: float = 1.0
+) -> tuple[int, Point]:
+    """Choose the mean of the values with the best F-beta for all docs but those of a fold. The best
+    value of all docs follows their accidents, and a small set loses by it. Of values with the same
+    score, the middle one counts.
+
+    counts (Ints3d): See `count_by_doc`. Shape: (values, docs, 3)
+    RETURNS (tuple[int, Point]): The index of the value; the scores of the docs of all folds, each
+        with the best value of the others.
+    """
+    n_docs = counts.shape[1]
+    fold_of = numpy.arange(n_docs) * N_FOLDS // n_docs  # blocks, which keep related docs together
+    chosen = []
+    held_out = numpy.zeros(3, dtype="int64")
+    for fold in range(N_FOLDS):
+        in_fold = fold_of == fold
+        points = points_of(values, counts[:, ~in_fold].sum(axis=1))
+        f_scores = numpy.asarray([point.f_score(beta) for point in points])
+        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)
+        chosen.append(best[len(best) // 2])
+        held_out += counts[chosen[-1], in_fold].sum(axis=0)
+    index = int(numpy.rint(numpy.mean(chosen)))
+    return index, points_of([values[index]], held_out[None])[0]
+
+
+def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
+    """The entities of each doc that are correct, predicted and annotated. Shape: (D, 3)"""
+    tables = []
+    for dev, entities in zip(devs, decoded):
+        ends = numpy.cumsum(dev.posterior.doc_lengths)
+        correct = entities.select(dev.is_correct(entities))
+        columns = []
+        for counted in (correct, entities, dev.gold):
+            doc_of = numpy.searchsorted(ends, counted.begin, side="right")
+            columns.append(numpy.bincount(doc_of, minlength=len(ends)))
+        tables.append(numpy.stack(columns, axis=1))
+    return numpy.concatenate(tables)
+
+
+def points_of(values: Sequence[float], counts: Ints2d) -> list[Point]:
+    """The scores at each value, from its correct, predicted and annotated entities: (V, 3)."""
+    points = []
+    for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
+        precision = n_correct / n_predicted if n_predicted else 1.0
+        points.append(Point(value, precision, n_correct / max(n_gold, 1)))
+    return points
 
 
 def decode_at_all(
@@ -164,10 +251,7 @@ def decode_at_all(
 
 def score(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:
     """The scores of the entities that are decoded with a value."""
-    n_correct = sum(int(dev.is_correct(entities).sum()) for dev, entities in zip(devs, decoded))
-    n_predicted = sum(len(entities.begin) for entities in decoded)
-    n_gold = sum(len(dev.gold.begin) for dev in devs)
-    return Point(value, n_correct / n_predicted if n_predicted else 1.0, n_correct / n_gold)
+    return points_of([value], count_by_doc(devs, decoded).sum(axis=0, keepdims=True))[0]
 
 
 def choose(

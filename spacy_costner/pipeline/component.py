@@ -23,7 +23,7 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from thinc.api import Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d
+from thinc.types import Array1d, Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -37,6 +37,7 @@ from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.incorrect_spans import expand
+from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
@@ -174,6 +175,7 @@ class CostSensitiveNER(TrainablePipe):
             "shift": None,
             "reading": None,
             "untrained": [],
+            "trained_on": "",
         }
         self.objective = Objective(
             name,
@@ -306,6 +308,7 @@ class CostSensitiveNER(TrainablePipe):
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those given are left out."""
         labels: set[str] = set()
+        sentences: set[int] = set()
         self.cfg["n_examples"] = 0
         own = None if given is None else {*given, *self.labels}
 
@@ -313,6 +316,7 @@ class CostSensitiveNER(TrainablePipe):
             for eg in examples:
                 doc = self.objective.as_entities(eg, own).reference
                 labels.update(labels_of(doc))
+                sentences.update(sentence_ids(doc))
                 self.cfg["n_examples"] += 1
                 yield doc
 
@@ -320,6 +324,7 @@ class CostSensitiveNER(TrainablePipe):
         if build_vocab := self.model.attrs.get("build_vocab"):
             build_vocab(self.model, docs)
         deque(docs, maxlen=0)  # reads those that the model has not read
+        self.cfg["trained_on"] = pack_ids(sentences)
         return labels
 
     def update(
@@ -447,6 +452,12 @@ class CostSensitiveNER(TrainablePipe):
             return spancat_score(examples, spans_key=key)
         own = {"component": self.name} if key is None else {"spans_key": key}
         return super().score(examples, **{**settings, **own})
+
+    @property
+    def trained_on(self) -> Array1d:
+        """The hashes of the long sentences that the component was initialized with, ascending:
+        see `sentence_ids`. None of models that were saved before these were kept. Shape: (S,)"""
+        return unpack_ids(self.cfg["trained_on"])
 
     @property
     def progress(self) -> Progress:

@@ -21,6 +21,7 @@ from thinc.util import get_array_module
 
 from ..decoding import Temperature
 from ..tags import SINGLE
+from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 from .reading import Reading
 
@@ -37,6 +38,7 @@ BEFORE_0_3: Cfg = {
     "shift": None,
     "untrained": [],
     "reading": None,
+    "trained_on": "",
 }
 """Keys that a `cfg` saved before 0.3 lacks."""
 
@@ -102,6 +104,7 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
     overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
     for name, value in {"overall": overall, **of_labels}.items():
         _check_number(value, f"temperature: {name}", positive=True)
+    unpack_ids(cfg["trained_on"])
     _check_number(cfg["n_examples"], "n_examples")
     for name, value in cfg["progress"].items():
         least = 1 if name == "n_examples" else 0
