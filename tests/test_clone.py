@@ -1,16 +1,21 @@
-"""A clone: what git tracks in it, and what Python says in one that is not compiled."""
+"""A clone: what git tracks in it, what Python says in one that is not compiled, and what its
+workflow publishes."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import srsly
 
 import spacy_costner
 
 ROOT = Path(__file__).parent.parent
+WORKFLOW = ROOT / ".github" / "workflows" / "wheels.yml"
 LINK = "120000"  # the mode of a symbolic link in git's index
 FOLDERS = "data|home|mnt|opt|root|scratch|srv|Users|work"
 OF_A_MACHINE = re.compile(rf"(?<![\w.~$)}}>/-])/(?:{FOLDERS})/[\w.-]+|\b[A-Z]:\\\\?Users\b")
@@ -85,3 +90,39 @@ def test_source_that_is_not_compiled_says_so(tmp_path: Path, arguments: list[str
         f"ImportError: {tmp_path / 'spacy_costner'} is the source, not compiled for this Python: "
         f"leave {tmp_path}, or run `make` there"
     )
+
+
+def read_workflow() -> dict[str, Any]:
+    if not WORKFLOW.exists():
+        pytest.skip("outside of the clone there are no workflows")
+    return srsly.yaml_loads(WORKFLOW.read_text(encoding="utf8"))
+
+
+def test_actions_of_the_workflow_that_publishes_are_pinned_by_commit() -> None:
+    actions = []
+    for job in read_workflow()["jobs"].values():
+        actions += [step["uses"] for step in job["steps"] if "uses" in step]
+    assert any("pypi-publish" in action for action in actions)
+    assert [action for action in actions if not re.search("@[0-9a-f]{40}$", action)] == []
+
+
+@pytest.mark.parametrize("tag, is_right", [("v1.2.0", True), ("v1.2", False), ("v1.2.1", False)])
+def test_the_workflow_publishes_only_what_the_tag_says(
+    tmp_path: Path, tag: str, is_right: bool
+) -> None:
+    job = read_workflow()["jobs"]["sdist"]
+    [step] = [step for step in job["steps"] if step.get("name") == "The tag is the version"]
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "spacy_costner-1.2.0.tar.gz").touch()
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    run = subprocess.run(
+        [bash, "-e", "-c", step["run"]],
+        cwd=tmp_path,
+        env={**os.environ, "GITHUB_REF_NAME": tag},
+        capture_output=True,
+        encoding="utf8",
+    )
+    assert (run.returncode == 0) == is_right
+    assert is_right or "got dist/spacy_costner-1.2.0.tar.gz" in run.stdout
