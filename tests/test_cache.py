@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, Token
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
@@ -74,6 +75,14 @@ def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
     return features.to_bytes(), weights.rows.tobytes()
 
 
+@pytest.fixture
+def kind() -> Iterator[None]:
+    """An extension attribute. It is removed, as `n_process` pickles all: no lambda can be."""
+    Token.set_extension("kind", getter=lambda token: len(token) % 3)
+    yield
+    Token.remove_extension("kind")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -84,9 +93,8 @@ def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
     ],
 )
 def test_weights_are_those_of_training_in_memory(
-    changes: dict[str, Any], corpora: dict[str, Any], tmp_path: Path
+    changes: dict[str, Any], corpora: dict[str, Any], kind: None, tmp_path: Path
 ) -> None:
-    spacy.tokens.Token.set_extension("kind", getter=lambda token: len(token) % 3, force=True)
     config, cache = config_of(corpora, **changes), tmp_path / "cache"
     found = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
     assert found == trained(config, tmp_path / "output", n_seeds=2)

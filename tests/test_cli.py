@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -26,6 +25,15 @@ from .support.commands import run
 from .support.experiment import CONFIG, Experiment, make_corpus
 
 
+def open_terminal() -> tuple[int, int]:
+    """Both ends of a pseudo-terminal: Windows has none, a container may have none to spare."""
+    pty = pytest.importorskip("pty")
+    try:
+        return pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no pseudo-terminal: {error}")
+
+
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
     """Even on one that doesn't say its size: bars with totals; colour; each warning once, in a
     line, without the place in the code; and how many passes it chose."""
@@ -34,7 +42,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
     command = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
     command += ["--calibrate", "--output", "out"]
-    ours, terminal = pty.openpty()
+    ours, terminal = open_terminal()
     ends: Any = dict.fromkeys(["stdin", "stdout", "stderr"], terminal)
     process, shown = subprocess.Popen(command, cwd=tmp_path, **ends), b""
     os.close(terminal)
