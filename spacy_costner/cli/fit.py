@@ -22,7 +22,7 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
-from ..readers import copy_tokens
+from ..readers import copy_tokens, examples_to_measure
 from ..saving import check_folder, save_folder
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
