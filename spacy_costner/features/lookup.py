@@ -75,6 +75,7 @@ class Lookup:
         self.columns, self.vocabulary = columns, vocabulary
         self.attributes = attributes_of(columns)
         self.of_words = [column for column in columns if column.form == Form.WORD]
+        self.not_of_words = [column for column in columns if column.form != Form.WORD]
         self.of_documents = [column for column in columns if column.form == Form.DOCUMENT]
         self.elsewhere: dict[str, list[Column]] = {}
         for column in (column for column in columns if column.n_nearest):
@@ -97,6 +98,7 @@ class Lookup:
         ends = numpy.cumsum(widths).tolist()
         places = [slice(end - width, end) for width, end in zip(widths, ends)]
         self.places = {column.name: place for column, place in zip(self.columns, places)}
+        self.word_places = _int32(self.places[column.name].start for column in self.of_words)
         self.width = sum(widths)
         self.slots = [(column, offset) for column in self.columns for offset in column.offsets]
         per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
@@ -125,9 +127,8 @@ class Lookup:
         values = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
         if not len(words):
             return values
-        starts = [self.places[column.name].start for column in self.of_words]
-        values[:, starts] = words[:, : len(starts)]
-        for column in self.columns:
+        values[:, self.word_places] = words[:, : len(self.word_places)]
+        for column in self.not_of_words:
             name, place = column.name, self.places[column.name]
             if column.form == Form.TOKEN:
                 values[:, place] = self.keys[name].find(tokens.keys[name])[:, None]
