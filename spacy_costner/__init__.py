@@ -1,3 +1,21 @@
 """Cost-sensitive named entity recognition for spaCy."""
 
+from importlib.machinery import PathFinder
+from pathlib import Path
+
 __version__ = "0.3.0"
+
+
+def _require_compiled() -> None:
+    """A clone without extension modules comes before an installed package, as Python imports from
+    the folder that it starts in."""
+    package = Path(__file__).parent
+    for folder in ("chain", "sparse"):
+        if PathFinder.find_spec("native", [str(package / folder)]) is None:
+            raise ImportError(
+                f"{package} is the source, not compiled for this Python: "
+                f"leave {package.parent}, or run `make` there"
+            )
+
+
+_require_compiled()

@@ -20,9 +20,11 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     if not boundaries or not any(map(len, docs)):
         return numpy.zeros(sum(map(len, docs)), dtype=bool)
     attrs = [SENT_START, IS_SPACE, ORTH]
-    starts, is_space, orth = numpy.concatenate([doc.to_array(attrs) for doc in docs]).T
+    tables = [doc.to_array(attrs) for doc in docs]
+    table = numpy.concatenate(tables) if len(tables) > 1 else tables[0]
+    starts, is_space, orth = table.T
     begins = starts == 1
-    space = numpy.flatnonzero(is_space)
+    space = is_space.nonzero()[0]
     if boundaries is True and len(space):
         stores = [*dict.fromkeys(doc.vocab.strings for doc in docs)]
         words, which = numpy.unique(orth[space], return_inverse=True)

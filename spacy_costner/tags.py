@@ -179,6 +179,12 @@ class Tags:
         return self.having(to for _, to in self.scheme.within)
 
     @cached_property
+    def at_border(self) -> Array1d:
+        """True for the tags that only the first or the last token of an entity has. Shape: (K,)"""
+        scheme = self.scheme
+        return self.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
+
+    @cached_property
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
         opening = (self.label_of < 0) | self.opening
@@ -249,8 +255,12 @@ def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> tuple[Ints1d, I
     """Find the first token of each run, and the one after its last. A run begins at a true token of
     `opening`, goes on at those of `goes_on`, and never leaves its sequence. Shapes: (N,), (N,),
     (B,)"""
+    # Methods in place of functions of numpy, as this is a good part of the time of a short text.
+    begin = opening.nonzero()[0]
+    if not len(begin):
+        return begin, begin
     stops = numpy.ones(len(goes_on) + 1, dtype=bool)
     numpy.logical_not(goes_on, out=stops[:-1])
-    stops[numpy.cumsum(lengths)] = True
-    begin, breaks = numpy.flatnonzero(opening), numpy.flatnonzero(stops)
-    return begin, breaks[numpy.searchsorted(breaks, begin, side="right")]
+    stops[lengths.cumsum()] = True
+    breaks = stops.nonzero()[0]
+    return begin, breaks[breaks.searchsorted(begin, side="right")]

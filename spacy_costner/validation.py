@@ -1,5 +1,6 @@
 """Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
 
+import configparser
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -109,7 +110,8 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
 @cache
 def _survives(name: str, is_section: bool) -> bool:
     config = Config({"block": {name: {} if is_section else 0}})
-    with suppress(ConfigValidationError):
+    # From 3.14 on, Python refuses to write a name that it would read as another.
+    with suppress(ConfigValidationError, configparser.Error):
         return Config().from_str(config.to_str()) == config
     return False
 

@@ -17,22 +17,21 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.audit import (
+from spacy_costner.analysis.audit import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,
     Suspect,
-    as_text,
     audit,
     correct,
     cross_fit,
     make_cost,
-    page,
     rank,
     suspect_to_task,
 )
-from spacy_costner.cli.preparation import assign_folds
-from spacy_costner.cli.runs import local_processes
+from spacy_costner.analysis.preparation import assign_folds
+from spacy_costner.analysis.runs import local_processes
+from spacy_costner.cli.audit import as_text, page
 from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
@@ -243,12 +242,18 @@ def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path
     # Other commands read them as a corpus of what is proposed.
     read = [*read_docs(spacy.blank("en"), path)]
     assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
-    assert correct(docs, path) == {"accepted": 4, "rejected": 0}
+    assert correct(docs, path) == {"accepted": 0, "rejected": 0, "unanswered": 4}
+    assert [*map(entities, docs)] == [*map(entities, plant()[0])]
+    with pytest.raises(ValueError, match="unanswered: expected leave or accept, got 'all'"):
+        correct(docs, path, unanswered="all")
+    accepted = correct(docs, path, unanswered="accept")
+    assert accepted == {"accepted": 4, "rejected": 0, "unanswered": 0}
     assert [*map(entities, docs)] == [*map(entities, make_docs())]
     lines[1]["answer"] = "reject"
     save(lines, path)
     docs = plant()[0]
-    assert correct(docs, path) == {"accepted": 3, "rejected": 1}
+    accepted = correct(docs, path, unanswered="accept")
+    assert accepted == {"accepted": 3, "rejected": 1, "unanswered": 0}
     wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(docs[i])]
     assert wrong == [lines[1]["doc"]]
     (line,) = (line for line in lines if line["kind"] == "wrong label")
@@ -266,7 +271,7 @@ def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> N
     place = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
     (line,) = write([place], [doc], tmp_path / "audit.jsonl")
     assert len(line["tokens"]) < 70 < len(doc)
-    assert correct([doc], tmp_path / "audit.jsonl") == {"accepted": 1, "rejected": 0}
+    assert correct([doc], tmp_path / "audit.jsonl", unanswered="accept")["accepted"] == 1
     expected = [(i, i + 2, "person") for i in range(0, 122, 2)]
     expected[30] = (60, 61, "city")
     assert entities(doc) == expected
@@ -298,9 +303,9 @@ def test_lines_that_do_not_fit(changes: Any, message: str, tmp_path: Path) -> No
     doc.set_ents([], missing=[doc[2:4]], default="outside")
     save([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
     with pytest.raises(CorpusError, match=re.escape(message)):
-        correct([doc], tmp_path / "audit.jsonl")
+        correct([doc], tmp_path / "audit.jsonl", unanswered="accept")
     save([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")
-    correct([doc], tmp_path / "audit.jsonl")
+    correct([doc], tmp_path / "audit.jsonl", unanswered="accept")
     assert [token.ent_iob_ for token in doc] == ["O", "B", "", ""]
 
 
@@ -384,7 +389,7 @@ def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> No
     assert [line.pop("answer") for line in lines] == ["accept", "reject", "reject", "ignore"]
     assert lines == write(suspects[: len(planted)], docs, tmp_path / "audit.jsonl")
     corrected = plant()[0]
-    assert correct(corrected, saved) == {"accepted": 1, "rejected": 3}
+    assert correct(corrected, saved) == {"accepted": 1, "rejected": 2, "unanswered": 1}
     wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(corrected[i])]
     assert wrong == sorted(suspect.doc for suspect in suspects[1:4])
 
@@ -402,7 +407,10 @@ def test_command_line(tmp_path: Path) -> None:
     assert shown["suspects"] == [json.loads(line) for line in lines.read_text().splitlines()]
     assert {s["kind"] for s in shown["suspects"]} == {*KINDS} and html.stat().st_size > 1000
     corrected = tmp_path / "corrected.spacy"
-    done = run(*arguments, "--apply", lines, "--output", corrected)
+    apply = [*arguments, "--apply", lines, "--output", corrected]
+    done = run(*apply)
+    assert "0 accepted, 0 rejected, 4 unanswered\n" in done.output, done.output
+    done = run(*apply, "--unanswered", "accept")
     assert done.exit_code == 0 and "4 accepted" in done.output, done.output
     read = [*DocBin().from_disk(corrected).get_docs(VOCAB)]
     assert [*map(entities, read)] == [*map(entities, make_docs())]

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, Token
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.preparation import find_corpora, load_linear, prepare
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import KEY
 
@@ -74,6 +75,14 @@ def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
     return features.to_bytes(), weights.rows.tobytes()
 
 
+@pytest.fixture
+def kind() -> Iterator[None]:
+    """An extension attribute. It is removed, as `n_process` pickles all: no lambda can be."""
+    Token.set_extension("kind", getter=lambda token: len(token) % 3)
+    yield
+    Token.remove_extension("kind")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -84,9 +93,8 @@ def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
     ],
 )
 def test_weights_are_those_of_training_in_memory(
-    changes: dict[str, Any], corpora: dict[str, Any], tmp_path: Path
+    changes: dict[str, Any], corpora: dict[str, Any], kind: None, tmp_path: Path
 ) -> None:
-    spacy.tokens.Token.set_extension("kind", getter=lambda token: len(token) % 3, force=True)
     config, cache = config_of(corpora, **changes), tmp_path / "cache"
     found = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
     assert found == trained(config, tmp_path / "output", n_seeds=2)
@@ -132,7 +140,7 @@ def test_a_killed_training_leaves_the_last_epoch(
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
-    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", 0)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", 0)
     path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
     config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
     killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)

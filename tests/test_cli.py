@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -19,10 +18,20 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
+from spacy_costner.features.tokens import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .support.commands import run
 from .support.experiment import CONFIG, Experiment, make_corpus
+
+
+def open_terminal() -> tuple[int, int]:
+    """Both ends of a pseudo-terminal: Windows has none, a container may have none to spare."""
+    pty = pytest.importorskip("pty")
+    try:
+        return pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no pseudo-terminal: {error}")
 
 
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
@@ -33,7 +42,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
     command = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
     command += ["--calibrate", "--output", "out"]
-    ours, terminal = pty.openpty()
+    ours, terminal = open_terminal()
     ends: Any = dict.fromkeys(["stdin", "stdout", "stderr"], terminal)
     process, shown = subprocess.Popen(command, cwd=tmp_path, **ends), b""
     os.close(terminal)
@@ -164,3 +173,46 @@ def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
         result = run(*arguments)
         assert result.exit_code == 1 and message in result.output
     assert content(pipeline_path) == before
+
+
+NOT_A_CONFIG = {
+    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora have options.*byte 0x9c"),
+    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora have options.*no section"),
+    "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
+    "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_CONFIG)
+@pytest.mark.parametrize("command", ["fit", "check", "audit"])
+def test_another_file_in_place_of_a_config(command: str, name: str, tmp_path: Path) -> None:
+    """Such as a corpus without its option: the message names it."""
+    data, message = NOT_A_CONFIG[name]
+    path = tmp_path / name
+    path.write_bytes(data)
+    more = {"fit": ["--output", tmp_path / "out"], "check": [], "audit": [path]}[command]
+    result = run(command, path, *more)
+    assert result.exit_code == 1
+    assert re.search(f"^{re.escape(str(path))}: {message}", " ".join(result.output.split()))
+
+
+def test_other_files_are_named_too(tmp_path: Path) -> None:
+    path, corpus = tmp_path / "bytes", tmp_path / "a.conll"
+    path.write_bytes(b"\x9c\xff")
+    corpus.write_text("Ana B-PER\n")
+    init = ["init", tmp_path / "a.cfg", "--train", corpus]
+    given = {
+        "expected a trained pipeline": ["calibrate", path, corpus, "--output", tmp_path / "out"],
+        "--groups: expected JSON, {component: [labels]}": [
+            *init,
+            "--spans-key",
+            "sc",
+            "--groups",
+            path,
+        ],
+    }
+    for message, arguments in given.items():
+        result = run(*arguments)
+        assert result.exit_code == 1 and f"{path}: {message}" in result.output
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        Gazetteer.from_file(path)

@@ -12,19 +12,18 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.compare import (
+from spacy_costner.analysis.compare import (
     Finished,
     Variant,
     compare,
-    describe,
     make_variants,
     put_onto,
     run_variant,
     summarise,
-    table,
 )
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.runs import Done, Failed
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.runs import Done, Failed
+from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
@@ -68,7 +67,7 @@ def test_variants(experiment: Experiment) -> None:
         }
         assert ner["loss"] == (RISK if is_risk else SEQUENTIAL)
         assert ner["model"]["tok2vec"]["width"] == 8
-        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path))
+        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
         assert tuple(variant.measure.values()) == measure
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
 

@@ -12,8 +12,15 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
 
+from spacy_costner.analysis.distill import (
+    Distilled,
+    answer,
+    check_dev,
+    distill,
+    leave_out_uncertain,
+    read_scores,
+)
 from spacy_costner.cli import distill as module
-from spacy_costner.cli.distill import Distilled, answer, distill, leave_out_uncertain, read_scores
 from spacy_costner.readers import read_texts
 from spacy_costner.readers.sentences import copy_tokens
 from spacy_costner.tags import Tags
@@ -329,3 +336,10 @@ def test_command_line(folder: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "distill.md").read_text("utf8")
     options = re.findall(r"--[a-z-]+", run("distill", "--help").output)
     assert {*options} - {"--help", "--paths"} <= {*re.findall(r"--[a-z-]+", page)}
+
+
+def test_without_a_dev_corpus_it_is_refused_before_training() -> None:
+    nlp = spacy.blank("xx")
+    nlp.config["paths"]["dev"] = None
+    with pytest.raises(ValueError, match=r"corpora.dev: expected a development corpus, .* --paths"):
+        check_dev(nlp)

@@ -13,12 +13,23 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"locks", "metrics", "progress", "saving", "settings", "spans", "types", "validation"},
+    {
+        "locks",
+        "metrics",
+        "progress",
+        "rendering",
+        "saving",
+        "settings",
+        "spans",
+        "types",
+        "validation",
+    },
     {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
+    {"analysis"},
     {"presidio"},
     {"cli"},
 ]

@@ -74,7 +74,10 @@ def test_derivatives_of_any_real_numbers_and_lengths_of_any_integers(dtype: str)
         call = hostile.random_call(rng)
         while call.name != name:
             call = hostile.random_call(rng)
-        call = call._replace(derivatives=numpy.asarray(call.derivatives).astype(dtype))
+        derivatives = numpy.asarray(call.derivatives)
+        if dtype == "uint64":  # a cast of negative numbers is undefined: ARM warns of it
+            derivatives = abs(derivatives)
+        call = call._replace(derivatives=derivatives.astype(dtype))
         hostile.answer(call, 0)
         if dtype in ("int8", "uint64"):
             lengths = {"potentials.lengths": call.arguments["potentials.lengths"].astype(dtype)}

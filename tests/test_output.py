@@ -12,8 +12,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from spacy_costner.analysis.tune import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
-from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe
+from spacy_costner.cli.tune import N_ROWS, describe
 from spacy_costner.progress import progress
 from spacy_costner.training.lbfgs import AT_ONCE
 
@@ -132,12 +133,13 @@ def test_ten_rows_around_the_best(best: int) -> None:
     points = [Point(i / 100, 0.5, 0.25) for i in range(99)]
     points[best] = Point(best / 100, 1.0, 0.5)
     tuning = Tuning("threshold", points, points[best], Point(float("nan"), 0.5, 0.25))
-    lines = describe(tuning, show_all=False).splitlines()
+    *lines, last = describe(tuning, show_all=False).splitlines()
+    assert last == "These docs chose it: expect less of new ones."
     assert len(lines) == N_ROWS + 3
     (chosen,) = (line for line in lines if "chosen" in line)
     assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
     assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
-    assert len(describe(tuning, show_all=True).splitlines()) == 99 + 3
+    assert len(describe(tuning, show_all=True).splitlines()) == 99 + 4
 
 
 def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
+from spacy.training.converters import conll_ner_to_docs
 from spacy.util import registry
 
 from spacy_costner.readers import (
@@ -706,3 +707,23 @@ def test_wrong_ids_of_documents(tmp_path: Path) -> None:
         read(path, doc_id="article")
     with pytest.raises(ValueError, match="doc_id: expected texts with 'title', got none"):
         read(path, doc_id="title")
+
+
+def test_parts_of_speech_of_columns(tmp_path: Path) -> None:
+    """As `spacy convert -c ner` keeps them, for a tagger. Not chunks, nor the tags themselves."""
+    text = "Ana NP O B-PER\nreads VB O O\n\n, - O O\nRome NP O B-LOC\n"
+    path = written(tmp_path / "a.conll", text)
+    assert run("convert", path, tmp_path / "a.spacy").exit_code == 0
+    theirs = conll_ner_to_docs(text, no_print=True)
+    tags = [token.tag_ for doc in theirs for token in doc]
+    assert tags == ["NP", "VB", "-", "NP"]
+    ours = DocBin().from_disk(tmp_path / "a.spacy").get_docs(READER.vocab)
+    assert [token.tag_ for doc in ours for token in doc] == ["NP", "VB", "", "NP"]
+    nlp = spacy.blank("xx")
+    tagger: Any = nlp.add_pipe("tagger")
+    nlp.initialize(lambda: list(Corpus(tmp_path / "a.spacy")(nlp)))
+    assert tagger.labels == ("NP", "VB")
+
+    for text, column in (("Ana B-NP B-PER\n", 3), ("Ana B-PER NP\n", 2)):
+        (doc,) = read(written(tmp_path / "b.conll", text), column=column)
+        assert [token.tag_ for token in doc] == [""] and entities([doc]) == [("Ana", "PER")]

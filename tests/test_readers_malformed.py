@@ -224,7 +224,7 @@ FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "nothing in it": ({}, ": expected a folder with annotated files, got none in it"),
     "a folder without files": ({"a/.keep": ""}, ": expected a folder with annotated files"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
-    "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected annotated"),
+    "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected text"),
     "a damaged file": ({"a.conll": GOOD, "b/c.conll": f"{GOOD}Kim\n"}, "/b/c.conll, line 4: "),
     "prose": ({"a.conll": GOOD, "b.txt": "Kim is here\nand Lee\n"}, "/b.txt, line 2: expected 3"),
     "damaged JSON": ({"a.conll": GOOD, "b.jsonl": f"{TEXT}{{"}, "/b.jsonl, line 2: expected JSON"),

@@ -1,38 +1,57 @@
 """What the commands share: arguments and options, and reading them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
 import typer
 from click import NoSuchOption
-from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
+from spacy.cli._util import parse_config_overrides
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import load_config, load_model
-from thinc.api import Config
 from typer import Argument, Option
 
+from ..analysis.loading import load_pipeline
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..readers import make_reader
-from ..saving import clear
-from ..settings import check_overrides
+from ..readers import examples_to_measure, make_reader
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
+
+
 DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
+
+
 OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
+
+
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
+
+
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+
+
 CodeOption = Annotated[
     Path | None,
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
+
 AddressOption = Annotated[
     str | None,
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+
+FileTokensOption = Annotated[
+    bool,
+    Option(
+        "--file-tokens",
+        help="Take tokens and sentence starts from the file, as `spacy apply` and `annotate` do, "
+        "not only text, as `spacy evaluate` does",
+    ),
+]
+"""Of all commands that measure. See `readers.inputs` for both ways of reading."""
+
 LangOption = Annotated[
     str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
 ]
@@ -44,12 +63,6 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
         ctx.fail(error.format_message())
-
-
-def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config with other settings, which it has to have."""
-    check_overrides(load_config(path, interpolate=False), overrides)
-    return load_config(path, overrides=dict(overrides), interpolate=False)
 
 
 def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -68,22 +81,19 @@ def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return decorate
 
 
-def load_pipeline(
-    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
-) -> Language:
-    """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    clear(model)
-    return load_model(model)
-
-
 def load(
-    model: str, dev_path: Path, use_gpu: int, code_path: Path | None
+    model: str,
+    dev_path: Path,
+    use_gpu: int,
+    code_path: Path | None,
+    *,
+    file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline and docs, with spans under the key of its components, if they have one."""
+    """Load a pipeline, and docs to measure it on: see `FileTokensOption`. Spans are under the key
+    of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
     ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     keys = {ner.objective.spans_key for ner in ours}
     reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
-    return nlp, list(progress(reader(nlp), desc="read", unit="doc"))
+    examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
+    return nlp, list(progress(examples, desc="read", unit="doc"))

@@ -66,7 +66,7 @@ class Gazetteer:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             where = "spacy_costner.Features: gazetteers"
-            raise ValueError(f"{where}: expected a text file in UTF-8: {error}") from error
+            raise ValueError(f"{where}: expected a text file in UTF-8, {path}: {error}") from error
         return cls([line.strip() for line in lines if line.strip()])
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:

@@ -110,7 +110,9 @@ class Lookup:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
-        self._word_places = [self.places[column.name].start for column in self.word_columns]
+        self._word_places = to_int32(
+            [self.places[column.name].start for column in self.word_columns]
+        )
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache()

@@ -1,7 +1,6 @@
 """A CRF on sparse features: the linear model."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import TypeVar
 
 from spacy.tokens import Doc
@@ -89,8 +88,15 @@ def first_pass_of(model: Model) -> FirstPass | None:
 
 
 def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
-    nodes = chain([model], model.walk())  # a walk is slow
-    return next((shim for node in nodes for shim in node.shims if isinstance(shim, kind)), None)
+    # A linear model has its shims itself, and a walk is slow.
+    for shim in model.shims:
+        if isinstance(shim, kind):
+            return shim
+    for node in model.walk():
+        for shim in node.shims:
+            if isinstance(shim, kind):
+                return shim
+    return None
 
 
 def forward(

@@ -203,15 +203,21 @@ def make_prediction(
     """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
     guaranteed set of a promise by the group of each doc; and, if asked for, what the test for a
     shift takes. Entities of the other labels are left out."""
-    n_preset = numpy.concatenate([[0], numpy.cumsum(tokens.is_annotated)])
+    preset = tokens.is_annotated
+    has_preset = preset.any()
+    n_preset = numpy.append(0, preset.cumsum()) if has_preset else None
 
     def is_free(entities: Entities) -> Array1d:
-        """True for entities without preset tokens. Shape: (E,)"""
-        is_free = n_preset[entities.end] == n_preset[entities.begin]
-        return is_free & ~numpy.isin(entities.label, others)
+        """True for entities of our labels without preset tokens. Shape: (E,)"""
+        is_free = numpy.ones(len(entities.label), dtype=bool)
+        if n_preset is not None:
+            is_free &= n_preset[entities.end] == n_preset[entities.begin]
+        if len(others):
+            is_free &= ~numpy.isin(entities.label, others)
+        return is_free
 
     entities = decoded.entities.trim(tokens.is_space)
-    if n_preset[-1] or len(others):
+    if has_preset or len(others):
         entities = entities.select(is_free(entities))
     if confidence is None and not is_scored:
         return Prediction(tokens, decoded.labels, others, entities)

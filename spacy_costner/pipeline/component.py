@@ -23,7 +23,7 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from thinc.api import Model, Optimizer, set_dropout_rate
-from thinc.types import Floats1d
+from thinc.types import Array1d, Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -37,6 +37,7 @@ from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.incorrect_spans import expand
+from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
@@ -56,6 +57,7 @@ from .annotations import (
     spans_by_doc,
 )
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
+from .reading import Reading, find_difference, read_reading
 from .serialization import (
     Cfg,
     check_digest,
@@ -75,6 +77,9 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
+
+N_COMPARED = 100
+"""Calls of `predict` whose docs are compared with those that the component was measured on."""
 
 HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
 """The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
@@ -154,6 +159,8 @@ class CostSensitiveNER(TrainablePipe):
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         self._rehearsal_model: Model | None = None
+        self._tokenizer = nlp.tokenizer
+        self._n_compared = 0
         self._configured: Cfg = {}
         self._tags = Tags((), scheme, outside)
         self.cfg = {
@@ -166,7 +173,9 @@ class CostSensitiveNER(TrainablePipe):
             "temperature": Temperature()._asdict(),
             "guarantee": None,
             "shift": None,
+            "reading": None,
             "untrained": [],
+            "trained_on": "",
         }
         self.objective = Objective(
             name,
@@ -278,6 +287,7 @@ class CostSensitiveNER(TrainablePipe):
         self.check_decoding(self.tags)
         self.drop_guarantee("training")
         self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
+        self.cfg["reading"] = None
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
@@ -298,6 +308,7 @@ class CostSensitiveNER(TrainablePipe):
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those given are left out."""
         labels: set[str] = set()
+        sentences: set[int] = set()
         self.cfg["n_examples"] = 0
         own = None if given is None else {*given, *self.labels}
 
@@ -305,6 +316,7 @@ class CostSensitiveNER(TrainablePipe):
             for eg in examples:
                 doc = self.objective.as_entities(eg, own).reference
                 labels.update(labels_of(doc))
+                sentences.update(sentence_ids(doc))
                 self.cfg["n_examples"] += 1
                 yield doc
 
@@ -312,6 +324,7 @@ class CostSensitiveNER(TrainablePipe):
         if build_vocab := self.model.attrs.get("build_vocab"):
             build_vocab(self.model, docs)
         deque(docs, maxlen=0)  # reads those that the model has not read
+        self.cfg["trained_on"] = pack_ids(sentences)
         return labels
 
     def update(
@@ -441,6 +454,12 @@ class CostSensitiveNER(TrainablePipe):
         return super().score(examples, **{**settings, **own})
 
     @property
+    def trained_on(self) -> Array1d:
+        """The hashes of the long sentences that the component was initialized with, ascending:
+        see `sentence_ids`. None of models that were saved before these were kept. Shape: (S,)"""
+        return unpack_ids(self.cfg["trained_on"])
+
+    @property
     def progress(self) -> Progress:
         """How far training has come."""
         return Progress(**self.cfg["progress"])
@@ -454,7 +473,9 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Prediction): Their entities.
         """
         self.check_guarantee()
-        docs, guarantee = several(docs), self.cfg["guarantee"]
+        docs = several(docs)
+        guarantee = self.cfg["guarantee"]
+        self.compare_reading(docs)
         groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
         if guarantee and (new := {*map(str, groups)} - guarantee["groups"].keys()):
             warnings.warn(
@@ -624,6 +645,7 @@ class CostSensitiveNER(TrainablePipe):
         promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
             least score of spans in the set, in all and by label.
         """
+        promise = {**promise, "reading": self.cfg["reading"]}
         self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
         self.meta.setdefault("guarantee", {})[self.name] = promise
 
@@ -687,8 +709,42 @@ class CostSensitiveNER(TrainablePipe):
             "keys": {key: own for key, own in enough.items() if own},
             "source": source,
             "approximate": approximate,
+            "reading": self.cfg["reading"],
             "holds_for": self._settings("decoding"),
         }
+
+    def set_reading(self, reading: Reading) -> None:
+        """Keep how the docs were read that the component is calibrated, tuned or guaranteed on.
+        Warn if they were read in the other way before.
+
+        reading (Reading): See `reading.find_reading`.
+        """
+        before = read_reading(self.cfg["reading"])
+        if before is not None and before.file_tokens != reading.file_tokens:
+            warnings.warn(
+                f"{self.name}: docs were read with {reading.describe()}, and for an earlier "
+                f"`calibrate`, `tune` or `guarantee` with {before.describe()}: run all of them "
+                "either with --file-tokens, or without",
+                stacklevel=2,
+            )
+        self.cfg["reading"] = reading._asdict()
+        self._n_compared = 0
+
+    def compare_reading(self, docs: Sequence[Doc]) -> None:
+        """Warn, once, if docs have other sentence starts or tokens than those that the component
+        was measured on. Of a batch the longest doc is compared, in the first batches.
+
+        docs (Sequence[Doc]): The docs, as the component gets them.
+        """
+        reading = read_reading(self.cfg["reading"])
+        if reading is None or self._n_compared >= N_COMPARED:
+            return
+        self._n_compared += 1
+        uses_starts = bool(self.sentence_boundaries)
+        difference = find_difference(reading, docs, self._tokenizer, uses_starts=uses_starts)
+        if difference is not None:
+            self._n_compared = N_COMPARED
+            warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _settings(self, *but: str) -> Cfg:
         """The settings that promises depend on, as they are saved."""

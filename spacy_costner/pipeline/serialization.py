@@ -21,7 +21,9 @@ from thinc.util import get_array_module
 
 from ..decoding import Temperature
 from ..tags import SINGLE
+from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
+from .reading import Reading
 
 Cfg = dict[str, Any]
 
@@ -30,8 +32,15 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
-BEFORE_0_3: Cfg = {"outside": SINGLE, "guarantee": None, "shift": None, "untrained": []}
-"""Keys that a `cfg` saved by 0.2.0 lacks."""
+BEFORE_0_3: Cfg = {
+    "outside": SINGLE,
+    "guarantee": None,
+    "shift": None,
+    "untrained": [],
+    "reading": None,
+    "trained_on": "",
+}
+"""Keys that a `cfg` saved before 0.3 lacks."""
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
@@ -90,9 +99,12 @@ def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
     check_keys(cfg["temperature"]["labels"], (), "temperature.labels", optional=cfg["labels"])
     upgrade_progress(cfg)
     check_keys(cfg["progress"], Progress._fields, "progress")
+    if cfg["reading"] is not None:
+        check_keys(cfg["reading"], Reading._fields, "reading")
     overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
     for name, value in {"overall": overall, **of_labels}.items():
         _check_number(value, f"temperature: {name}", positive=True)
+    unpack_ids(cfg["trained_on"])
     _check_number(cfg["n_examples"], "n_examples")
     for name, value in cfg["progress"].items():
         least = 1 if name == "n_examples" else 0

@@ -9,6 +9,9 @@ from spacy.language import Language
 from spacy.util import load_model
 from thinc.api import Model
 
+from ..training.known_text import pack_ids
+from .component import CostSensitiveNER
+
 
 def make_start_from(
     path: str | Path, components: Sequence[str] | None = None
@@ -47,7 +50,15 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
             models[name].from_bytes(weights[name].to_bytes())
         except Exception as error:
             raise ValueError(f"{where}: expected a model as in the config: {error}") from error
+        _keep_training_text(nlp.get_pipe(name), trained.get_pipe(name))
     return nlp
+
+
+def _keep_training_text(pipe: Any, trained: Any) -> None:
+    """Have a component know what the other one was trained on, too."""
+    if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
+        ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
+        pipe.cfg["trained_on"] = pack_ids(ids)
 
 
 def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:

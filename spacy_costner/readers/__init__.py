@@ -6,8 +6,9 @@
 
 from .columns import write_columns
 from .context import DEFAULTS, Context, CorpusInfo, ReadOptions
-from .corpus import make_copies, make_reader, read_docs
+from .corpus import examples_to_measure, make_copies, make_reader, read_docs
 from .files import CorpusError, corpus_files
+from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_tokens
 from .task_docs import doc_to_task, task_to_doc
 from .tasks import (
@@ -32,10 +33,13 @@ __all__ = [
     "ReadOptions",
     "Task",
     "TaskSpan",
+    "as_spacy_applies",
+    "as_spacy_evaluates",
     "check_form",
     "copy_tokens",
     "corpus_files",
     "doc_to_task",
+    "examples_to_measure",
     "make_copies",
     "make_reader",
     "read_docs",

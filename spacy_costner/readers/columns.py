@@ -71,7 +71,20 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     sent_start = numpy.diff(at, prepend=-2) > 1
     place = lambda token: source._replace(number=int(at[token]) + 1)  # noqa: E731
     n_sents = context.options.n_sents
-    return make_docs(words, tags, sent_start, part[at], place, form, context, n_sents)
+    pos = find_parts_of_speech(fields, n_columns, column)
+    return make_docs(words, tags, sent_start, part[at], place, form, context, n_sents, pos)
+
+
+def find_parts_of_speech(fields: list[str], n_columns: int, column: int) -> list[str] | None:
+    """The part of speech of each token, "" where it is missing: the second column, as `spacy
+    convert -c ner` reads it. None if that is the column of the tags, or has others of entities or
+    chunks. `fields` are those of all tokens, `column` is the one of the tags."""
+    if n_columns < 3 or column == 1:
+        return None
+    names = {tag: "" if tag in NOT_ANNOTATED else tag for tag in {*fields[1::n_columns]}}
+    if any(PREFIXED.fullmatch(name) for name in names):
+        return None
+    return [names[tag] for tag in fields[1::n_columns]]
 
 
 def _find_columns(

@@ -3,6 +3,8 @@
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -21,6 +23,7 @@ from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_data
 from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
+from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, read_tagged, tag_names_beside
 from .task_docs import tasks_to_docs
 from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
@@ -156,17 +159,21 @@ def _read_values(
 
 class AnyCorpus(Corpus):
     """Iterate over examples of a corpus of any format; see `make_reader`. `info` gets formats,
-    schemes and problems, if it is set; otherwise problems are warnings."""
+    schemes and problems, if it is set; otherwise problems are warnings. With `file_tokens`
+    predicted docs have the tokens and sentence starts of the file: see `examples_to_measure`."""
 
     def __init__(self, path: str | Path, options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
         self.options = options
         self.predicted: Predicted = Predicted()
         self.info: CorpusInfo | None = None
+        self.file_tokens = False
         self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         sentences, files = self.options.sentences, corpus_files(Path(self.path))
+        if self.file_tokens:
+            sentences = True
         self._has_sentences = files[0].suffix != DOCBIN if sentences is None else sentences
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         docs = islice(docs, self.limit) if self.limit >= 1 else docs
@@ -183,14 +190,40 @@ class AnyCorpus(Corpus):
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
         """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
-        predicted = self.predicted.pop(reference, None)
-        if gold_preproc or reference.has_unknown_spaces:
+        tokenized = self.predicted.pop(reference, None)
+        if gold_preproc:
             predicted = copy_tokens(reference)
-        if predicted is None:
-            predicted = super()._make_example(nlp, reference, gold_preproc).predicted
+        elif tokenized is not None:
+            predicted = tokenized
+        elif self.file_tokens:
+            predicted = as_spacy_applies(reference)
+        else:
+            predicted = as_spacy_evaluates(nlp, reference)
         if self._has_sentences:
             copy_sentences(reference, predicted)
         return Example(with_data(predicted, reference.user_data), reference)
+
+
+def examples_to_measure(
+    nlp: Language, corpus: Callable[[Language], Iterable[Example]], *, file_tokens: bool = False
+) -> Iterator[Example]:
+    """Read the examples of a corpus that a pipeline is measured on.
+
+    nlp (Language): The pipeline.
+    corpus (Callable): The reader. Sentence starts that its settings ask for are kept.
+    file_tokens (bool): False: predicted docs are made as in `spacy evaluate`: see
+        `as_spacy_evaluates`. True: as in `spacy apply`: see `as_spacy_applies`.
+    YIELDS (Example): The examples.
+    """
+    if isinstance(corpus, AnyCorpus):
+        corpus = copy(corpus)
+        corpus.file_tokens = file_tokens
+        if corpus.options.sentences is None:
+            corpus.options = replace(corpus.options, sentences=file_tokens)
+        yield from corpus(nlp)
+        return
+    for eg in corpus(nlp):  # of a reader of .spacy files, such as spaCy's
+        yield Example(as_spacy_applies(eg.reference), eg.reference) if file_tokens else eg
 
 
 def make_reader(

@@ -134,7 +134,7 @@ def read_text(path: Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise Place(path, line).refuse("expected text in UTF-8, got a null character")
     if not text.strip():
-        raise Place(path, 1).refuse("expected annotated text, got an empty file")
+        raise Place(path, 1).refuse("expected text, got an empty file")
     text = text.replace("\r\n", "\n")
     return text if "\n" in text else text.replace("\r", "\n")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY
+from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY, TAG
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
@@ -31,11 +31,13 @@ def make_docs(
     form: str,
     context: Context,
     n_sents: int | None,
+    pos: Sequence[str] | None = None,
 ) -> Iterator[Doc]:
     """Make docs of the tagged tokens of a file in some format. It is not known where spaces are:
     `doc.has_unknown_spaces`. The context gets the format, the scheme and the tags that don't fit
     it. `sent_start` is true for the first token of a sentence, `part` the number of the -DOCSTART-
-    part of a token, 0 before the first, and `place` gives the place of a token. Shapes: (N,)
+    part of a token, 0 before the first, and `place` gives the place of a token. `pos` are parts of
+    speech, for `token.tag_`. Shapes: (N,)
 
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
@@ -49,10 +51,14 @@ def make_docs(
         context.info.add_problem(message, place(token), f"{words[token]} {tags[token]}", more=n - 1)
     vocab = context.nlp.vocab
     names = [vocab.strings.add(name) for name in labels]
-    columns = numpy.empty((len(words), len(ATTRS)), dtype="uint64")
+    attrs = ATTRS if pos is None else [*ATTRS, TAG]
+    columns = numpy.empty((len(words), len(attrs)), dtype="uint64")
     columns[:, 0] = numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
     columns[:, 1] = iob
     columns[:, 2] = numpy.asarray([*names, 0], dtype="uint64")[label]
+    if pos is not None:
+        pos_ids = {name: vocab.strings.add(name) for name in dict.fromkeys(pos)}
+        columns[:, 3] = [pos_ids[name] for name in pos]
     orth_of = {word: vocab.strings.add(word) for word in dict.fromkeys(words)}
     orth: Any = numpy.fromiter(map(orth_of.__getitem__, words), dtype="uint64", count=len(words))
     first = numpy.flatnonzero(sent_start)
@@ -63,7 +69,7 @@ def make_docs(
         is_new = (number - numpy.maximum.accumulate(number * is_new)) % n_sents == 0
     starts = first[is_new].tolist()
     for start, end in zip(starts, [*starts[1:], len(words)]):
-        yield Doc(vocab, words=orth[start:end]).from_array(ATTRS, columns[start:end])
+        yield Doc(vocab, words=orth[start:end]).from_array(attrs, columns[start:end])
 
 
 def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:

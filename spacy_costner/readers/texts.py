@@ -35,7 +35,7 @@ from .files import (
     read_text,
     shown,
 )
-from .sentences import copy_tokens
+from .inputs import as_spacy_applies, as_spacy_evaluates
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 
@@ -46,6 +46,9 @@ TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 LINES = (".txt", ".jsonl", ".ndjson")
 SHORT = ("bool", "int32", "int64", "string")
 """The types of columns whose values docs can be grouped by."""
+
+MakeInput = Callable[[Doc], Doc]
+"""Makes what the pipeline gets of a doc of the file: a function of `inputs`."""
 
 
 def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
@@ -62,7 +65,7 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
             predicted = Predicted()
             for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
                 if len(doc):
-                    new = predicted.get(doc) or copy_tokens(doc, sentences=True)
+                    new = predicted.get(doc) or as_spacy_applies(doc)
                     yield with_data(new, doc.user_data)
             continue
         for i, line in enumerate(read_text(file).split("\n")):
@@ -136,18 +139,28 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
         raise CorpusError(f"{path}: expected one of {expected}, got {path.suffix!r}")
 
 
-def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id") -> Iterator[Row]:
+def read_rows(
+    nlp: Language,
+    part: Part,
+    text: str = "text",
+    id_name: str = "id",
+    *,
+    file_tokens: bool = True,
+) -> Iterator[Row]:
     """Read the rows of a part, without empty lines. What can't be read is a row whose `make_doc`
-    raises. `text` and `id_name` are keys of JSONL, or columns of Parquet.
+    raises. `text` and `id_name` are keys of JSONL, or columns of Parquet. Docs have the tokens and
+    sentence starts of the file, if it has them, as in `spacy apply`; without `file_tokens` only its
+    text, as in `spacy evaluate`: see `inputs`.
 
     RAISES (CorpusError): If the file can't be read.
     """
+    make_input: MakeInput = as_spacy_applies if file_tokens else partial(as_spacy_evaluates, nlp)
     if part.path.suffix == ".spacy":
         for i, doc in enumerate(read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))):
-            yield Row(i, doc.text, partial(copy_tokens, doc, sentences=True))
+            yield Row(i, doc.text, partial(make_input, doc))
     elif part.path.suffix == ".parquet":
         for i, value in enumerate(_read_row_groups(part, text, id_name), part.first):
-            yield _to_row(nlp, value, Place(part.path, i, "row"), text, id_name)
+            yield _to_row(nlp, value, Place(part.path, i, "row"), text, id_name, make_input)
     else:
         with part.path.open("rb") as file:
             file.seek(part.start)
@@ -158,10 +171,13 @@ def read_rows(nlp: Language, part: Part, text: str = "text", id_name: str = "id"
         for number, line in enumerate(data.split(b"\n"), part.first):
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
-                yield _line_to_row(nlp, line, Place(part.path, number), text, id_name)
+                place = Place(part.path, number)
+                yield _line_to_row(nlp, line, place, text, id_name, make_input)
 
 
-def _line_to_row(nlp: Language, line: bytes, place: Place, text: str, id_name: str) -> Row:
+def _line_to_row(
+    nlp: Language, line: bytes, place: Place, text: str, id_name: str, make_input: MakeInput
+) -> Row:
     try:
         content = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -174,10 +190,17 @@ def _line_to_row(nlp: Language, line: bytes, place: Place, text: str, id_name: s
         return _refused(place, content, f"expected JSON, got {shown(content)}: {error}")
     if not isinstance(value, dict):
         return _refused(place, content, f"expected an object with {text!r}, got {shown(value)}")
-    return _to_row(nlp, value, place, text, id_name)
+    return _to_row(nlp, value, place, text, id_name, make_input)
 
 
-def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id_name: str) -> Row:
+def _to_row(
+    nlp: Language,
+    value: Mapping[str, Any],
+    place: Place,
+    text: str,
+    id_name: str,
+    make_input: MakeInput,
+) -> Row:
     """A row of an object, if every format of output has room for its id."""
     found, content = value.get(id_name, place.number), value.get(text)
     is_number = isinstance(found, (int, float)) and -(2**63) <= found < 2**64  # NaN isn't.
@@ -192,7 +215,7 @@ def _to_row(nlp: Language, value: Mapping[str, Any], place: Place, text: str, id
             return with_data(make_doc(nlp, content), rest)
         task = task_from_json({"text": content, "tokens": tokens}, place)
         doc = task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo()))
-        return with_data(copy_tokens(doc, sentences=True), rest)
+        return with_data(make_input(doc), rest)
 
     return Row(found, content if is_text else None, make)
 

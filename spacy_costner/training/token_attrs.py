@@ -63,9 +63,12 @@ class TokenAttrs(NamedTuple):
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs."""
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
-    arrays = [doc.to_array(attrs) for doc in docs]
-    none = numpy.zeros((0, len(attrs)), dtype="uint64")
-    orth, iob, label, is_space = numpy.concatenate([none, *arrays]).T
+    if len(docs) == 1:
+        table = docs[0].to_array(attrs)
+    else:
+        none = numpy.zeros((0, len(attrs)), dtype="uint64")
+        table = numpy.concatenate([none, *(doc.to_array(attrs) for doc in docs)])
+    orth, iob, label, is_space = table.T
     lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
     return TokenAttrs(orth, iob.astype("int32"), label, is_space == 1, lengths)
 
@@ -114,13 +117,15 @@ def possible_paths(
     entities may have `untrained` labels. The path with only the preset entities is always possible.
     """
     preset = tokens.is_annotated
-    if not (tokens.is_space.any() or preset.any() or untrained):
+    has_preset = preset.any()
+    if not (has_preset or untrained or tokens.is_space.any()):
         return tags.constraints
-    possible, scheme = numpy.ones((len(tokens.iob), len(tags)), dtype=bool), tags.scheme
-    at_border = tags.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
-    possible[tokens.is_space] &= ~at_border
+    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
+    possible[tokens.is_space] &= ~tags.at_border
     if untrained:
         possible &= ~numpy.isin(tags.label_of, [tags.labels.index(label) for label in untrained])
+    if not has_preset:
+        return tags.constraints._replace(emissions=possible)
     entities = tokens.entities(tags, strings)
     path = tags.gold_path(entities, preset)
     possible[preset] = tags.collapsed_of[path[preset]][:, None] == tags.collapsed_of

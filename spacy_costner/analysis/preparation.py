@@ -4,10 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from pathlib import Path
-from typing import (
-    Any,
-    NamedTuple,
-)
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -56,6 +53,8 @@ N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+
+
 Linear = tuple[Language, CostSensitiveNER, dict[str, Any]]
 """A pipeline, its component to train, and the block [training] of its config, resolved."""
 
@@ -235,9 +234,6 @@ def fit_linear(linear: Linear, corpus: Corpus, **settings: Any) -> None:
         raise KeyboardInterrupt
 
 
-# Cross-fitting: the posterior of every doc by a model that was trained on other docs.
-
-
 class Fold(NamedTuple):
     """Docs that were held out: their numbers in the corpus, shape (D,), and their annotation and
     posterior, by a model that was trained on the others."""
@@ -254,6 +250,7 @@ def hold_out(
     n_folds: int,
     n_seeds: int = 1,
     seed: int | None = None,
+    keeps_starts: bool = False,
     before: Callable[[CostSensitiveNER], object] | None = None,
     make_executor: MakeExecutor | None = None,
     code_path: Path | None = None,
@@ -262,10 +259,10 @@ def hold_out(
     """Train the linear model of a config once for each fold, on all other docs, as it would be
     trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
-    No doc may be empty; of predicted docs only the tokens and the user data are taken. `before` is
-    called with each component before it is initialized; workers need to import it, and import the
-    file of `code_path`. Without an executor folds are trained in this process, and have the
-    examples.
+    No doc may be empty; of predicted docs only the tokens and the user data are taken, and with
+    `keeps_starts` their sentence starts. `before` is called with each component before it is
+    initialized; workers need to import it, and import the file of `code_path`. Without an executor
+    folds are trained in this process, and have the examples.
 
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
@@ -273,6 +270,7 @@ def hold_out(
     fold_of = assign_folds(len(examples), n_folds, seed)
     settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
     settings["is_small"] = are_few(eg.reference for eg in examples)
+    settings["keeps_starts"] = keeps_starts
     if make_executor is None:
         turns = progress(range(n_folds), desc=desc, unit="fold")
         return [fit_fold(examples, fold_of == i, **settings) for i in turns]
@@ -318,6 +316,7 @@ def fit_fold(
     is_held_out: Array1d,
     labels: Sequence[str],
     config: Config,
+    keeps_starts: bool,
     before: Callable[[CostSensitiveNER], object] | None,
     **settings: Any,
 ) -> Fold:
@@ -334,7 +333,7 @@ def fit_fold(
     def copies(is_chosen: Array1d) -> Iterator[Example]:
         """Some of the examples, with predicted docs of the pipeline's vocab."""
         for eg in compress(examples, is_chosen):
-            doc = copy_tokens(eg.predicted, nlp.vocab)
+            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
             yield Example(doc, eg.reference)
 

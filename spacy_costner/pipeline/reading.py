@@ -1,0 +1,117 @@
+"""How the docs were read that a component was calibrated, tuned or guaranteed on, and whether other
+docs are like them: with sentence starts or without, with the tokenizer's tokens or with others."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.attrs import ORTH, SENT_START
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+GIVE_TEXT = (
+    "give texts in place of docs, or run `calibrate`, `tune` and `guarantee` with --file-tokens"
+)
+GIVE_STARTS = (
+    "give docs with sentence starts, or run `calibrate`, `tune` and `guarantee` on docs without"
+)
+
+
+class Reading(NamedTuple):
+    """How docs were read.
+
+    file_tokens (bool): Whether they had the tokens and sentence starts of their file, as in `spacy
+        apply`. Otherwise they were made of its text, as in `spacy evaluate`.
+    tokenizer_tokens (bool): Whether the component saw the tokens of the pipeline's tokenizer.
+    sentence_starts (bool | None): Whether the component saw sentence starts. None: in some docs.
+    """
+
+    file_tokens: bool
+    tokenizer_tokens: bool
+    sentence_starts: bool | None
+
+    def describe(self) -> str:
+        """In a few words."""
+        return "their own tokens and sentence starts" if self.file_tokens else "their text"
+
+
+def find_reading(
+    nlp: Language, name: str, examples: Iterable[Example], *, file_tokens: bool = False
+) -> Reading:
+    """Find how the predicted docs of examples were read, before the pipeline annotates them.
+
+    nlp (Language): The pipeline.
+    name (str): The name of its component that sees the docs.
+    examples (Iterable[Example]): The examples.
+    file_tokens (bool): Whether they were read with the tokens and sentence starts of their file.
+        It is found from the docs, too.
+    RETURNS (Reading): How they were read.
+    """
+    docs = [(eg.predicted, eg.reference.has_unknown_spaces) for eg in examples]
+    has_tokens, has_odd_tokens, has_starts, lacks_starts = False, False, False, False
+    for doc, has_unknown_spaces in docs:
+        is_odd = not has_tokens_of(nlp.tokenizer, doc)
+        has_odd_tokens = has_odd_tokens or is_odd
+        # Where spaces are unknown both ways of reading keep the tokens.
+        has_tokens = has_tokens or (is_odd and not has_unknown_spaces)
+        has_starts = has_starts or begins_sentences(doc)
+        lacks_starts = lacks_starts or (len(doc) > 1 and not doc.has_annotation("SENT_START"))
+    sentence_starts: bool | None = has_starts
+    if sets_sentence_starts(nlp, name):
+        sentence_starts = True
+    elif has_starts and lacks_starts:
+        sentence_starts = None
+    before = nlp.pipe_names[: nlp.pipe_names.index(name)]
+    is_retokenized = any(nlp.get_pipe_meta(other).retokenizes for other in before)
+    return Reading(
+        file_tokens=file_tokens or has_tokens or has_starts,
+        tokenizer_tokens=not has_odd_tokens and not is_retokenized,
+        sentence_starts=sentence_starts,
+    )
+
+
+def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
+    """Whether a doc has the tokens that a tokenizer makes of its text."""
+    return numpy.array_equal(doc.to_array(ORTH), tokenizer(doc.text).to_array(ORTH))
+
+
+def begins_sentences(doc: Doc) -> bool:
+    """Whether a token of a doc, after the first, is known to begin a sentence."""
+    return bool((doc.to_array(SENT_START)[1:] == 1).any())
+
+
+def sets_sentence_starts(nlp: Language, name: str) -> bool:
+    """Whether the components before one set sentence starts: they do in a doc of two words."""
+    doc = Doc(nlp.vocab, words=["a", "b"])
+    for other, pipe in nlp.pipeline:
+        if other == name:
+            break
+        doc = pipe(doc)
+    return doc.has_annotation("SENT_START")
+
+
+def find_difference(
+    reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
+) -> str | None:
+    """Compare the longest of docs with those that a component was measured on. Returns what is
+    different and what to do, or None. `uses_starts`: whether sentence starts change predictions."""
+    doc = max(docs, key=len, default=None)
+    if doc is None or len(doc) < 2:
+        return None
+    if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
+        return f"docs have sentence starts, where it was measured on docs without: {GIVE_TEXT}"
+    if uses_starts and reading.sentence_starts and not doc.has_annotation("SENT_START"):
+        return f"docs have no sentence starts, where it was measured on docs with: {GIVE_STARTS}"
+    is_comparable = reading.tokenizer_tokens and not doc.has_unknown_spaces
+    if is_comparable and not has_tokens_of(tokenizer, doc):
+        return (
+            "docs have other tokens than the tokenizer makes of their text, where it was measured "
+            f"on the tokenizer's: {GIVE_TEXT}"
+        )
+    return None
+
+
+def read_reading(saved: dict[str, Any] | None) -> Reading | None:
+    """A reading as it was saved. None: it is not known, as in pipelines that were saved before."""
+    return None if saved is None else Reading(**saved)
