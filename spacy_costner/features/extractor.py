@@ -25,7 +25,7 @@ class FeatureBatch(NamedTuple):
     groups (Sequence[Ints1d]): For each column that waits for a first pass, which tokens see each
         other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
     text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
-    values (Ints2d | None): The ids of the values of tokens in each column, -1 for none, from which
+    value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none, from which
         rows were gathered. Shape: (N, C)
     word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
         word alone.
@@ -36,7 +36,7 @@ class FeatureBatch(NamedTuple):
     lengths: Ints1d
     groups: Sequence[Ints1d] = ()
     text_ids: Array1d | None = None
-    values: Ints2d | None = None
+    value_ids: Ints2d | None = None
     word_cache: WordCache | None = None
     word_ids: Ints1d | None = None
 
@@ -97,7 +97,7 @@ class Features(Shim):
             lengths=tokens.lengths,
             groups=[column.group_tokens(batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
-            values=batch.value_ids,
+            value_ids=batch.value_ids,
         )
         if by_word:
             features = features._replace(word_cache=word_cache, word_ids=word_ids)
@@ -105,15 +105,15 @@ class Features(Shim):
 
     def _gather_rows(self, features: FeatureBatch) -> FeatureBatch:
         """Gather the rows of a batch again, from its values."""
-        assert features.values is not None
+        assert features.value_ids is not None
         slots = self.lookup.slots
         if features.word_cache is not None:
             slots = self.lookup.batch_slots
-        return features._replace(rows=slots.gather(features.values, features.lengths))
+        return features._replace(rows=slots.gather(features.value_ids, features.lengths))
 
-    def gather(self, values: Ints2d, lengths: Ints1d) -> Ints2d:
+    def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
         """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
-        return self.lookup.slots.gather(values, lengths)
+        return self.lookup.slots.gather(value_ids, lengths)
 
     @property
     def reach(self) -> int:
@@ -126,13 +126,13 @@ class Features(Shim):
         """Add the features of the labels that a first pass predicts for other occurrences, from the
         probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
         none."""
-        assert features.values is not None
+        assert features.value_ids is not None
         lookup = self.lookup
-        values = features.values.copy()
+        value_ids = features.value_ids.copy()
         for column, groups in zip(lookup.label_columns, features.groups):
-            label_values = column.find_label_values(probabilities, labels, groups)
-            values[:, lookup.places[column.name]] = label_values
-        return self._gather_rows(features._replace(values=values))
+            label_ids = column.find_label_values(probabilities, labels, groups)
+            value_ids[:, lookup.places[column.name]] = label_ids
+        return self._gather_rows(features._replace(value_ids=value_ids))
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
