@@ -25,8 +25,8 @@ class FeatureBatch(NamedTuple):
     groups (Sequence[Ints1d]): For each column that waits for a first pass, which tokens see each
         other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
     text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
-    value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none, from which
-        rows were gathered. Shape: (N, C)
+    value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none. Rows are
+        gathered from them. Shape: (N, C)
     word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
         word alone.
     word_ids (Ints1d | None): The words of tokens in `word_cache`. Shape: (N,)
@@ -91,25 +91,25 @@ class Features(Shim):
         lookup = self.lookup
         tokens = lookup.reader.read(docs, in_training=is_train)
         word_cache, word_ids = lookup.find_words(tokens)
-        batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
-        features = FeatureBatch(
-            rows=batch.value_ids,
+        token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
+        batch = FeatureBatch(
+            rows=token_batch.value_ids,  # until they are gathered
             lengths=tokens.lengths,
-            groups=[column.group_tokens(batch) for column in lookup.label_columns],
+            groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
-            value_ids=batch.value_ids,
+            value_ids=token_batch.value_ids,
         )
         if by_word:
-            features = features._replace(word_cache=word_cache, word_ids=word_ids)
-        return self._gather_rows(features)
+            batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
+        return self._gather_rows(batch)
 
-    def _gather_rows(self, features: FeatureBatch) -> FeatureBatch:
-        """Gather the rows of a batch again, from its values."""
-        assert features.value_ids is not None
+    def _gather_rows(self, batch: FeatureBatch) -> FeatureBatch:
+        """Gather the rows of a batch again, from the ids of its values."""
+        assert batch.value_ids is not None
         slots = self.lookup.slots
-        if features.word_cache is not None:
+        if batch.word_cache is not None:
             slots = self.lookup.batch_slots
-        return features._replace(rows=slots.gather(features.value_ids, features.lengths))
+        return batch._replace(rows=slots.gather(batch.value_ids, batch.lengths))
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
         """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
@@ -121,18 +121,18 @@ class Features(Shim):
         return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
 
     def add_labels(
-        self, features: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
+        self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
         """Add the features of the labels that a first pass predicts for other occurrences, from the
         probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
         none."""
-        assert features.value_ids is not None
+        assert batch.value_ids is not None
         lookup = self.lookup
-        value_ids = features.value_ids.copy()
-        for column, groups in zip(lookup.label_columns, features.groups):
+        value_ids = batch.value_ids.copy()
+        for column, groups in zip(lookup.label_columns, batch.groups):
             label_ids = column.find_label_values(probabilities, labels, groups)
             value_ids[:, lookup.places[column.name]] = label_ids
-        return self._gather_rows(features._replace(value_ids=value_ids))
+        return self._gather_rows(batch._replace(value_ids=value_ids))
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
