@@ -126,10 +126,10 @@ class TokenReader:
         if in_training:
             text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
         vocabs = [doc.vocab for doc in docs]
-        word_keys = self._read_word_keys(docs, orth, lengths)
+        word_keys = self._read_word_keys(docs, orth)
         return Tokens(orth, word_keys, keys, lengths, vocabs, text_ids)
 
-    def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d, lengths: Ints1d) -> Array1d:
+    def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
         """The word keys of tokens: see `Tokens`. Vocabs differ in what they know of a word: a bare
         one has neither its lower case nor its shape. In the vocab of the first doc that was ever
         read the word is enough, as it is in nearly all docs. Shape: (N,)"""
@@ -137,13 +137,12 @@ class TokenReader:
             return orth
         # `setdefault` is atomic: threads agree on the first vocab.
         first_vocab = self._first_vocab.setdefault("vocab", docs[0].vocab)
-        is_of_first = [doc.vocab is first_vocab for doc in docs]
-        if all(is_of_first):
+        if all(doc.vocab is first_vocab for doc in docs):
             return orth
-        hashes = orth
+        word_keys = orth
         for attribute in read_attributes(docs, self.lexeme_attributes):
-            hashes = hashes * KEY_FACTOR + attribute  # modulo 2^64
-        return numpy.where(numpy.repeat(is_of_first, lengths), orth, hashes)
+            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64
+        return word_keys
 
 
 class TokenBatch:

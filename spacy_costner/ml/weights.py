@@ -276,8 +276,8 @@ class SparseWeights(Shim):
         self._work_out()
         if self.step == self._period_begin:
             return self._average.copy()
-        # average_n of the docstring, where s is `share` and b `_period_begin`. `totals` sums a row up
-        # to its last change; after that it is the same until step n.
+        # average_n of the docstring, where s is `share` and b `_period_begin`. `totals` sums a row
+        # up to its last change; after that it is the same until step n.
         n_steps = self.step - self._period_begin
         share = 1 - (self._period_begin / self.step) ** (self.average_power + 1)
         n_unchanged = (self.step - self.table.last).astype("float32")[:, None]
