@@ -12,7 +12,7 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.compare import (
+from spacy_costner.analysis.comparison import (
     Finished,
     Variant,
     compare,
@@ -21,7 +21,7 @@ from spacy_costner.analysis.compare import (
     run_variant,
     summarise,
 )
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING

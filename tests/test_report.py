@@ -16,9 +16,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.explain import TransitionWeights
+from spacy_costner.analysis.explanation import TransitionWeights
 from spacy_costner.analysis.predictions import get_component
-from spacy_costner.analysis.report import (
+from spacy_costner.analysis.reporting import (
     KINDS,
     MAX_LABELS,
     Confusion,
@@ -28,7 +28,7 @@ from spacy_costner.analysis.report import (
     report,
     segments,
 )
-from spacy_costner.analysis.tune import tune, use_decoding
+from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.cli.pages import cost_number, number, percent, probability
 from spacy_costner.cli.plots import COLOURS
 from spacy_costner.cli.report import page, sum_others

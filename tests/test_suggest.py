@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import load_config
 
-from spacy_costner.analysis.suggest import (
+from spacy_costner.analysis.suggestions import (
     MEASURES,
     Suggestion,
     by_cost,

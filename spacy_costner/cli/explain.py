@@ -9,7 +9,7 @@ import numpy
 import srsly
 from typer import Option
 
-from ..analysis.explain import TransitionWeights, explain
+from ..analysis.explanation import TransitionWeights, explain
 from ..analysis.loading import load_pipeline
 from ..metrics import as_json, text_table
 from ..saving import check_file

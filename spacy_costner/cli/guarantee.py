@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from ..analysis.guarantee import Guarantee, check_terms, guarantee
+from ..analysis.guarantees import Guarantee, check_terms, guarantee
 from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from ..analysis.init import init
+from ..analysis.initial_config import init
 from ..saving import save_text
 from .command_line import command, command_line
 from .output import errors_shown

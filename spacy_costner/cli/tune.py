@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from ..analysis.tune import Tuning, tune
+from ..analysis.tuning import Tuning, tune
 from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder

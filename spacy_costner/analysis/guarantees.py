@@ -20,7 +20,7 @@ from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..tags import Entities
 from ..types import ranges
-from .check import SHORT
+from .checks import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 

@@ -22,9 +22,9 @@ from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
 from ..saving import check_folder, save_folder, save_text
 from ..training.online import INTERRUPTED, Trained
-from .calibrate import Calibration, calibrate_on
+from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
-from .init import init
+from .initial_config import init
 from .loading import read_config
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
@@ -36,7 +36,7 @@ from .preparation import (
     prepare,
     train_linear,
 )
-from .tune import Tuning, check_parameter, parse_aim, tune_on
+from .tuning import Tuning, check_parameter, parse_aim, tune_on
 
 DIR_MODEL = "model-best"
 

@@ -27,8 +27,8 @@ from ..readers import examples_to_measure, make_reader
 from ..saving import replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
-from .fit import is_fitted, train_as_fitted
-from .init import make_loss, parse_losses
+from .fitting import is_fitted, train_as_fitted
+from .initial_config import make_loss, parse_losses
 from .loading import open_config
 from .runs import (
     Ended,

@@ -32,7 +32,7 @@ from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
 from .preparation import FEW, count_sentences
-from .tune import parse_aim
+from .tuning import parse_aim
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
