@@ -66,18 +66,36 @@ def guarantee(
     *,
     name: str = "ner",
     miss: Annotated[
-        float | None, Option("--miss", help="Highest share of entities that are not found")
+        float | None, Option("--miss", help="Highest share of entities that are missed")
     ] = None,
     false_alarm: Annotated[
         float | None,
-        Option("--false-alarm", help="In place of it: highest share of the set that is wrong"),
+        Option("--false-alarm", help="In place of --miss: highest share of the set that is wrong"),
     ] = None,
     confidence: Annotated[
         float | None,
-        Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
+        Option(
+            "--confidence",
+            help="Probability that the promise holds, such as 0.95",
+            show_default="none: it holds on average; with --false-alarm 0.95",
+        ),
     ] = None,
-    found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
-    by: Annotated[str, Option("--by", help="Share of each doc (doc), of docs (any)")] = "doc",
+    found: Annotated[
+        str,
+        Option(
+            "--found",
+            help="When an entity is found: exact (a span has its tokens and label) or covered "
+            "(spans cover its tokens)",
+        ),
+    ] = "exact",
+    by: Annotated[
+        str,
+        Option(
+            "--by",
+            help="What the share is of: doc (the entities of a doc) or any (docs, those with any "
+            "missed entity)",
+        ),
+    ] = "doc",
     per_label: Annotated[
         bool, Option("--per-label", help="A promise and a threshold for each label")
     ] = False,

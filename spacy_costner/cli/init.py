@@ -36,10 +36,7 @@ from .output import errors_shown, get_template, save_text
 from .preparation import FEW, count_sentences
 from .tune import parse_aim
 
-CostOption = Annotated[
-    float | None,
-    Option(help="Cost of this kind of mistake", show_default="1, or 0 on other costs"),
-]
+COST_DEFAULT = "1, or 0 with --tree or --cost"
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -81,10 +78,25 @@ def init(
             show_default="cost if you say what mistakes cost, otherwise f",
         ),
     ] = None,
-    miss: CostOption = None,
-    false_alarm: CostOption = None,
-    wrong_label: CostOption = None,
-    wrong_boundary: CostOption = None,
+    miss: Annotated[
+        float | None,
+        Option(help="Cost of a missed entity, for each token", show_default=COST_DEFAULT),
+    ] = None,
+    false_alarm: Annotated[
+        float | None,
+        Option(help="Cost of a false alarm, for each token", show_default=COST_DEFAULT),
+    ] = None,
+    wrong_label: Annotated[
+        float | None,
+        Option(help="Cost of a wrong label, for each token", show_default=COST_DEFAULT),
+    ] = None,
+    wrong_boundary: Annotated[
+        float | None,
+        Option(
+            help="Cost of a wrong boundary, where the label is right, for each token",
+            show_default=COST_DEFAULT,
+        ),
+    ] = None,
     tree_path: Annotated[
         Path | None,
         Option("--tree", help="Label tree, a JSON or YAML file: near labels cost less"),
@@ -267,7 +279,8 @@ def init_cli(
     """
     Write a config for `spacy train`: for your model, language and corpus, for what mistakes
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. Several costs are added.
+    config begins with the commands to run next. With several options for costs, a mistake costs
+    the sum of them.
     """
     on_terminal = output_path == Path("-")
     output_path = Path("config.cfg") if on_terminal else output_path
