@@ -124,8 +124,14 @@ def calibrate_on(
     probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
     error_before, error = (calibration_error(each, correct) for each in (before, after))
-    losses = [mean_log_loss(each, correct) for each in (before, after)]
-    return Calibration(temperature, error_before, error, *losses, reliability(after, correct))
+    return Calibration(
+        temperature,
+        error_before,
+        error,
+        mean_log_loss(before, correct),
+        mean_log_loss(after, correct),
+        reliability(after, correct),
+    )
 
 
 def mean_log_loss(probs: Floats1d, correct: Array1d) -> float:
