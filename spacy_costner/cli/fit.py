@@ -119,7 +119,10 @@ def fit(
     ] = False,
     tune: Annotated[
         str | None,
-        Option("--tune", help="Tune there: f, precision=0.9 or recall=0.9, as `costner tune`"),
+        Option(
+            "--tune",
+            help="Tune there: f, precision=0.9 (as `costner tune --precision 0.9`) or recall=0.9",
+        ),
     ] = None,
     n_seeds: Annotated[
         int, Option("--seeds", help="Train so many times, and average weights", min=1)
