@@ -10,7 +10,8 @@ import typer
 from spacy.cli._util import app
 from typer import Option
 
-from .. import __version__
+import spacy_costner
+
 from .annotate import annotate_cli
 from .audit import audit_cli
 from .calibrate import calibrate_cli
@@ -38,7 +39,7 @@ costner = typer.Typer(name="costner", no_args_is_help=True)
 def show_version(is_asked: bool) -> None:
     """Print the version and exit, if it is asked for."""
     if is_asked:
-        typer.echo(f"spacy-costner {__version__}")
+        typer.echo(f"spacy-costner {spacy_costner.__version__}")
         raise typer.Exit
 
 
