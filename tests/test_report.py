@@ -559,6 +559,17 @@ RING = """
 """The distance of the ring from the closest point of a curve."""
 
 
+DOT_IN_RING = """
+(() => {
+  const dot = svg.querySelector(".chosen use").getBBox(), ring = svg.querySelector(".tried");
+  const style = getComputedStyle(ring);
+  const inner = ring.r.baseVal.value - parseFloat(style.strokeWidth) / 2;
+  return style.fill === "none" && inner > dot.width / 2;
+})()
+"""
+"""Whether the point of the current setting is seen where the ring is around it."""
+
+
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
@@ -587,6 +598,7 @@ def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
             assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
             colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
             check_page(tab, rows[49], 1)
+            assert tab.run(DOT_IN_RING)
             tab.run("byId('miss').focus()")
             for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
                 tab.press(key, times)

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+from typer import Option
+
 from ..analysis.guarantees import Guarantee, check_terms, guarantee
 from ..metrics import text_table
 from ..readers.files import encodable
@@ -20,7 +22,13 @@ from .options import (
 from .output import JsonOption, errors_shown, print_result
 
 
-@command(guarantee, without=("name", "source"))
+@command(
+    guarantee,
+    options={
+        "confidence": Option(show_default="none: it holds on average; with --false-alarm 0.95")
+    },
+    without=("name", "source"),
+)
 def guarantee_cli(
     run: partial[Any],
     model: ModelArg,
