@@ -13,7 +13,17 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"locks", "metrics", "progress", "saving", "settings", "spans", "types", "validation"},
+    {
+        "locks",
+        "metrics",
+        "progress",
+        "ragged",
+        "saving",
+        "settings",
+        "spans",
+        "types",
+        "validation",
+    },
     {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features"},
     {"decoding", "losses", "ml"},

@@ -16,9 +16,10 @@ from .. import chain
 from ..metrics import as_json, text_table
 from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..ragged import first_tokens, last_tokens
 from ..saving import check_file
 from ..tags import Tags
-from ..types import Potentials, first_tokens, last_tokens
+from ..types import Potentials
 from .options import CodeOption, ModelArg, NameOption, load_pipeline, options_of
 from .output import errors_shown, print_result
 from .plots import heat_map, save

@@ -19,10 +19,10 @@ from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
+from ..ragged import ranges
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from ..tags import Entities
-from ..types import ranges
 from .check import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .options import (

@@ -15,8 +15,9 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
+from ..ragged import last_tokens, ranges, sequence_ids
 from ..tags import Entities, Tags
-from ..types import Potentials, last_tokens, map_scores, ranges, sequences
+from ..types import Potentials, map_scores
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -126,7 +127,8 @@ class Posterior:
         for doc, (first, past) in enumerate(pairwise(bounds.tolist())):
             chosen, best[:, doc] = best_sums(log_probs[:, first:past])
             ranks[:, first:past] = chosen
-        return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
+        token_ranks = ranks[:, sequence_ids(self.scores.lengths)]
+        return numpy.take_along_axis(paths, token_ranks, axis=0), best
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
