@@ -218,7 +218,7 @@ class Loss:
     needs_start: bool = False
     forget: Callable[[], None] = nothing_to_forget
 
-    def at(self, progress: Progress) -> "Loss":
+    def stage_at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""
         return self
 

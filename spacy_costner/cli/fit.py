@@ -246,7 +246,7 @@ def fit(
             source = HELD_OUT if held_out else dev_source
             calibration = calibrate_on(devs, nlp, ner, source)
             fitted = fitted._replace(calibration=calibration)
-            devs = [each.at(calibration.temperature) for each in devs]
+            devs = [each.with_temperature(calibration.temperature) for each in devs]
         if tune is not None:
             fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
     except ValueError as error:

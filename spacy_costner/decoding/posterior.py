@@ -77,7 +77,7 @@ class Posterior:
         if self.is_space is None:
             self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
-    def at(self, temperature: Temperature) -> "Posterior":
+    def with_temperature(self, temperature: Temperature) -> "Posterior":
         """The posterior of the same scores at another temperature."""
         return replace(self, temperature=temperature)
 

@@ -184,7 +184,7 @@ class Objective:
     ) -> tuple[LossResult, int]:
         """The loss of a batch with its gradient with respect to the model's scores; and the number
         of annotated tokens or, if the loss is one ratio, 1."""
-        loss = self.loss.at(progress)
+        loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         of_docs, scores = scores.lengths, scores._replace(lengths=targets.lengths)
         potentials, gold = targets.to_loss_inputs(scores, table)
