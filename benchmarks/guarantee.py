@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 import spacy
 
-from spacy_costner.cli.guarantee import FOUND, LOWEST, score_spans
+from spacy_costner.analysis.guarantee import FOUND, LOWEST, score_spans
 from spacy_costner.metrics import conformal, text_table
 from spacy_costner.readers import make_reader
 

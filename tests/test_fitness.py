@@ -12,11 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.calibrate import calibrate, find_extremes
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.fitness import count_known, find_unknown_labels
-from spacy_costner.cli.guarantee import guarantee
-from spacy_costner.cli.tune import tune
+from spacy_costner.analysis.calibrate import calibrate, find_extremes
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitness import count_known, find_unknown_labels
+from spacy_costner.analysis.guarantee import guarantee
+from spacy_costner.analysis.tune import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
 

@@ -18,6 +18,7 @@ FLOORS = [
         "metrics",
         "progress",
         "ragged",
+        "rendering",
         "saving",
         "settings",
         "spans",
@@ -29,6 +30,7 @@ FLOORS = [
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
+    {"analysis"},
     {"presidio"},
     {"cli"},
 ]
