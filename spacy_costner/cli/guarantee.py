@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 from ..analysis.guarantee import Guarantee, check_terms, guarantee
-from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
@@ -18,6 +17,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(guarantee, without=("name", "source"))
