@@ -28,14 +28,14 @@ from .support.strategies import seeds
 
 def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
     temperature = make_temperature(logs, posterior.tags.labels)
-    p = posterior.at(temperature).entity_probs(entities)
+    p = posterior.with_temperature(temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
 
 
 @given(posterior(), seeds)
 def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
-    tempered = posterior.at(make_temperature(logs, posterior.tags.labels))
+    tempered = posterior.with_temperature(make_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
@@ -94,7 +94,7 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
 
     def loss(logs: Any) -> tuple[float, Any]:
         temperature = make_temperature(logs, posterior.tags.labels)
-        value, slopes = module.find_loss(exact.at(temperature), predicted, right)
+        value, slopes = module.find_loss(exact.with_temperature(temperature), predicted, right)
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 

@@ -17,6 +17,7 @@ FLOORS = [
         "locks",
         "metrics",
         "progress",
+        "ragged",
         "rendering",
         "saving",
         "settings",

@@ -173,7 +173,9 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> list[Fold
     ]
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     others = map(Temperature, numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist())
-    return [fold._replace(dev=fold.dev.at(other)) for fold, other in zip(folds, others)]
+    return [
+        fold._replace(dev=fold.dev.with_temperature(other)) for fold, other in zip(folds, others)
+    ]
 
 
 def read_annotation(ner: CostSensitiveNER) -> None:

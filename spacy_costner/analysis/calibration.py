@@ -121,10 +121,13 @@ def calibrate_on(
     docs: list[Doc] = []
     for dev in devs:
         docs += [eg.reference for eg in dev.examples]
-    entropies = numpy.concatenate([dev.at(temperature).entropies() for dev in devs])
+    entropies = numpy.concatenate([dev.with_temperature(temperature).entropies() for dev in devs])
     ner.set_shift(docs, entropies, source, approximate=True)
 
-    probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
+    probs = [
+        (p.entity_probs(e), p.with_temperature(temperature).entity_probs(e))
+        for p, e, _ in predicted
+    ]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
     error_before, error = (calibration_error(each, correct) for each in (before, after))
     return Calibration(
@@ -177,7 +180,10 @@ def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Tempe
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
         temperature = make_temperature(logs, labels)
-        parts = [find_loss(posterior.at(temperature), *answers) for posterior, *answers in exact]
+        parts = [
+            find_loss(posterior.with_temperature(temperature), *answers)
+            for posterior, *answers in exact
+        ]
         loss = sum(value for value, _ in parts)
         slopes = numpy.sum([slopes for _, slopes in parts], axis=0)
         if len(logs) == 1:

@@ -14,13 +14,12 @@ from spacy.training.loop import create_before_to_disk_callback, train, update_me
 from spacy.util import dot_to_object
 from thinc.api import Config
 
-from ..metrics import as_json
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
-from ..saving import check_folder, save_folder, save_text
+from ..saving import as_json, check_folder, save_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
@@ -235,7 +234,7 @@ def fit(
             source = HELD_OUT if held_out else dev_source
             calibration = calibrate_on(devs, nlp, ner, source)
             fitted = fitted._replace(calibration=calibration)
-            devs = [each.at(calibration.temperature) for each in devs]
+            devs = [each.with_temperature(calibration.temperature) for each in devs]
         if tune is not None:
             fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
     except ValueError as error:

@@ -18,8 +18,8 @@ from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
+from ..ragged import ranges
 from ..tags import Entities
-from ..types import ranges
 from .checks import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence

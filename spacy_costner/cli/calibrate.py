@@ -4,12 +4,12 @@ from functools import partial
 from typing import Any
 
 from ..analysis.calibration import Calibration, calibrate
-from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
 from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(calibrate, without=("source",))

@@ -9,9 +9,9 @@ from spacy.cli._util import import_code
 from typer import Argument, Option
 
 from ..analysis.checks import ERROR, WARNING, Check, check
-from ..metrics import text_table
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 def check_cli(

@@ -6,7 +6,6 @@ from typing import Any
 from typer import Option
 
 from ..analysis.guarantees import Guarantee, check_terms, guarantee
-from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
@@ -20,6 +19,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(

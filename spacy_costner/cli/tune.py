@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from typer import Option
 
 from ..analysis.tuning import Tuning, tune
-from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from .command_line import command
 from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
 from .plots import precision_recall, save
+from .tables import text_table
 
 N_ROWS = 10
 """Values that are shown."""

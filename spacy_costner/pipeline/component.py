@@ -380,7 +380,7 @@ class CostSensitiveNER(TrainablePipe):
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
         find, features = self.model.attrs.get("find_features"), None
-        if find is not None and self.objective.loss.at(self.progress).uses_features:
+        if find is not None and self.objective.loss.stage_at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
         whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
         targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)

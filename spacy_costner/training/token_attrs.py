@@ -14,8 +14,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
+from ..ragged import sequence_ids
 from ..tags import Entities, Tags, runs
-from ..types import Constraints, sequences
+from ..types import Constraints
 
 MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
 """The values of spaCy's ENT_IOB. BEGIN without a type is a blocked token."""
@@ -80,7 +81,7 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     tokens = read_docs(docs)
     if not tokens.iob.any():
         return tokens
-    of_doc = sequences(tokens.lengths)
+    of_doc = sequence_ids(tokens.lengths)
     n_missing = numpy.bincount(of_doc, tokens.iob == MISSING, len(tokens.lengths))
     by_default = (tokens.iob == OUTSIDE) & (n_missing == 0)[of_doc]
     return tokens._replace(iob=numpy.where(by_default, MISSING, tokens.iob))
