@@ -19,7 +19,7 @@ from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs, first_words
+from ..token_attrs import TokenAttrs, first_words
 from ..types import first_tokens, sequences
 from ..validation import number
 

@@ -17,7 +17,7 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..spans import on_tokens
 from ..tags import OUTSIDE, Tags
-from ..training.token_attrs import read_docs, read_reference
+from ..token_attrs import read_docs, read_reference
 from ..types import Cost, sequences
 from .annotations import group_of_component
 
