@@ -25,7 +25,7 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
 )
-from spacy_costner.training.token_attrs import read_presets
+from spacy_costner.token_attrs import read_presets
 
 from .support.commands import run
 

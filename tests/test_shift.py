@@ -23,7 +23,7 @@ from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.readers.sentences import copy_tokens
-from spacy_costner.training.token_attrs import TokenAttrs
+from spacy_costner.token_attrs import TokenAttrs
 
 from . import oracle
 from .support.commands import run
