@@ -5,7 +5,7 @@ from typing import Any
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
-from ..types import first_tokens, last_tokens, sequences
+from ..ragged import first_tokens, last_tokens, sequence_ids
 from .column import Column, Saved, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
@@ -71,7 +71,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     if len(set(key.tolist())) == len(tokens):  # as in most short docs
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
-    doc = sequences(lengths)[tokens]
+    doc = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((key, doc))  # equal ones stay in order
     tokens = tokens[order]
     key = key[order]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
-from ..types import places_in, sequences
+from ..ragged import places_in, sequence_ids
 from .column import Column, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
@@ -99,7 +99,8 @@ class LabelMemory:
         self._value_ids = id_map(counts.keys)
         # A unit and a value are one number: V times the unit + the value. The numbers of all E
         # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
-        self._unit_values = sequences(numpy.diff(counts.starts)) * len(counts.keys) + counts.value
+        unit_of_count = sequence_ids(numpy.diff(counts.starts))
+        self._unit_values = unit_of_count * len(counts.keys) + counts.value
         # The features outside of training; the last row is for unknown values. (V + 1, width)
         n_labels_of_value = (counts.total > 0).sum(axis=1)
         self.width = int(n_labels_of_value.max(initial=0)) + 1
@@ -125,7 +126,7 @@ class LabelMemory:
         # What a doc's units add is subtracted once for each value in the doc. Doc and value are one
         # number, undone by `divmod`.
         n_values = max(len(self.counts.keys), 1)
-        doc_values = (sequences(lengths) * n_values + value_ids)[is_known]
+        doc_values = (sequence_ids(lengths) * n_values + value_ids)[is_known]
         doc_values, index_of_token = numpy.unique(doc_values, return_inverse=True)
         docs, values = numpy.divmod(doc_values, n_values)
         counts = self.counts.total[values] - self._count_in_units(text_ids[docs], values)

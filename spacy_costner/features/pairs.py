@@ -3,7 +3,7 @@
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
-from ..types import last_tokens
+from ..ragged import last_tokens
 from .column import Column, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
-from ..types import sequences
+from ..ragged import sequence_ids
 
 EXTENSION = "_."
 """How the name of an extension attribute begins in the config."""
@@ -53,7 +53,7 @@ class Tokens(NamedTuple):
 
     def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
         """The lexemes of some tokens, as the vocabs of their docs have them."""
-        docs = sequences(self.lengths)[tokens].tolist()
+        docs = sequence_ids(self.lengths)[tokens].tolist()
         words = self.orth[tokens].tolist()
         return [self.vocabs[doc][word] for doc, word in zip(docs, words)]
 
