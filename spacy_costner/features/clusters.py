@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .column import Saved, StringColumn, Window
+from .column import BatchColumn, Saved, StringColumn, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
 from .tokens import TokenBatch
@@ -32,7 +32,7 @@ CHUNK = 1 << 14
 """Words whose distances are computed at a time."""
 
 
-class ClusterColumn(StringColumn):
+class ClusterColumn(StringColumn, BatchColumn):
     """The clusters of a word. A word has them as it is written or, if it has none, in lower case.
     The model saves them."""
 

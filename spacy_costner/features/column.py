@@ -36,6 +36,9 @@ class Column(ABC):
     a saved model. After that it doesn't change, so that threads can share it. Values have ids from
     0, in the order of `value_names`. A token has up to `width` of them.
 
+    `Lookup` finds the values of a `WordColumn` once for each word, those of a `BatchColumn` for
+    each batch, and those of a `LabelColumn` after a first pass.
+
     name (str): The start of the names of its features.
     window (Window): Where its values are used.
     """
@@ -112,11 +115,6 @@ class Column(ABC):
         """The largest number of values that a token has."""
         return 1
 
-    @abstractmethod
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
-        has -1 throughout. Shape: (N, width)"""
-
     def slot_name(self, offset: int) -> str:
         """The start of the names of its features at an offset: "LOWER[-1]"."""
         if not offset:
@@ -126,6 +124,15 @@ class Column(ABC):
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """What shows what a value stands for, by its id, if its name doesn't."""
         return {}
+
+
+class BatchColumn(Column):
+    """A column whose values are found for all tokens of a batch at once."""
+
+    @abstractmethod
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
+        has -1 throughout. Shape: (N, width)"""
 
 
 class StringColumn(Column):
@@ -161,9 +168,6 @@ class StringColumn(Column):
 class LabelColumn(Column):
     """A column whose values come from the labels that a first pass predicts. Before that no token
     has a value."""
-
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Leave all tokens without values: they wait for the first pass."""
 
     @abstractmethod
     def group_tokens(self, batch: TokenBatch) -> Ints1d:

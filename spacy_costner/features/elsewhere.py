@@ -6,12 +6,12 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import first_tokens, last_tokens, sequence_ids
-from .column import Column, Saved, Window
+from .column import BatchColumn, Column, Saved, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
 
 
-class ElsewhereColumn(Column):
+class ElsewhereColumn(BatchColumn):
     """The values of another column before or after the nearest other occurrences of a capitalised
     word.
 

@@ -7,7 +7,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import places_in, sequence_ids
-from .column import Column, Saved, Window
+from .column import BatchColumn, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
 from .label_counts import Counts, LabelCounts, counts_of
@@ -19,7 +19,7 @@ OFTEN = 16
 such docs, each in many units."""
 
 
-class MemoryColumn(Column):
+class MemoryColumn(BatchColumn):
     """The labels that the token's value of an attribute had in the training data.
 
     attribute (str): An attribute or extension attribute of tokens.
