@@ -12,7 +12,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .counts import TrainingCounts
 from .label_counts import LabelCounts
-from .tokens import HashOf, TokenBatch, TokenReader
+from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 Saved = dict[str, Any]
 """What is saved of all columns: a part for each way of saving, such as "values", by column."""
@@ -108,6 +108,7 @@ class Column(ABC):
 
     @property
     def n_values(self) -> int:
+        """The number of its values."""
         return len(self.value_names)
 
     @property
@@ -184,13 +185,18 @@ class LabelColumn(Column):
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
     """A reader of what columns need of tokens."""
-    attributes: dict[str, None] = {}
-    lexeme_attributes: dict[str, None] = {}
+    attributes: list[str] = []
+    lexeme_attributes: list[str] = []
+    doc_readers: dict[str, ReadDocs] = {}
     for column in columns:
-        attributes.update(dict.fromkeys(column.attributes))
-        lexeme_attributes.update(dict.fromkeys(column.lexeme_attributes))
-    doc_readers = {column.name: column.read for column in columns if column.reads_docs}
-    return TokenReader(list(attributes), list(lexeme_attributes), doc_readers)
+        attributes.extend(column.attributes)
+        lexeme_attributes.extend(column.lexeme_attributes)
+        if column.reads_docs:
+            doc_readers[column.name] = column.read
+    # Each attribute once: several columns may read it.
+    attributes = list(dict.fromkeys(attributes))
+    lexeme_attributes = list(dict.fromkeys(lexeme_attributes))
+    return TokenReader(attributes, lexeme_attributes, doc_readers)
 
 
 def check_strings(name: str, strings: Any) -> None:
