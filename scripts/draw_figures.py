@@ -4,6 +4,7 @@ confidences; a part of a report."""
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import spacy
 import typer
@@ -70,7 +71,7 @@ def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> Non
             command += [f"--blink-settings=preferredColorScheme={scheme}", page.as_uri()]
             subprocess.run(command, check=True)
             image = Image.open(picture).convert("RGBA")
-            paper = image.getpixel((0, 0))
+            paper: Any = image.getpixel((0, 0))
             drawn = ImageChops.difference(image, Image.new("RGBA", image.size, paper))
             image = image.crop(drawn.getbbox(alpha_only=False))
             image = ImageOps.expand(image, border=20, fill=paper)

@@ -85,7 +85,7 @@ def corpus_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(_walk(path, set()))
     if not files:
-        raise CorpusError(f"{path}: expected a folder with annotated files, got none in it")
+        raise CorpusError(f"{path}: expected a folder with files of texts, got none in it")
     return [file for file in files if file.suffix == ".spacy"] or files
 
 
@@ -134,7 +134,7 @@ def read_text(path: Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise Place(path, line).refuse("expected text in UTF-8, got a null character")
     if not text.strip():
-        raise Place(path, 1).refuse("expected annotated text, got an empty file")
+        raise Place(path, 1).refuse("expected text, got an empty file")
     text = text.replace("\r\n", "\n")
     return text if "\n" in text else text.replace("\r", "\n")
 
