@@ -19,7 +19,7 @@ from thinc.api import Adam
 from spacy_costner.analysis import preparation
 from spacy_costner.analysis.fit import fit
 from spacy_costner.analysis.preparation import (
-    FEW,
+    FEW_SENTENCES,
     annotate,
     are_few,
     components_to_fit,
@@ -228,8 +228,8 @@ def sentences(n: int, is_split: bool) -> list[Doc]:
 @pytest.mark.parametrize("is_split", [True, False])
 def test_few_sentences_end_at_a_number(is_split: bool) -> None:
     """Docs without sentence starts have none afterwards."""
-    docs = sentences(FEW - 1, is_split)
-    assert are_few(docs) and not are_few(sentences(FEW, is_split)) and are_few([])
+    docs = sentences(FEW_SENTENCES - 1, is_split)
+    assert are_few(docs) and not are_few(sentences(FEW_SENTENCES, is_split)) and are_few([])
     assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
 
 
@@ -259,7 +259,7 @@ def test_what_is_trained_at_once(
 ) -> None:
     """Few docs with few weights and one smooth loss that needs no start; and so are the folds that
     are held out of them, whatever is left."""
-    monkeypatch.setattr(preparation, "FEW", 30)
+    monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
     monkeypatch.setattr(preparation, "MOST_WEIGHTS", n_weights)
     trained: list[Any] = []
     for name in ("train", "train_at_once"):

@@ -43,7 +43,8 @@ START = (
     "the model to start from may have seen them"
 )
 
-FEW, MOST_WEIGHTS = 1000, 2 * 10**7
+FEW_SENTENCES = 1000
+MOST_WEIGHTS = 2 * 10**7
 """Below this number of sentences, and up to this number of weights, training is on all docs at
 once. That takes about 150 bytes a weight."""
 
@@ -158,8 +159,8 @@ def count_sentences(doc: Doc) -> int:
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW` sentences."""
-    return all(total < FEW for total in accumulate(map(count_sentences, docs)))
+    """Whether docs have fewer than `FEW_SENTENCES` sentences."""
+    return all(total < FEW_SENTENCES for total in accumulate(map(count_sentences, docs)))
 
 
 def train_linear(
@@ -181,7 +182,7 @@ def train_linear(
 
     Weights are the mean of `n_seeds` trainings, with the batches in other orders; the last is
     returned. `cache` is a folder for features and targets of tokens, in place of memory. `is_small`
-    says whether docs are few; None: if they have fewer than `FEW` sentences.
+    says whether docs are few; None: if they have fewer than `FEW_SENTENCES` sentences.
     """
     _, ner, training = linear
     parts, optimizer = (ner.model, ner.objective, ner.chain_tags), training["optimizer"]
