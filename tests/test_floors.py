@@ -14,9 +14,11 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {
+        "ent_iob",
         "locks",
         "metrics",
         "progress",
+        "ragged",
         "rendering",
         "saving",
         "settings",
@@ -25,7 +27,7 @@ FLOORS = [
         "validation",
     },
     {"borders", "chain", "readers", "sparse", "tags"},
-    {"costs", "features"},
+    {"costs", "features", "token_attrs"},
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},

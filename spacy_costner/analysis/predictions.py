@@ -16,7 +16,7 @@ from ..pipeline.annotations import Confidence, Prediction, annotate, make_predic
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..tags import Entities
-from ..training.token_attrs import read_presets, read_reference
+from ..token_attrs import read_presets, read_reference
 from ..types import map_scores
 
 
@@ -36,9 +36,9 @@ class DevPredictions(NamedTuple):
     known: Array1d
     others: Sequence[int] = ()
 
-    def at(self, temperature: Temperature) -> "DevPredictions":
+    def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
-        return self._replace(posterior=self.posterior.at(temperature))
+        return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
         """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""

@@ -1,4 +1,4 @@
-"""Write the config that `analysis.init` makes, and show the commands to run next."""
+"""Write the config that `analysis.initial_config` makes, and show the commands to run next."""
 
 import textwrap
 from functools import partial
@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from ..analysis.init import init, refuse_existing
+from ..analysis.initial_config import init, refuse_existing
 from ..saving import save_text
 from .command_line import command, command_line
 from .output import errors_shown
 
-COST = Option(show_default="1, or 0 on other costs")
+COST = Option(show_default="1, or 0 with --tree or --cost")
 """The option of the cost of a kind of mistake."""
 
 
@@ -55,7 +55,8 @@ def init_cli(
     """
     Write a config for `spacy train`: for your model, language and corpus, for what mistakes
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. Several costs are added.
+    config begins with the commands to run next. With several options for costs, a mistake costs
+    the sum of them.
     """
     if output_path == Path("-"):  # the terminal
         text = run(force=force, command=command_line(ctx))

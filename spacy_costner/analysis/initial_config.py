@@ -34,7 +34,7 @@ from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
 from .preparation import FEW_SENTENCES, count_sentences
-from .tune import parse_aim
+from .tuning import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
@@ -185,10 +185,11 @@ def init(
     dev_path (Path | None): Development corpus; any format.
     aim (str | None): f (best F), cost (lowest cost), guarantee (a promised miss rate),
         precision=0.9 (best recall with at least this precision) or recall=0.9.
-    miss (float | None): Cost of a missed entity.
-    false_alarm (float | None): Cost of a predicted entity where there is none.
-    wrong_label (float | None): Cost of an entity with another label.
-    wrong_boundary (float | None): Cost of an entity with other tokens.
+    miss (float | None): Cost of a missed entity, for each token.
+    false_alarm (float | None): Cost of a false alarm, for each token.
+    wrong_label (float | None): Cost of a wrong label, for each token.
+    wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
+        token.
     tree_path (Path | None): Label tree, a JSON or YAML file: near labels cost less.
     tree_by_prefix (str | None): Write the label tree, by default to tree.json beside the config:
         each label is below its part before this separator, such as _.
