@@ -14,6 +14,7 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {
+        "ent_iob",
         "locks",
         "metrics",
         "progress",
@@ -26,7 +27,7 @@ FLOORS = [
         "validation",
     },
     {"borders", "chain", "readers", "sparse", "tags"},
-    {"costs", "features"},
+    {"costs", "features", "token_attrs"},
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},

@@ -12,7 +12,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.analysis.tune import Point, Tuning
+from spacy_costner.analysis.tuning import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
 from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
 from spacy_costner.cli.tune import N_ROWS, describe

@@ -17,7 +17,7 @@ from spacy.training import Example
 from spacy.util import load_config
 
 from spacy_costner.analysis.diverse import choose_diverse, make_shares
-from spacy_costner.analysis.suggest import (
+from spacy_costner.analysis.suggestions import (
     MEASURES,
     Suggestion,
     by_cost,

@@ -16,7 +16,7 @@ from ..pipeline.annotations import Confidence, Prediction, annotate, make_predic
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..tags import Entities
-from ..training.token_attrs import read_presets, read_reference
+from ..token_attrs import read_presets, read_reference
 from ..types import map_scores
 
 

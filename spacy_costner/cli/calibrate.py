@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from ..analysis.calibrate import Calibration, calibrate
+from ..analysis.calibration import Calibration, calibrate
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command

@@ -9,7 +9,7 @@ import srsly
 import typer
 from typer import Argument, BadParameter, Option
 
-from ..analysis.compare import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
+from ..analysis.comparison import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
 from ..analysis.runs import Ended, Failed, ray_cluster
 from .command_line import command
 from .options import AddressOption, read_overrides

@@ -9,7 +9,7 @@ import numpy
 import srsly
 from typer import Option
 
-from ..analysis.explain import TransitionWeights, explain
+from ..analysis.explanation import TransitionWeights, explain
 from ..analysis.loading import load_pipeline
 from ..saving import as_json, check_file
 from .command_line import command

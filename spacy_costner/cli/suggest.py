@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggest import N_SHOWN, Suggestion, suggest
+from ..analysis.suggestions import N_SHOWN, Suggestion, suggest
 from ..progress import progress
 from ..readers import check_form, read_texts, save_tasks
 from ..readers.files import shown

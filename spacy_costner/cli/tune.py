@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from ..analysis.tune import Tuning, tune
+from ..analysis.tuning import Tuning, tune
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from .command_line import command
@@ -44,7 +44,8 @@ def tune_cli(
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
     or the best recall at a required precision. No retraining: the model runs once, and all
-    values are tried on its output.
+    values are tried on its output. `costner fit --tune precision=0.9` does the same as
+    --precision 0.9 here.
     """
     with errors_shown():
         check_folder(output_path)

@@ -10,9 +10,9 @@ import typer
 from spacy.tokens import Doc
 from typer import Argument, Option
 
-from ..analysis.annotate import annotate_rows, describe_error, find_sources, load_pipeline
+from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
-from ..analysis.watch import has_file_tokens, watch
+from ..analysis.watching import has_file_tokens, watch
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows

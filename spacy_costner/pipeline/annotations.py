@@ -20,7 +20,7 @@ from ..metrics.shift import Counts
 from ..ragged import first_tokens, sequence_ids
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs, first_words
+from ..token_attrs import TokenAttrs, first_words
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"

@@ -18,7 +18,7 @@ from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
 from ..spans import on_tokens
 from ..tags import OUTSIDE, Tags
-from ..training.token_attrs import read_docs, read_reference
+from ..token_attrs import read_docs, read_reference
 from ..types import Cost
 from .annotations import group_of_component
 

@@ -144,7 +144,7 @@ def train_at_once(
     for own in [tags, tags.collapsed] if tags.is_split else [tags]:
         total = TotalLoss(model, objective, own, examples, c2=c2)
         start = numpy.zeros(total.shape).reshape(-1)
-        found = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
+        found = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_epochs += found.n_evaluations
         if found.reason != INTERRUPTED or not rows:
             own_rows = total.to_rows(found.vector)
@@ -176,7 +176,7 @@ class Minimum(NamedTuple):
     reason: str
 
 
-def minimise(
+def minimise_by_lbfgs(
     function: Callable[[Floats1d], tuple[float, Floats1d]],
     start: Floats1d,
     *,

@@ -12,22 +12,22 @@ from thinc.types import Ints2d
 from thinc.util import get_array_module
 
 from ..borders import Boundaries, cut, find_borders
+from ..ent_iob import INSIDE
 from ..losses import LossSchedule
 from ..ragged import sequence_ids
 from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
-from .incorrect_spans import collapse
-from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
-from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
-from .token_attrs import (
-    INSIDE,
+from ..token_attrs import (
     TokenAttrs,
     first_words,
     possible_paths,
     read_presets,
     read_reference,
 )
+from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .incorrect_spans import collapse
+from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
+from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""

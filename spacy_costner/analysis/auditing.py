@@ -22,10 +22,10 @@ from ..readers.files import Place
 from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..tags import Entities, Tags
-from .calibrate import fit_temperature, predict_best
-from .compare import component_name
+from .calibration import fit_temperature, predict_best
+from .comparison import component_name
 from .preparation import Fold, hold_out
-from .report import (
+from .reporting import (
     BOTH,
     BOUNDARY,
     LABEL,
