@@ -136,7 +136,7 @@ def report(
     ner.compare_reading([eg.predicted for eg in dev.examples])
     if (calibration := ner.cfg["shift"]) is not None:
         entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
-        shift = find_shift(calibration, in_random_order(entropies)).found
+        shift = find_shift(calibration, in_random_order(entropies)).verdict
     decoded = {one: [*decode_at_all([dev], one)] for one in PARAMETERS}
     thresholds = []
     for threshold, (found,) in decoded["threshold"]:
