@@ -37,7 +37,7 @@ from spacy_costner.training.lbfgs import (
     TOLERANCE,
     TotalLoss,
     minimise_by_lbfgs,
-    of_split,
+    spread_over_split,
     train_at_once,
 )
 from spacy_costner.training.online import Trained
@@ -297,7 +297,7 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
         assert numpy.abs(total(found.vector)[1]).max() < 0.01
         rows.append(total.to_rows(found.vector))
     if tags.is_split:
-        rows[1] = of_split(rows[1], tags)
+        rows[1] = spread_over_split(rows[1], tags)
     assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0
@@ -312,7 +312,7 @@ def test_weights_of_a_single_outside_are_weights_of_all() -> None:
     k = len(tags.collapsed)
     rows = rng.normal(size=(len(features) + k + 2, k)).astype("float32")
     totals = []
-    for own, weights in ((tags.collapsed, rows), (tags, of_split(rows, tags))):
+    for own, weights in ((tags.collapsed, rows), (tags, spread_over_split(rows, tags))):
         weights = numpy.ascontiguousarray(weights)
         emissions, below = sum_rows(seen.rows, weights), weights[len(features) :]
         scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
