@@ -28,6 +28,7 @@ from spacy_costner.cli.preparation import (
     hold_out,
     load_linear,
 )
+from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
@@ -458,3 +459,15 @@ def test_seeds_come_to_the_mean_of_their_weights(
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
     numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)
+
+
+def test_an_update_looks_features_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the scores and for a loss that uses them; `get_loss` alone looks them up itself."""
+    nlp, examples = initialized(loss=loss_block("MIRA", cost=HAMMING))
+    ner = nlp.get_pipe("ner")
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = ner.get_loss(examples, scores)[0]
+    find = Mock(side_effect=Features.find, autospec=True)
+    monkeypatch.setattr(Features, "find", lambda *args, **settings: find(*args, **settings))
+    assert ner.update(examples, sgd=Adam())["ner"] == pytest.approx(expected)
+    assert find.call_count == 1
