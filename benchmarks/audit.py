@@ -23,7 +23,7 @@ from spacy.util import load_config
 
 from spacy_costner.analysis.audit import KINDS, cross_fit, rank
 from spacy_costner.analysis.preparation import Fold
-from spacy_costner.metrics import markdown_table
+from spacy_costner.tables import markdown_table
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"

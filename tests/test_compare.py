@@ -25,8 +25,8 @@ from spacy_costner.analysis.fit import fit
 from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
-from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.tables import as_json
 
 from .support.experiment import SHORT, Experiment
 from .support.fitting import sparse_config

@@ -21,6 +21,7 @@ FLOORS = [
         "saving",
         "settings",
         "spans",
+        "tables",
         "types",
         "validation",
     },

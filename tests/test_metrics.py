@@ -8,14 +8,12 @@ from spacy_costner.metrics import (
     difference,
     f_beta,
     f_score,
-    markdown_table,
-    mean_and_deviation,
     paired_differences,
     precision,
     recall,
-    text_table,
 )
 from spacy_costner.metrics.calibration import calibration_error, reliability
+from spacy_costner.tables import markdown_table, mean_and_deviation, text_table
 
 COUNTS = numpy.random.default_rng(0).integers(5, size=(7, 3)).astype("float64")
 

@@ -14,13 +14,13 @@ from spacy.training.loop import create_before_to_disk_callback, train, update_me
 from spacy.util import dot_to_object
 from thinc.api import Config
 
-from ..metrics import as_json
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
 from ..saving import check_folder, save_folder, save_text
+from ..tables import as_json
 from ..training.online import INTERRUPTED, Trained
 from .calibrate import Calibration, calibrate_on
 from .fitness import find_faults
@@ -100,7 +100,7 @@ class Fitted(NamedTuple):
             found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
             parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
             lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
-        lines += [each.describe() for each in (self.calibration, self.tuning) if each is not None]
+        lines += [each.as_text() for each in (self.calibration, self.tuning) if each is not None]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
 

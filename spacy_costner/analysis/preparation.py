@@ -308,7 +308,7 @@ def work(docs: list[bytes], config: Config, code_path: Path | None, **settings: 
     vocab = load_model_from_config(config, auto_fill=True).vocab
     predicted, reference = (DocBin().from_bytes(side).get_docs(vocab) for side in docs)
     fold = fit_fold(list(map(Example, predicted, reference)), config=config, **settings)
-    return fold._replace(dev=fold.dev._replace(examples=[]))
+    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))
 
 
 def fit_fold(

@@ -26,7 +26,7 @@ from .explain import TransitionWeights, transition_weights
 from .fitness import find_faults
 from .guarantee import observe
 from .predictions import DevPredictions, get_component, predict, predict_dev
-from .tune import PARAMETERS, Point, decode_at_all, score
+from .tune import TUNABLE, Point, decode_at_all, find_point
 
 LABEL, BOUNDARY, BOTH = "wrong label", "wrong boundary", "label and boundary"
 
@@ -137,7 +137,7 @@ def report(
     if (calibration := ner.cfg["shift"]) is not None:
         entropies = [entropy for entropy in dev.entropies().tolist() if not math.isnan(entropy)]
         shift = find_shift(calibration, in_random_order(entropies)).found
-    decoded = {one: [*decode_at_all([dev], one)] for one in PARAMETERS}
+    decoded = {one: [*decode_at_all([dev], one)] for one in TUNABLE}
     thresholds = []
     for threshold, (found,) in decoded["threshold"]:
         tp = int(dev.is_correct(found).sum())
@@ -161,7 +161,7 @@ def report(
     table, n_tokens = cost(pairs.tags), int((pairs.gold >= 0).sum())
     kinds, mistakes = find_mistakes(dev, pairs, table, predicted, n_mistakes)
 
-    parameter = next((one for one in PARAMETERS if one in decoding), None)
+    parameter = next((one for one in TUNABLE if one in decoding), None)
     value = decoding[parameter] if parameter else math.nan
     values = [f"{parameter} {value:g}"] if parameter else []
     values += [f"{label} {one:g}" for label, one in decoding.get("labels", {}).items()]
@@ -195,7 +195,7 @@ def report(
         labels=labels,
         levels=levels,
         scores=scores,
-        curves={one: [score(x, [dev], ents) for x, ents in decoded[one]] for one in decoded},
+        curves={one: [find_point(x, [dev], ents) for x, ents in decoded[one]] for one in decoded},
         thresholds=thresholds,
         setting=Point(value, total.precision if total.tp + total.fp else 1.0, total.recall),
         parameter=parameter,

@@ -25,9 +25,9 @@ from ..analysis.convert import check_suffix, write_corpus
 from ..analysis.loading import read_config
 from ..analysis.report import UNPREDICTABLE, Entity, excerpt
 from ..analysis.runs import local_processes, ray_cluster
-from ..metrics import text_table
 from ..readers import Task, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
+from ..tables import text_table
 from .command_line import command
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for

@@ -9,7 +9,7 @@ from spacy.cli._util import import_code
 from typer import Argument, Option
 
 from ..analysis.check import ERROR, WARNING, Check, check
-from ..metrics import text_table
+from ..tables import text_table
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 

@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option
 
 from ..analysis.compare import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
 from ..analysis.runs import Ended, Failed, ray_cluster
-from ..metrics import markdown_table, mean_and_deviation
+from ..tables import markdown_table, mean_and_deviation
 from .command_line import command
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from ..analysis.distill import distill
 from ..analysis.loading import read_config
-from ..metrics import text_table
+from ..tables import text_table
 from .command_line import command
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result

@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from ..analysis.guarantee import Guarantee, check_terms, guarantee
-from ..metrics import text_table
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
+from ..tables import text_table
 from .command_line import command
 from .options import (
     CodeOption,

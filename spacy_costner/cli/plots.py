@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
-from ..metrics import f_beta, to_percent
+from ..analysis.explain import TransitionWeights
+from ..metrics import f_beta
 from ..metrics.calibration import wilson
 from ..validation import require
 
@@ -207,6 +208,14 @@ def heat_map(
         return figure
 
 
+def draw_transitions(table: TransitionWeights) -> Any:
+    """Plot transition weights as a heat map. Forbidden transitions are grey."""
+    weights = numpy.asarray(table.weights, dtype="float64")
+    return heat_map(
+        weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"
+    )
+
+
 def _colours(values: Floats2d) -> Any:
     """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
     legible in light and dark mode."""
@@ -221,6 +230,11 @@ def _colours(values: Floats2d) -> Any:
         norm = Normalize(-most, most)
     colours = LinearSegmentedColormap.from_list("ours", stops)
     return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
+
+
+def to_percent(share: float, place: int) -> str:
+    """The label of a tick of an axis of shares: see matplotlib's `set_major_formatter`."""
+    return f"{100 * share:.4g}"
 
 
 def precision_recall(

@@ -13,11 +13,11 @@ from typer import Argument, Option
 from ..analysis.annotate import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
 from ..analysis.watch import has_file_tokens, watch
-from ..metrics import text_table
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
+from ..tables import text_table
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result

@@ -13,9 +13,11 @@ def markdown_table(
 ) -> str:
     """Write a table in Markdown. Floats are written with two digits. `align` pads the cells, and
     right-aligns all columns but the first."""
-    rule = ["---", *["--:" if align else "---"] * (len(header) - 1)]
-    lines = [[_text(cell) for cell in line] for line in (header, rule, *rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (_padded(lines) if align else lines))
+    rule = ["---"] + ["--:" if align else "---"] * (len(header) - 1)
+    lines = [[_text(cell) for cell in row] for row in (header, rule, *rows)]
+    if align:
+        lines = _padded(lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
@@ -26,8 +28,10 @@ def text_table(rows: Sequence[Sequence[object]]) -> str:
 
 def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
     """The mean and, if there are several values, their standard deviation, for a table."""
-    deviation = f" ± {numpy.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{numpy.mean(values):.{digits}f}{deviation}"
+    mean = f"{numpy.mean(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {numpy.std(values, ddof=1):.{digits}f}"
 
 
 def as_json(value: Any) -> Any:
@@ -35,26 +39,29 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): as_json(part) for name, part in value.items()}
+        return {str(name): as_json(member) for name, member in value.items()}
     if isinstance(value, (numpy.ndarray, numpy.generic)):
         return as_json(value.tolist())
     if isinstance(value, (list, tuple)):
-        return [as_json(part) for part in value]
+        return [as_json(member) for member in value]
     if isinstance(value, float) and not isfinite(value):
         return None
-    return str(value) if isinstance(value, Path) else value
-
-
-def to_percent(share: float, place: int) -> str:
-    """The label of a tick of an axis of shares."""
-    return f"{100 * share:.4g}"
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 def _text(cell: object) -> str:
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
 
 
-def _padded(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    rights = [[cell.rjust(n) for cell, n in zip(line, widths)] for line in lines]
-    return [[line[0].ljust(widths[0]), *right[1:]] for line, right in zip(lines, rights)]
+def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows with the cells of a column padded to the same width. Numbers, to the right of the first
+    column, end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    padded = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:])]
+        padded.append(cells)
+    return padded
