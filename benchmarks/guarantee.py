@@ -20,10 +20,10 @@ from typing import Any
 import numpy
 import spacy
 
-from spacy_costner.analysis.guarantee import FOUND, LOWEST, score_spans
+from spacy_costner.analysis.guarantees import FOUND, LOWEST, score_spans
+from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import conformal
 from spacy_costner.readers import make_reader
-from spacy_costner.tables import text_table
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")

@@ -21,8 +21,8 @@ from presidio_analyzer import AnalyzerEngine
 from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
 from spacy.tokens import Doc, DocBin
 
+from spacy_costner.cli.tables import text_table
 from spacy_costner.presidio import CostnerNlpEngine
-from spacy_costner.tables import text_table
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 PEER, OURS, LINEAR = "spaCy ner", "ours, CNN", "ours, linear"

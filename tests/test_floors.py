@@ -14,19 +14,20 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {
+        "ent_iob",
         "locks",
         "metrics",
         "progress",
+        "ragged",
         "rendering",
         "saving",
         "settings",
         "spans",
-        "tables",
         "types",
         "validation",
     },
     {"borders", "chain", "readers", "sparse", "tags"},
-    {"costs", "features"},
+    {"costs", "features", "token_attrs"},
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},

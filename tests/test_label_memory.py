@@ -19,7 +19,7 @@ from thinc.api import Optimizer
 
 from spacy_costner.features import Features, Template
 from spacy_costner.ml import linear_part
-from spacy_costner.training.lbfgs import minimise
+from spacy_costner.training.lbfgs import minimise_by_lbfgs
 
 from .support.config import REQUIRED, declared
 from .support.fitting import read_batches, total_loss, train
@@ -185,7 +185,7 @@ def fit_online(nlp: Language, batch: list[Example]) -> None:
 
 def fit_lbfgs(nlp: Language, batch: list[Example]) -> None:
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
-    total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
+    total.write_weights(minimise_by_lbfgs(total, total.read_weights(), max_iter=20).vector)
 
 
 def rehearse(nlp: Language, batch: list[Example]) -> None:

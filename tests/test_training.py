@@ -17,7 +17,7 @@ from spacy.util import load_config
 from thinc.api import Adam
 
 from spacy_costner.analysis import preparation
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.preparation import (
     FEW,
     annotate,
@@ -36,7 +36,7 @@ from spacy_costner.training.lbfgs import (
     MOST_ITERATIONS,
     TOLERANCE,
     TotalLoss,
-    minimise,
+    minimise_by_lbfgs,
     of_split,
     train_at_once,
 )
@@ -127,12 +127,12 @@ def bowl(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
 
 
 def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
-    found = minimise(bowl, numpy.zeros(30))
+    found = minimise_by_lbfgs(bowl, numpy.zeros(30))
     assert found.reason == "converged" and found.value == pytest.approx(1, abs=1e-3)
-    few = minimise(bowl, numpy.zeros(30), max_iter=3)
+    few = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
     assert (few.n_iterations, few.reason) == (3, "iterations used up")
     assert few.value == pytest.approx(bowl(few.vector)[0]) and few.value > found.value
-    there = minimise(bowl, numpy.ones(30))
+    there = minimise_by_lbfgs(bowl, numpy.ones(30))
     assert there.n_iterations == 0 and there.value == bowl(numpy.ones(30))[0]
 
 
@@ -145,7 +145,7 @@ def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
             raise KeyboardInterrupt
         return bowl(vector)
 
-    found, start = minimise(interrupted, numpy.zeros(30)), bowl(numpy.zeros(30))[0]
+    found, start = minimise_by_lbfgs(interrupted, numpy.zeros(30)), bowl(numpy.zeros(30))[0]
     assert found.reason == "interrupted" and (found.n_iterations > 2) is (last == 8)
     assert (bowl(found.vector)[0] < start) is bool(found.vector.any()) is (last == 8)
     assert last == 1 or found.value == pytest.approx(bowl(found.vector)[0])
@@ -293,7 +293,7 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
     rows = []
     for own in dict.fromkeys([tags, tags.collapsed]):
         total = TotalLoss(ner.model, ner.objective, own, examples, c2=0.1)
-        found = minimise(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
+        found = minimise_by_lbfgs(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
         assert numpy.abs(total(found.vector)[1]).max() < 0.01
         rows.append(total.to_rows(found.vector))
     if tags.is_split:
@@ -340,7 +340,7 @@ def test_an_interruption_of_training_at_once(
     assert trained.reason == "interrupted"
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1)
     start = numpy.zeros(total.shape).reshape(-1)
-    whole = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE).vector
+    whole = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE).vector
     found, expected = linear_part(ner.model)[1].rows, total.to_rows(whole)
     assert numpy.allclose(found, expected, atol=1e-5) is not is_first and found.any()
 

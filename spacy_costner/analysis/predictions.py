@@ -17,9 +17,9 @@ from ..decoding import Decoding, Posterior, Temperature
 from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction, measure
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..tables import as_json
+from ..saving import as_json
 from ..tags import Entities
-from ..training.token_attrs import read_presets, read_reference
+from ..token_attrs import read_presets, read_reference
 from ..types import map_scores
 
 
@@ -43,9 +43,9 @@ class DevPredictions(NamedTuple):
     other_labels: Sequence[int] = ()
     originals: Sequence[Example] = ()
 
-    def at(self, temperature: Temperature) -> "DevPredictions":
+    def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
-        return self._replace(posterior=self.posterior.at(temperature))
+        return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
         """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""

@@ -30,7 +30,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers.sentences import copy_tokens
 from ..settings import check_settings
-from ..training.evaluation import without_evaluation
+from ..training.eval_frequency import without_evaluation
 from ..training.lbfgs import train_at_once
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces

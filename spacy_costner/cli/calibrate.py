@@ -3,10 +3,9 @@
 from functools import partial
 from typing import Any
 
-from ..analysis.calibrate import Calibration, calibrate
+from ..analysis.calibration import Calibration, calibrate
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
-from ..tables import text_table
 from .command_line import command
 from .options import (
     CodeOption,
@@ -18,6 +17,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(calibrate, without=("file_tokens", "source"))

@@ -8,13 +8,13 @@ from typing import Annotated
 import srsly
 from typer import Option
 
-from ..analysis.explain import Explanation, FeatureWeight, explain
+from ..analysis.explanation import Explanation, FeatureWeight, explain
 from ..analysis.loading import load_pipeline
-from ..saving import check_file
-from ..tables import as_json, text_table
+from ..saving import as_json, check_file
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result
+from .tables import text_table
 
 
 @command(

@@ -1,4 +1,4 @@
-"""Scores and significance tests."""
+"""Scores, significance tests, calibration, guarantees and tests for a shift."""
 
 from .scores import (
     Difference,

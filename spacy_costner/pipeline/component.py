@@ -30,11 +30,13 @@ from .. import chain
 from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
+from ..ent_iob import INSIDE
 from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, digest_of, find_shift, restore, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
+from ..token_attrs import TokenAttrs, possible_paths, read_presets
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.incorrect_spans import expand
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
@@ -42,7 +44,6 @@ from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
-from ..training.token_attrs import INSIDE, TokenAttrs, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
     Confidence,
@@ -380,7 +381,7 @@ class CostSensitiveNER(TrainablePipe):
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
         find, features = self.model.attrs.get("find_features"), None
-        if find is not None and self.objective.loss.at(self.progress).uses_features:
+        if find is not None and self.objective.loss.stage_at(self.progress).uses_features:
             features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
         whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
         targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)

@@ -13,11 +13,11 @@ from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
 from thinc.types import Ints1d
 
+from ..ent_iob import MISSING
 from ..spans import annotate_spans, is_missing
 from .context import Context, CorpusInfo
 from .documents import with_data
 from .files import SURROGATE, Place, shown
-from .schemes import MISSING
 from .sentences import copy_tokens
 from .tasks import Annotated, Range, Task, TaskSpan, has_its_text
 

@@ -8,19 +8,15 @@ label memory of the first pass is counted anew for each block.
 """
 
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import numpy
-from spacy.language import Language
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
-from spacy.training.loggers import console_logger
 from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
-from wasabi import Printer
 
 from ..features import Features
 from ..features.tokens import text_id
@@ -148,38 +144,3 @@ def _train_anew(
     if trained.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return weights.averaged(optimizer)
-
-
-NOTHING_LEARNED = """\
-The hybrid is no better than its linear part, with which training began: no evaluation was above the
-first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
-"""
-
-
-def make_hybrid_logger() -> Callable[..., tuple[Callable[..., None], Callable[[], None]]]:
-    """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
-    ConsoleLogger, which at the end says so if no evaluation was better than the first.
-
-        [training.logger]
-        @loggers = "spacy_costner.HybridLogger.v1"
-    """
-    console = console_logger()
-
-    def setup(
-        nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
-    ) -> tuple[Callable[..., None], Callable[[], None]]:
-        log_console, finish_console = console(nlp, stdout, stderr)
-        scores: list[float] = []
-
-        def log(info: dict[str, Any] | None) -> None:
-            scores.extend([] if info is None else [info["score"]])
-            log_console(info)
-
-        def finish() -> None:
-            finish_console()
-            if len(scores) > 1 and max(scores) == scores[0]:
-                print(Printer(no_print=True).warn(NOTHING_LEARNED), file=stdout, flush=True)
-
-        return log, finish
-
-    return setup

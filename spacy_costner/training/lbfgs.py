@@ -70,7 +70,7 @@ class TotalLoss:
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
         self.batches: list[tuple[Ints2d, Targets, float]] = []
-        is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
+        is_ratio, end = objective.loss.stage_at(Progress()).is_ratio, 0
         size = len(examples) if is_ratio else BATCH_SIZE
         for i in range(0, len(examples), size):
             turns = objective.turns(examples[i : i + size], tags)
@@ -80,7 +80,7 @@ class TotalLoss:
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
-        self.objective.loss.at(Progress()).forget()
+        self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
 
         def gradients() -> Iterator[Potentials]:
@@ -144,7 +144,7 @@ def train_at_once(
     for own in [tags, tags.collapsed] if tags.is_split else [tags]:
         total = TotalLoss(model, objective, own, examples, c2=c2)
         start = numpy.zeros(total.shape).reshape(-1)
-        found = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
+        found = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_epochs += found.n_evaluations
         if found.reason != INTERRUPTED or not rows:
             own_rows = total.to_rows(found.vector)
@@ -176,7 +176,7 @@ class Minimum(NamedTuple):
     reason: str
 
 
-def minimise(
+def minimise_by_lbfgs(
     function: Callable[[Floats1d], tuple[float, Floats1d]],
     start: Floats1d,
     *,

@@ -12,21 +12,22 @@ from thinc.types import Ints2d
 from thinc.util import get_array_module
 
 from ..borders import Boundaries, cut, find_borders
+from ..ent_iob import INSIDE
 from ..losses import LossSchedule
+from ..ragged import sequence_ids
 from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
-from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to, sequences
-from .incorrect_spans import collapse
-from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
-from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
-from .token_attrs import (
-    INSIDE,
+from ..token_attrs import (
     TokenAttrs,
     first_words,
     possible_paths,
     read_presets,
     read_reference,
 )
+from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
+from .incorrect_spans import collapse
+from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
+from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
@@ -183,7 +184,7 @@ class Objective:
     ) -> tuple[LossResult, int]:
         """The loss of a batch with its gradient with respect to the model's scores; and the number
         of annotated tokens or, if the loss is one ratio, 1."""
-        loss = self.loss.at(progress)
+        loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         of_docs, scores = scores.lengths, scores._replace(lengths=targets.lengths)
         potentials, gold = targets.to_loss_inputs(scores, table)
@@ -258,7 +259,7 @@ class Objective:
         }.items():
             if which.any() and message not in self._warned:
                 self._warned.add(message)
-                doc = sequences(reference.lengths)[entities.begin[which][0]]
+                doc = sequence_ids(reference.lengths)[entities.begin[which][0]]
                 words = first_words(examples[doc].reference)
                 warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
         return trimmed

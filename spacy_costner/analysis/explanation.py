@@ -12,8 +12,9 @@ from thinc.types import Array2d, Floats1d
 from .. import chain
 from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..ragged import first_tokens, last_tokens
 from ..tags import Tags
-from ..types import Constraints, Potentials, first_tokens, last_tokens
+from ..types import Constraints, Potentials
 from .predictions import get_component, run_before
 
 
@@ -118,7 +119,7 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
     """Transitions, start and end in one table, [from, to]: the start is the last row, the end the
     last column. Nothing goes from the start to the end. Shape: (K + 1, K + 1)"""
-    n_tags = len(parts.start)
+    n_tags = len(parts.transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
     table[:-1, :-1] = parts.transitions
     table[-1, :-1] = parts.start

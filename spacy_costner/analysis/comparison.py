@@ -24,12 +24,11 @@ from ..costs.tables import HAMMING
 from ..metrics import Difference, f_score, paired_differences, precision, ratio, recall
 from ..pipeline.scorers import DocCounts, count_docs
 from ..readers import examples_to_measure, make_reader
-from ..saving import replace_folder, save_file
+from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
-from ..tables import as_json
-from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
-from .fit import is_fitted, train_as_fitted
-from .init import make_loss, parse_losses
+from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
+from .fitting import is_fitted, train_as_fitted
+from .initial_config import make_loss, parse_losses
 from .loading import open_config
 from .runs import (
     Ended,

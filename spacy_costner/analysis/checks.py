@@ -25,8 +25,8 @@ from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
 from ..spans import spans_as_entities, without_overlap
 from ..tags import Tags
-from ..training.evaluation import Evaluations, count_evaluations
-from ..training.token_attrs import first_words
+from ..token_attrs import first_words
+from ..training.eval_frequency import Evaluations, count_evaluations
 from .loading import read_config
 from .predictions import get_component
 

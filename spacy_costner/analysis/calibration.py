@@ -41,6 +41,9 @@ MAX_LOG = float(numpy.log(100))
 """The highest logarithm of a temperature, as where all predictions are wrong. Where all are correct
 it ends at the lowest, minus this."""
 
+LEAST_LIKELIHOOD = 1e-12
+"""Lower ones count as this, as their logarithm may be infinite."""
+
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
 """A function to minimise: from the place to its value and gradient. Shapes: (P,) to (P,)"""
 
@@ -51,18 +54,22 @@ class Calibration(NamedTuple):
     temperature: Temperature
     error_before: float  # expected calibration error
     error: float
+    log_loss_before: float  # of a predicted entity, in nats: what the temperature minimises
+    log_loss: float
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
     notes: Sequence[str] = ()  # what may make it misleading
 
     def as_text(self) -> str:
-        """The temperature, and the calibration error before and with it."""
+        """The temperature, and the calibration error before and with it. Where it rises, the log
+        loss says that confidences are better nevertheless."""
         lines = [
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
         ]
         if self.error > self.error_before:
             lines.append(
-                "The error is higher than before: don't calibrate this model on these docs."
+                f"The temperature minimises the log loss: {self.log_loss_before:.4f} -> "
+                f"{self.log_loss:.4f}. The calibration error of few entities varies by chance."
             )
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -110,7 +117,7 @@ def calibrate(
     dev = predict_dev(nlp, ner, examples)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     calibration = calibrate_on([dev], nlp, ner, source, per_label=per_label)
-    scores = evaluate_dev(nlp, ner, dev.at(calibration.temperature))
+    scores = evaluate_dev(nlp, ner, dev.with_temperature(calibration.temperature))
     record_scores(nlp, scores, source, len(examples))
     return calibration._replace(notes=[*faults, *calibration.notes])
 
@@ -137,21 +144,32 @@ def calibrate_on(
     docs: list[Doc] = []
     for dev in devs:
         docs += [eg.reference for eg in dev.examples]
-    entropies = numpy.concatenate([dev.at(temperature).entropies() for dev in devs])
+    entropies = numpy.concatenate([dev.with_temperature(temperature).entropies() for dev in devs])
     ner.set_shift(docs, entropies, source, approximate=True)
 
-    probs_before = []
-    probs = []
+    probs_of_sets = []
+    tempered_probs_of_sets = []
     for posterior, entities, _ in answer_sets:
-        probs_before.append(posterior.entity_probs(entities))
-        probs.append(posterior.at(temperature).entity_probs(entities))
+        tempered = posterior.with_temperature(temperature)
+        probs_of_sets.append(posterior.entity_probs(entities))
+        tempered_probs_of_sets.append(tempered.entity_probs(entities))
+    probs_before = numpy.concatenate(probs_of_sets)
+    probs = numpy.concatenate(tempered_probs_of_sets)
     return Calibration(
         temperature,
-        error_before=calibration_error(numpy.concatenate(probs_before), is_correct),
-        error=calibration_error(numpy.concatenate(probs), is_correct),
-        reliability=reliability(numpy.concatenate(probs), is_correct),
+        error_before=calibration_error(probs_before, is_correct),
+        error=calibration_error(probs, is_correct),
+        log_loss_before=mean_log_loss(probs_before, is_correct),
+        log_loss=mean_log_loss(probs, is_correct),
+        reliability=reliability(probs, is_correct),
         notes=find_extremes(temperature),
     )
+
+
+def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
+    """The mean log loss of predicted entities, in nats. Shapes: (E,), (E,)"""
+    likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
+    return -float(numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD)).mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
@@ -193,7 +211,7 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
         loss = 0.0
         slopes = numpy.zeros(len(labels) + 1)
         for answers in exact_sets:
-            tempered = answers._replace(posterior=answers.posterior.at(temperature))
+            tempered = answers._replace(posterior=answers.posterior.with_temperature(temperature))
             loss_of_set, slopes_of_set = find_loss(tempered)
             loss += loss_of_set
             slopes += slopes_of_set
@@ -236,7 +254,7 @@ def find_loss(answers: Answers) -> tuple[float, Floats1d]:
     log_probs, entity_of, backprop = posterior.entity_log_probs(entities)
     way_probs = numpy.exp(log_probs)
     probs = numpy.bincount(entity_of, way_probs, minlength=len(is_correct))
-    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), 1e-12)
+    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), LEAST_LIKELIHOOD)
     d_probs = numpy.where(is_correct, -1, 1) / likelihood
     gradient = backprop(d_probs[entity_of] * way_probs)
 
