@@ -18,7 +18,7 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.analysis.explanation import reasons
+from spacy_costner.analysis.explanation import explain_tokens
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
@@ -302,10 +302,10 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
-    tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
+    reasons = explain_tokens(ner, doc, linear_part(ner.model)[0].names(), 3)
     best = chain.best_path(ner.posterior([doc]).scores).scores
     assert len(best) == 3
-    total = sum(token["score"] + token["transition"] for token in tokens)
+    total = sum(reason.score + reason.transition for reason in reasons)
     assert total == pytest.approx(best.sum(), rel=1e-4)
 
 

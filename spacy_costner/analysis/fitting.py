@@ -124,9 +124,9 @@ class Fitted:
             weights += ", two passes (features.document)"
         lines = [self.describe_training(), weights, self.describe_scores()]
         if self.calibration is not None:
-            lines.append(self.calibration.describe())
+            lines.append(self.calibration.as_text())
         if self.tuning is not None:
-            lines.append(self.tuning.describe())
+            lines.append(self.tuning.as_text())
         lines += [f"note: {note}" for note in self.notes]
         text = "\n".join(lines)
         return text + STOPPED if self.is_interrupted else text

@@ -490,4 +490,4 @@ def fit_in_worker(
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
     examples = [Example(doc, gold) for doc, gold in zip(predicted_docs, reference_docs)]
     fold = training.fit(examples, is_held_out)
-    return fold._replace(dev=fold.dev._replace(examples=[]))
+    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))
