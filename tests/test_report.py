@@ -435,7 +435,7 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     """Its figures have numbers on hover, and no more tags than there is room for."""
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
-    monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
+    monkeypatch.setattr("spacy_costner.analysis.reporting.MAX_TAGS", 6)
     for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
