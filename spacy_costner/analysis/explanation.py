@@ -1,7 +1,7 @@
 """Explain a linear model and its predictions by the weights of features."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy
 from spacy.language import Language
