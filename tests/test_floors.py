@@ -18,6 +18,8 @@ FLOORS = [
         "locks",
         "metrics",
         "progress",
+        "ragged",
+        "rendering",
         "saving",
         "settings",
         "spans",
@@ -29,6 +31,7 @@ FLOORS = [
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
+    {"analysis"},
     {"presidio"},
     {"cli"},
 ]

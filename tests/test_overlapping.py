@@ -22,14 +22,14 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
-from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.guarantee import guarantee, observe
-from spacy_costner.cli.init import choose_groups, init, read_corpus
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import guarantee, observe
+from spacy_costner.analysis.initial_config import choose_groups, init, measure_corpus
+from spacy_costner.analysis.reporting import report
+from spacy_costner.analysis.suggestions import suggest
+from spacy_costner.analysis.tuning import tune
+from spacy_costner.analysis.watching import watch
 from spacy_costner.cli.options import load
-from spacy_costner.cli.report import report
-from spacy_costner.cli.suggest import suggest
-from spacy_costner.cli.tune import tune
-from spacy_costner.cli.watch import watch
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import ReadOptions, read_docs
@@ -488,8 +488,8 @@ def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
     ]
     path = tmp_path / "train.spacy"
     DocBin(docs=[doc]).to_disk(path)
-    corpus = read_corpus(path, "en", "sc")
-    assert corpus["overlaps"]["A", "B"] == 2 and corpus["overlaps"]["B", "C"] == 99
+    corpus = measure_corpus(path, "en", "sc")
+    assert corpus.overlaps["A", "B"] == 2 and corpus.overlaps["B", "C"] == 99
     assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}
 
 

@@ -408,7 +408,7 @@ class CostSensitiveNER(TrainablePipe):
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
         """The features of training docs, if the loss uses them and the model has some."""
         find_features = self.model.attrs.get("find_features")
-        if find_features is None or not self.objective.loss.at(self.progress).uses_features:
+        if find_features is None or not self.objective.loss.stage_at(self.progress).uses_features:
             return None
         return find_features(self.model, docs, is_train=True)
 

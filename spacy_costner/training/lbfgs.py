@@ -89,7 +89,7 @@ class TotalLoss:
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
         self.batches: list[BatchTargets] = []
         # A ratio over the batch is not the sum of those of parts of it.
-        is_ratio = objective.loss.at(Progress()).is_ratio
+        is_ratio = objective.loss.stage_at(Progress()).is_ratio
         batch_size = len(examples) if is_ratio else BATCH_SIZE
         end = 0
         for i in range(0, len(examples), batch_size):
@@ -103,7 +103,7 @@ class TotalLoss:
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
-        self.objective.loss.at(Progress()).forget()
+        self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
 
         def gradients() -> Iterator[Potentials]:

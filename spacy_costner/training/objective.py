@@ -14,6 +14,7 @@ from thinc.util import get_array_module
 from ..borders import Boundaries, cut, find_borders
 from ..ent_iob import INSIDE
 from ..losses import LossSchedule
+from ..ragged import sequence_ids
 from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import (
@@ -32,7 +33,6 @@ from ..types import (
     Potentials,
     Progress,
     add_to,
-    sequences,
 )
 from .incorrect_spans import collapse
 from .segmentations import Segmentations, cuts_docs
@@ -269,7 +269,7 @@ class Objective:
         RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number of annotated
             tokens or, if the loss is one ratio, 1.
         """
-        loss = self.loss.at(progress)
+        loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         doc_lengths = scores.lengths
         scores = scores._replace(lengths=targets.lengths)
@@ -354,7 +354,7 @@ class Objective:
             if is_concerned.any() and message not in self._warned:
                 self._warned.add(message)
                 first_token = entities.begin[is_concerned][0]
-                doc = sequences(reference.lengths)[first_token]
+                doc = sequence_ids(reference.lengths)[first_token]
                 words = first_words(examples[doc].reference)
                 warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
         return trimmed

@@ -27,8 +27,8 @@ from .. import chain
 from ..features import FeatureBatch, Features
 from ..ml import find_features, linear_part
 from ..progress import progress
+from ..ragged import ranges
 from ..tags import Tags
-from ..types import ranges
 from .objective import Objective
 from .online import Batch, Batches, read_batches
 from .segmentations import Segmentations
@@ -132,7 +132,7 @@ def read_pieces(
             )
         found = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
-        first_token = token_store.add(cast(Ints2d, found.values), targets.by_doc)
+        first_token = token_store.add(cast(Ints2d, found.value_ids), targets.by_doc)
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.sentence_boundaries:
