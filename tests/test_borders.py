@@ -1,6 +1,7 @@
 """Docs of several sequences: where they are cut, and that answers are those of the sequences."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
+from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.cli.explain import reasons
 from spacy_costner.costs.tables import make_hamming_cost
@@ -135,7 +137,8 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
     def compute(scores: Potentials) -> LossResult:
         loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
-        objective = Objective("ner", SPLIT.vocab.strings, loss, sentence_boundaries=True)
+        annotation = Annotation(sentence_boundaries=True)
+        objective = Objective("ner", SPLIT.vocab.strings, loss, annotation=annotation)
         targets = objective.targets([eg], ner.chain_tags)
         assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
         return objective.evaluate(targets, scores, Progress())[0]
@@ -243,7 +246,7 @@ def test_epochs_take_turns() -> None:
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
         assert_array_equal(seen.lengths, expected.lengths)
-    ner.objective.incorrect_spans_key = "wrong"
+    ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
     turns = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
     assert [[n for n, _ in batches] for batches in turns] == [[4], [5]]
     (alone,) = read_pieces(*parts, examples[1:])
@@ -262,7 +265,7 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         reference.user_data[KEY] = saved
         examples.append(Example(doc_of(nlp, starts=not i), reference))
     for boundaries in (True, False):
-        ner.objective.sentence_boundaries = boundaries
+        ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
         for whole in (True, False):
             targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)

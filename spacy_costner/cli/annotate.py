@@ -455,7 +455,7 @@ def groups_of(nlp: Language) -> Groups:
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
             continue
-        key = pipe.objective.spans_key
+        key = pipe.annotation.spans_key
         if key is not None:
             groups.setdefault("spans", [])
             if key not in groups["spans"]:

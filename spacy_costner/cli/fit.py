@@ -96,7 +96,7 @@ class Fitted(NamedTuple):
         if scores is None:
             lines.append("not evaluated: there is no development corpus")
         else:
-            spans_key = self.ners[0].objective.spans_key
+            spans_key = self.ners[0].annotation.spans_key
             prefix = "ents" if spans_key is None else f"spans_{spans_key}"
             found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
             parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
@@ -306,7 +306,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     corpus = dot_to_object(nlp.config.interpolate(), name)
     component = f"components.{ner.name}"
     refused: dict[str, Any] = {
-        f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
+        f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
         f"{component}.model.features.bigrams": template.bigrams,
         f"{component}.model.features.document": template.document,
         **{f"{name}.{setting}": corpus.get(setting) for setting in ("augmenter", "shuffle")},

@@ -210,7 +210,7 @@ def leave_out(
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
     counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
     used = []
-    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
+    for eg in (ner.annotation.as_entities(eg, ner.own_labels) for eg in examples):
         doc = eg.reference
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
         if is_whole_text or is_known_doc(trained_on, doc):

@@ -89,7 +89,7 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
     """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
-    if (key := ner.objective.spans_key) is not None:
+    if (key := ner.annotation.spans_key) is not None:
         raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
 
 
@@ -103,11 +103,11 @@ def predict_dev(
     """
     examples = [eg for eg in examples if len(eg.predicted)]
     docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
-    if ner.objective.spans_key is not None:  # its spans are the only entities
+    if ner.annotation.spans_key is not None:  # its spans are the only entities
         for doc in docs:
             doc.set_ents([], default="missing")
     examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
-    examples = [ner.objective.as_entities(eg, ner.own_labels) for eg in examples]
+    examples = [ner.annotation.as_entities(eg, ner.own_labels) for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
@@ -145,7 +145,7 @@ def predict(
     prediction = make_prediction(
         ner.decode(posterior), posterior, read_presets(docs), confidence, others=ner.other_labels
     )
-    for spans_key in dict.fromkeys([None, ner.objective.spans_key]):
+    for spans_key in dict.fromkeys([None, ner.annotation.spans_key]):
         annotate(docs, prediction, ner.name, confidence, spans_key)
     return prediction
 

@@ -94,7 +94,7 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
         if getattr(pipe, "is_trainable", False) and name not in frozen
     }
     ours = [pipe for pipe in trained.values() if isinstance(pipe, CostSensitiveNER)]
-    keys = {ner.objective.spans_key for ner in ours}
+    keys = {ner.annotation.spans_key for ner in ours}
     if len(ours) < max(len(trained), 1) or (len(ours) > 1 and (len(keys) > 1 or None in keys)):
         raise ValueError(
             "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "

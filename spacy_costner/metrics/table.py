@@ -31,7 +31,10 @@ def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON: named tuples as objects, arrays as lists, NaN and infinity as null."""
+    """A result as JSON: named tuples, and what has `to_dict`, as objects, arrays as lists, NaN and
+    infinity as null."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

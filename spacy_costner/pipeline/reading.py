@@ -2,13 +2,16 @@
 docs are like them: with sentence starts or without, with the tokenizer's tokens or with others."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+
+from .serialization import check_keys
 
 GIVE_TEXT = (
     "give texts in place of docs, or run `calibrate`, `tune` and `guarantee` with --file-tokens"
@@ -18,7 +21,8 @@ GIVE_STARTS = (
 )
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """How docs were read.
 
     file_tokens (bool): Whether they had the tokens and sentence starts of their file, as in `spacy
@@ -114,4 +118,7 @@ def find_difference(
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
     """A reading as it was saved. None: it is not known, as in pipelines that were saved before."""
-    return None if saved is None else Reading(**saved)
+    if saved is None:
+        return None
+    check_keys(saved, Reading.__dataclass_fields__, "reading")
+    return Reading(**saved)

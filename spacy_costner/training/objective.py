@@ -6,21 +6,19 @@ from dataclasses import dataclass, field
 
 import numpy
 from spacy.strings import StringStore
-from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Ints2d
 from thinc.util import get_array_module
 
-from ..borders import Boundaries, cut, find_borders
+from ..annotation import Annotation
+from ..borders import cut, find_borders
 from ..ent_iob import INSIDE
 from ..losses import LossSchedule
-from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import (
     TokenAttrs,
     first_words,
     possible_paths,
-    read_presets,
     read_reference,
 )
 from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to, sequences
@@ -50,11 +48,7 @@ class Objective:
     strings: StringStore
     loss: Loss | LossSchedule
     weights: Weights = field(default_factory=Weights)
-    incorrect_spans_key: str | None = None
-    spans_key: str | None = None
-    own_labels: Labels = None
-    filter_spans: bool = False
-    sentence_boundaries: Boundaries = False
+    annotation: Annotation = field(default_factory=Annotation)
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Weights):
@@ -70,23 +64,6 @@ class Objective:
             )
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
         self._warned: set[str] = set()
-
-    def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the spans of some labels as entities, if there is a `spans_key`. Raises
-        a ValueError if they overlap, and `filter_spans` is not set."""
-        if self.spans_key is None:
-            return eg
-        try:
-            own, longest = self.own_labels, self.filter_spans
-            doc = spans_as_entities(eg.reference, self.spans_key, labels, own=own, longest=longest)
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from None
-        return Example(eg.predicted, doc)
-
-    def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read docs that are to be predicted. With a `spans_key` nothing is preset."""
-        tokens = read_presets(docs)
-        return tokens if self.spans_key is None else tokens.without_annotation()
 
     def targets(
         self,
@@ -105,15 +82,15 @@ class Objective:
         whole (bool): Whether docs are not cut.
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
-        examples = [self.as_entities(eg, tags.labels) for eg in examples]
+        examples = [self.annotation.as_entities(eg, tags.labels) for eg in examples]
         docs = [eg.predicted for eg in examples]
-        tokens = self.read_presets(docs)
+        tokens = self.annotation.read_presets(docs)
         constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
         path = tags.gold_path(entities, reference.is_annotated)
         taught = [taught_lengths(eg) for eg in examples]
-        borders = find_borders(docs, False if whole else self.sentence_boundaries)
+        borders = find_borders(docs, False if whole else self.annotation.sentence_boundaries)
         borders &= (tokens.iob != INSIDE) & (reference.iob != INSIDE)
         for i, of_teacher in enumerate(taught):
             if of_teacher is not None:
@@ -151,8 +128,9 @@ class Objective:
                 "targets, got a ratio over the batch"
             )
         targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
-        if self.incorrect_spans_key is not None:
-            spans = read_incorrect_spans(examples, self.incorrect_spans_key, tags, tokens)
+        incorrect_spans_key = self.annotation.incorrect_spans_key
+        if incorrect_spans_key is not None:
+            spans = read_incorrect_spans(examples, incorrect_spans_key, tags, tokens)
             targets = targets.exclude(spans) if spans else targets
         targets, left_out = targets.leave_out_impossible()
         for i in doc_of[left_out].tolist():
@@ -174,7 +152,7 @@ class Objective:
         """The targets of a batch in epochs that take turns, so that a model learns both: of whole
         docs and, if they have borders, of their sequences."""
         turns = [self.targets(examples, tags, features, whole=True)]
-        if find_borders([eg.predicted for eg in examples], self.sentence_boundaries).any():
+        if self.annotation.find_borders([eg.predicted for eg in examples]).any():
             turns.append(self.targets(examples, tags, features))
         return turns
 

@@ -74,7 +74,7 @@ def batch_pieces(
 ) -> Turns:
     """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
     there may be incorrect spans in them. `shuffle` shuffles a list in place."""
-    if objective.incorrect_spans_key is not None:
+    if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
         return read_batches(model, objective, tags, batcher(docs))
@@ -103,7 +103,7 @@ def read_pieces(
     """
     most_words = most_words or MOST_WORDS
     store, has_borders = Store(linear_part(model)[0], tags, cache), False
-    pieces: list[list[Piece]] = [[], []] if objective.sentence_boundaries else [[]]
+    pieces: list[list[Piece]] = [[], []] if objective.annotation.sentence_boundaries else [[]]
     marks = cast(tuple[Array1d, Array1d], tags.constraints[2:])
     docs = progress(examples, desc="features", unit="doc")
     for batch in minibatch((eg for eg in docs if len(eg.predicted)), N_DOCS):
