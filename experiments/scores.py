@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
-from spacy_costner.cli.runs import Run
+from spacy_costner.analysis.runs import Run
 from spacy_costner.metrics import (
     Difference,
     f_score,

@@ -10,7 +10,8 @@ from PIL import Image, ImageOps
 from spacy import displacy
 from spacy.training import Corpus
 
-from spacy_costner.cli.report import page, report
+from spacy_costner.analysis.report import report
+from spacy_costner.cli.report import page
 
 HIDDEN = "header, nav, footer, .facts, section:not(#curve) { display: none }"
 TEXT = (

@@ -217,3 +217,8 @@ def _remove(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Save a text file: see `save_file`."""
+    save_file(path, lambda new: new.write_text(text, encoding="utf8"))

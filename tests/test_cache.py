@@ -16,8 +16,8 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.preparation import find_corpora, load_linear, prepare
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import KEY
 
@@ -140,7 +140,7 @@ def test_a_killed_training_leaves_the_last_epoch(
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
-    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", 0)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", 0)
     path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
     config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
     killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)

@@ -11,11 +11,11 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
+from spacy_costner.analysis.annotate import annotate_texts
+from spacy_costner.analysis.calibrate import Calibration, calibrate, make_temperature
+from spacy_costner.analysis.predictions import predict_dev
+from spacy_costner.analysis.tune import use_decoding
 from spacy_costner.cli import calibrate as module
-from spacy_costner.cli.annotate import annotate_texts
-from spacy_costner.cli.calibrate import Calibration, calibrate, make_temperature
-from spacy_costner.cli.predictions import predict_dev
-from spacy_costner.cli.tune import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 from spacy_costner.types import map_scores

@@ -203,7 +203,13 @@ def test_other_files_are_named_too(tmp_path: Path) -> None:
     init = ["init", tmp_path / "a.cfg", "--train", corpus]
     given = {
         "expected a trained pipeline": ["calibrate", path, corpus, "--output", tmp_path / "out"],
-        "--groups: expected JSON, {component: [labels]}": [*init, "--spans-key", "sc", "--groups", path],
+        "--groups: expected JSON, {component: [labels]}": [
+            *init,
+            "--spans-key",
+            "sc",
+            "--groups",
+            path,
+        ],
     }
     for message, arguments in given.items():
         result = run(*arguments)

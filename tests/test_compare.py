@@ -12,19 +12,18 @@ import spacy
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.compare import (
+from spacy_costner.analysis.compare import (
     Finished,
     Variant,
     compare,
-    describe,
     make_variants,
     put_onto,
     run_variant,
     summarise,
-    table,
 )
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.runs import Done, Failed
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.runs import Done, Failed
+from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts

@@ -12,11 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.calibrate import calibrate, find_extremes
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.fitness import count_known, find_unknown_labels
-from spacy_costner.cli.guarantee import guarantee
-from spacy_costner.cli.tune import tune
+from spacy_costner.analysis.calibrate import calibrate, find_extremes
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitness import count_known, find_unknown_labels
+from spacy_costner.analysis.guarantee import guarantee
+from spacy_costner.analysis.tune import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
 
@@ -89,7 +89,7 @@ def test_training_docs_are_refused_or_told(trained: Path, size: int) -> None:
     for notes in (tune(nlp, new).notes, calibrate(nlp, new).notes):
         assert not any("sentences" in note for note in notes)
     result = guarantee(nlp, new + docs(nlp, range(10)), miss=0.2)
-    assert result.promise["not_counted"]["training docs"] == 10
+    assert result.promise.not_counted["training docs"] == 10
 
 
 @pytest.mark.parametrize("command", [tune, calibrate, guarantee])
@@ -120,9 +120,9 @@ def test_fit_refuses_other_labels_before_training(
     paths = {"train_path": tmp_path / "train.spacy"}
     result = fit(None, tmp_path / "out", **paths, dev_path=tmp_path / "dev.spacy", calibrate=True)
     assert "10 of 30 sentences" in result.describe()
-    shift = spacy.load(result.path).get_pipe("ner").cfg["shift"]
-    assert len(shift["scores"]) == 30 and shift["approximate"]
-    monkeypatch.setattr("spacy_costner.cli.fit.train_linear", None)
+    shift = spacy.load(result.path).get_pipe("ner").calibration_scores
+    assert len(shift.scores) == 30 and shift.approximate
+    monkeypatch.setattr("spacy_costner.analysis.fit.train_linear", None)
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "no", **paths, dev_path=tmp_path / "other.spacy")
 

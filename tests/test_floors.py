@@ -18,6 +18,7 @@ FLOORS = [
         "locks",
         "metrics",
         "progress",
+        "rendering",
         "saving",
         "settings",
         "spans",
@@ -29,6 +30,7 @@ FLOORS = [
     {"annotation", "decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
+    {"analysis"},
     {"presidio"},
     {"cli"},
 ]

@@ -19,9 +19,9 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 
+from spacy_costner.analysis.init import build_loss, find_name, init, parse_losses, read_notes
+from spacy_costner.analysis.preparation import FEW as FEWEST
 from spacy_costner.cli import costner
-from spacy_costner.cli.init import build_loss, find_name, init, parse_losses, read_notes
-from spacy_costner.cli.preparation import FEW as FEWEST
 
 from .support.commands import run
 from .support.config import declared

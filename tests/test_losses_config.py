@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy.util import registry
 from thinc.api import Config
 
-from spacy_costner.cli.init import build_loss
+from spacy_costner.analysis.init import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential

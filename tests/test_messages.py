@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_costner.cli.annotate import annotate
-from spacy_costner.cli.compare import read_seeds
-from spacy_costner.cli.init import choose_groups, parse_losses
-from spacy_costner.cli.predictions import get_component
+from spacy_costner.analysis.annotate import annotate
+from spacy_costner.analysis.compare import read_seeds
+from spacy_costner.analysis.init import choose_groups, parse_losses
+from spacy_costner.analysis.predictions import get_component
 
 
 def test_a_pipeline_without_our_component_lists_what_it_has() -> None:

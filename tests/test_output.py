@@ -12,8 +12,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from spacy_costner.analysis.tune import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
-from spacy_costner.cli.tune import N_ROWS, Point, Tuning, describe
+from spacy_costner.cli.tune import N_ROWS, describe
 from spacy_costner.progress import progress
 from spacy_costner.training.lbfgs import AT_ONCE
 

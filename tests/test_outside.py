@@ -7,11 +7,13 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.explain import as_text, explain
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.report import page, report
-from spacy_costner.cli.tune import tune
+from spacy_costner.analysis.calibrate import calibrate
+from spacy_costner.analysis.explain import explain
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.report import report
+from spacy_costner.analysis.tune import tune
+from spacy_costner.cli.explain import as_text
+from spacy_costner.cli.report import page
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_viterbi
 from spacy_costner.tags import Tags
@@ -78,7 +80,7 @@ def test_presets_and_white_space(trained: Language) -> None:
 def test_the_linear_model_is_fitted(
     few: int, name: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spacy_costner.cli.preparation.FEW", few)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", few)
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name)
     fitted = fit(config, experiment.output_path)

@@ -23,14 +23,14 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
-from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.guarantee import guarantee, observe
-from spacy_costner.cli.init import choose_groups, init, read_corpus
+from spacy_costner.analysis.calibrate import calibrate
+from spacy_costner.analysis.guarantee import guarantee, observe
+from spacy_costner.analysis.init import choose_groups, init, read_corpus
+from spacy_costner.analysis.report import report
+from spacy_costner.analysis.suggest import suggest
+from spacy_costner.analysis.tune import tune
+from spacy_costner.analysis.watch import watch
 from spacy_costner.cli.options import load
-from spacy_costner.cli.report import report
-from spacy_costner.cli.suggest import suggest
-from spacy_costner.cli.tune import tune
-from spacy_costner.cli.watch import watch
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import ReadOptions, read_docs
@@ -519,7 +519,7 @@ def test_commands_take_a_component_by_its_name(competing: bool) -> None:
     assert calibrate(nlp, egs, name="others").error < 0.5
     assert nlp.evaluate(egs)["spans_sc_f"] >= before
     result = guarantee(nlp, egs, name="others", miss=0.1)
-    assert result.promise["entities"] == 30 * 4
+    assert result.promise.entities == 30 * 4
     doc = nlp(TEXTS[0][0])
     assert (0, 4, "ORG") in places(doc, "others_confidence_guaranteed")
     assert observe(nlp, "others", egs)[0][1] == 0.0

@@ -16,26 +16,22 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.explain import TransitionWeights
-from spacy_costner.cli.plots import COLOURS
-from spacy_costner.cli.predictions import get_component
-from spacy_costner.cli.report import (
+from spacy_costner.analysis.explain import TransitionWeights
+from spacy_costner.analysis.predictions import get_component
+from spacy_costner.analysis.report import (
     KINDS,
     MAX_LABELS,
     Confusion,
     Mistake,
     Report,
-    cost_number,
     kind_of,
-    number,
-    page,
-    percent,
-    probability,
     report,
     segments,
-    sum_others,
 )
-from spacy_costner.cli.tune import tune, use_decoding
+from spacy_costner.analysis.tune import tune, use_decoding
+from spacy_costner.cli.pages import cost_number, number, percent, probability
+from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.report import page, sum_others
 from spacy_costner.ml import linear_part
 
 from .support.browser import Browser, browser, needs_chromium

@@ -16,10 +16,9 @@ from spacy.training import Corpus, Example
 from spacy.util import load_config
 from thinc.api import Adam
 
-from spacy_costner.chain import constrain, log_partition
-from spacy_costner.cli import preparation
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.preparation import (
+from spacy_costner.analysis import preparation
+from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.preparation import (
     FEW,
     annotate,
     are_few,
@@ -28,6 +27,7 @@ from spacy_costner.cli.preparation import (
     hold_out,
     load_linear,
 )
+from spacy_costner.chain import constrain, log_partition
 from spacy_costner.ml import linear_part
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online

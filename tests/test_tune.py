@@ -7,16 +7,16 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.cli.tune import (
+from spacy_costner.analysis.tune import (
     PARAMETERS,
     Point,
     Tuning,
     choose,
-    draw,
     parse_aim,
     tune,
     use_decoding,
 )
+from spacy_costner.cli.tune import draw
 
 from .support.pipelines import TEXTS, ents, examples, load
 

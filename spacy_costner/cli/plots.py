@@ -56,11 +56,15 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
+
+
 for _axis in ("xtick", "ytick"):
     SETTINGS.update({f"{_axis}.color": MUTED, f"{_axis}.labelcolor": INK})
     SETTINGS.update({f"{_axis}.labelsize": 8, f"{_axis}.major.width": 0.6})
 
+
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
 
 MAX_NUMBERED = 17

@@ -578,15 +578,16 @@ class CostSensitiveNER(TrainablePipe):
         """
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
+        tags = self.tags
         # Path i has the i-th best sequence of tags of each doc, and the logarithms of their
         # probabilities: minus infinity for a doc that has fewer paths.
         paths, log_probs = posterior.best_paths(k)
         hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
-            entities = self.tags.decode(path, tokens.lengths).trim(tokens.is_space)
-            spans_of_docs = spans_by_doc(docs, entities, self.labels, tokens.lengths)
-            log_prob_list = log_probs_of_docs.tolist()
-            for doc_hypotheses, (spans, _), log_prob in zip(hypotheses, spans_of_docs, log_prob_list):
+            entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
+            spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
+            rows = zip(hypotheses, spans_of_docs, log_probs_of_docs.tolist())
+            for doc_hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
                     doc_hypotheses.append(Hypothesis(spans, exp(log_prob), log_prob))
         return hypotheses

@@ -24,7 +24,7 @@ Settings = dict[str, Any]
 """The settings of a component that a promise, or the test for a shift, depends on, as JSON."""
 
 FOUND = ("exact", "covered")
-"""When an entity is found: its span is in the set, or each of its tokens is in a span of the set."""
+"""When an entity is found: its span is in the set, or each of its tokens is in a span there."""
 
 UNITS = ("doc", "any")
 """What a limit is a share of: the entities of each doc, or the docs in which any is missed."""
@@ -64,6 +64,11 @@ class Terms:
         units = UNITS if self.false_alarm is None else UNITS[:1]
         _check_choice("found", self.found, FOUND)
         _check_choice("by", self.by, units)
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
+        """The terms among all arguments of `guarantee`."""
+        return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
     def limits_misses(self) -> bool:

@@ -72,7 +72,8 @@ def train_first_pass(
         rest = [each for i, block in enumerate(blocks) if i != fold for each in block]
         own = features
         if fold >= 0:
-            docs = (objective.annotation.as_entities(eg, tags.labels) for some, _ in rest for eg in some)
+            as_entities = objective.annotation.as_entities
+            docs = (as_entities(eg, tags.labels) for some, _ in rest for eg in some)
             own = features.recount([eg.reference for eg in docs])
         turns = in_memory(
             (own.find([eg.predicted for eg in some], is_train=True), targets)

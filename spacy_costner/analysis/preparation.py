@@ -4,10 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from pathlib import Path
-from typing import (
-    Any,
-    NamedTuple,
-)
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -56,6 +53,8 @@ N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+
+
 Linear = tuple[Language, CostSensitiveNER, dict[str, Any]]
 """A pipeline, its component to train, and the block [training] of its config, resolved."""
 
@@ -233,9 +232,6 @@ def fit_linear(linear: Linear, corpus: Corpus, **settings: Any) -> None:
     """
     if train_linear(linear, prepare(linear, corpus), **settings).reason == INTERRUPTED:
         raise KeyboardInterrupt
-
-
-# Cross-fitting: the posterior of every doc by a model that was trained on other docs.
 
 
 class Fold(NamedTuple):

@@ -143,7 +143,11 @@ def predict(
     Write the entities to the docs, also with a `spans_key`, and, with confidence, their
     probabilities to a span group."""
     prediction = make_prediction(
-        ner.decode(posterior), posterior, read_presets(docs), confidence, others=ner.other_labels
+        ner.decode(posterior),
+        posterior,
+        read_presets(docs),
+        confidence,
+        other_labels=ner.other_labels,
     )
     for spans_key in dict.fromkeys([None, ner.annotation.spans_key]):
         annotate(docs, prediction, ner.name, confidence, spans_key)
