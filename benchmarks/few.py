@@ -27,7 +27,7 @@ from thinc.api import Config
 
 from experiments import corpora
 from experiments.linear import SPEC
-from spacy_costner.analysis.init import init
+from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}

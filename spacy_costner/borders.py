@@ -8,7 +8,7 @@ from spacy.attrs import IS_SPACE, ORTH, SENT_START
 from spacy.tokens import Doc
 from thinc.types import Array1d, Ints1d
 
-from .types import first_tokens, sequences
+from .ragged import first_tokens, sequence_ids
 
 Boundaries = bool | Literal["sentences"]
 """False: a doc is one sequence. True: each sentence and line is one. "sentences": each sentence."""
@@ -44,6 +44,6 @@ def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
     if not len(places):
         return lengths, numpy.arange(len(lengths))
     begins = numpy.sort(numpy.append(numpy.cumsum(lengths) - lengths, places))
-    n_sequences = 1 + numpy.bincount(sequences(lengths)[places], minlength=len(lengths))
+    n_sequences = 1 + numpy.bincount(sequence_ids(lengths)[places], minlength=len(lengths))
     ends = numpy.append(begins[1:], len(borders))[: len(begins)]
-    return (ends - begins).astype("int32"), sequences(n_sequences)
+    return (ends - begins).astype("int32"), sequence_ids(n_sequences)

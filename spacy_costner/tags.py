@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Array1d, Array2d, Ints1d
 
-from .types import Constraints, EntityTags, first_tokens, ranges
+from .ragged import first_tokens, ranges
+from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
 

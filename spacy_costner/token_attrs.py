@@ -15,8 +15,9 @@ from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
 from .ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
+from .ragged import sequence_ids
 from .tags import Entities, Tags, runs
-from .types import Constraints, sequences
+from .types import Constraints
 
 
 class TokenAttrs(NamedTuple):
@@ -89,7 +90,7 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     tokens = read_docs(docs)
     if not tokens.iob.any():
         return tokens
-    doc_of_token = sequences(tokens.lengths)
+    doc_of_token = sequence_ids(tokens.lengths)
     is_missing = tokens.iob == MISSING
     n_missing = numpy.bincount(doc_of_token, is_missing, len(tokens.lengths))
     is_complete = (n_missing == 0)[doc_of_token]

@@ -218,7 +218,7 @@ class Loss:
     needs_start: bool = False
     forget: Callable[[], None] = nothing_to_forget
 
-    def at(self, progress: Progress) -> "Loss":
+    def stage_at(self, progress: Progress) -> "Loss":
         """The loss to minimise at this point of training."""
         return self
 
@@ -245,32 +245,3 @@ def add_to(total: Potentials, gradient: Potentials) -> Potentials:
     for sums, array in zip(total[:4], gradient[:4]):
         sums += array
     return total
-
-
-def sequences(lengths: Ints1d) -> Ints1d:
-    """The sequence of each token. Shape: (N,)"""
-    return numpy.repeat(numpy.arange(len(lengths)), lengths)
-
-
-def first_tokens(lengths: Ints1d) -> Ints1d:
-    """The first token of each sequence that has tokens, counted over the batch."""
-    return (numpy.cumsum(lengths) - lengths)[lengths > 0]
-
-
-def last_tokens(lengths: Ints1d) -> Ints1d:
-    """The last token of each sequence that has tokens, counted over the batch."""
-    return (numpy.cumsum(lengths) - 1)[lengths > 0]
-
-
-def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """The numbers of R ranges, one after another, after the index of the range of each.
-    Shapes: (R,) to (N,)"""
-    sizes = (end - begin).astype("int64")
-    which = sequences(sizes)
-    return which, numpy.arange(len(which)) + (begin - numpy.cumsum(sizes) + sizes)[which]
-
-
-def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
-    """All places of keys in an ascending array, after the index of each key: see `ranges`."""
-    begin, end = (numpy.searchsorted(ascending, keys, side=side) for side in ("left", "right"))
-    return ranges(begin, end)

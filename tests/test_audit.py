@@ -17,7 +17,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.audit import (
+from spacy_costner.analysis.auditing import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,

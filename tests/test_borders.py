@@ -19,7 +19,7 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.analysis.explain import reasons
+from spacy_costner.analysis.explanation import reasons
 from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost

@@ -16,7 +16,7 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import KEY

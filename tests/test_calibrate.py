@@ -11,11 +11,11 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.analysis.annotate import annotate_texts
-from spacy_costner.analysis.calibrate import Calibration, calibrate, make_temperature
+from spacy_costner.analysis import calibration as module
+from spacy_costner.analysis.annotating import annotate_texts
+from spacy_costner.analysis.calibration import Calibration, calibrate, make_temperature
 from spacy_costner.analysis.predictions import predict_dev
-from spacy_costner.analysis.tune import use_decoding
-from spacy_costner.cli import calibrate as module
+from spacy_costner.analysis.tuning import use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 from spacy_costner.types import map_scores
@@ -28,14 +28,14 @@ from .support.strategies import seeds
 
 def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
     temperature = make_temperature(logs, posterior.tags.labels)
-    p = posterior.at(temperature).entity_probs(entities)
+    p = posterior.with_temperature(temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
 
 
 @given(posterior(), seeds)
 def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
-    tempered = posterior.at(make_temperature(logs, posterior.tags.labels))
+    tempered = posterior.with_temperature(make_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
@@ -94,7 +94,7 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
 
     def loss(logs: Any) -> tuple[float, Any]:
         temperature = make_temperature(logs, posterior.tags.labels)
-        value, slopes = module.find_loss(exact.at(temperature), predicted, right)
+        value, slopes = module.find_loss(exact.with_temperature(temperature), predicted, right)
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 
@@ -155,11 +155,24 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
 
 
-def test_a_higher_error_is_said() -> None:
-    better = Calibration(Temperature(1.2, {}), 0.02, 0.01, [])
-    warning = "The error is higher than before"
-    assert warning not in better.describe()
-    assert warning in better._replace(error=0.03).describe()
+def test_where_the_error_rises_the_log_loss_is_said() -> None:
+    better = Calibration(Temperature(1.2, {}), 0.02, 0.01, 0.5, 0.25, [])
+    reason = "minimises the log loss: 0.5000 -> 0.2500"
+    assert reason not in better.describe()
+    assert reason in better._replace(error=0.03).describe()
+
+
+def test_the_log_loss_is_that_of_the_temperature(unsure: Path) -> None:
+    nlp = load(unsure)
+    posterior, entities, correct = module.predict_best(
+        predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
+    )
+    result = calibrate(nlp, examples(nlp))
+    assert result.log_loss < result.log_loss_before
+    log_losses = {1.0: result.log_loss_before, result.temperature.overall: result.log_loss}
+    for temperature, log_loss in log_losses.items():
+        total = surprise(posterior, numpy.log([temperature]), entities, correct)
+        assert log_loss == pytest.approx(total / len(correct), rel=1e-4)
 
 
 def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:

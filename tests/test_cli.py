@@ -18,6 +18,7 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
+from spacy_costner import __version__
 from spacy_costner.features.tokens import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
@@ -59,6 +60,11 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
     assert any("weights, two passes" in line for line in lines)
     assert "\x1b[32mWritten to out/model-best\x1b[0m" in lines
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert result.exit_code == 0 and result.output == f"spacy-costner {__version__}\n"
 
 
 def options(experiment: Experiment) -> list[Any]:

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import StringIO
 from itertools import product
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 import spacy
 from spacy.util import load_config
 from thinc.api import Config
+from tqdm import tqdm
 
-from spacy_costner.analysis.compare import (
+from spacy_costner.analysis.comparison import (
     Finished,
     Variant,
     compare,
@@ -21,12 +23,12 @@ from spacy_costner.analysis.compare import (
     run_variant,
     summarise,
 )
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitting import fit, train_as_fitted
 from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
-from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.saving import as_json
 
 from .support.experiment import SHORT, Experiment
 from .support.fitting import sparse_config
@@ -171,6 +173,30 @@ def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
         config, path = put_onto(variant.config, change), experiment.output_path / name
         assert run_variant(variant._replace(config=config, path=path)).counts
         assert "LOSS NER" in (path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_training_of_spacy_has_a_bar_beside_its_log(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """Of its updates, but not where its log is on the terminal already."""
+    bars: list[tqdm] = []
+
+    def record(**settings: Any) -> tqdm:
+        bars.append(tqdm(**settings, file=StringIO()))
+        return bars[-1]
+
+    monkeypatch.setattr("spacy_costner.cli.fit.progress", record)
+    log = StringIO()
+    monkeypatch.setattr(log, "isatty", lambda: is_terminal)
+    config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
+    experiment.output_path.mkdir()
+    train_as_fitted(config, experiment.output_path, log)
+    assert "LOSS NER" in log.getvalue()
+    if is_terminal:
+        assert not bars
+    else:
+        assert [(bar.desc, bar.n, bar.total) for bar in bars] == [("train", 14, 14)]
 
 
 @pytest.mark.parametrize("step", ["train_as_fitted", "replace_folder"])

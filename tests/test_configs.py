@@ -11,7 +11,7 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.analysis.compare import put_onto
+from spacy_costner.analysis.comparison import put_onto
 from spacy_costner.settings import check_settings
 
 from .support.experiment import make_corpus

@@ -12,7 +12,8 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.analysis.distill import (
+from spacy_costner.analysis import distillation as module
+from spacy_costner.analysis.distillation import (
     Distilled,
     answer,
     check_dev,
@@ -20,7 +21,6 @@ from spacy_costner.analysis.distill import (
     leave_out_uncertain,
     read_scores,
 )
-from spacy_costner.cli import distill as module
 from spacy_costner.readers import read_texts
 from spacy_costner.readers.sentences import copy_tokens
 from spacy_costner.tags import Tags

@@ -13,9 +13,9 @@ from spacy.training.loop import train
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.check import check
-from spacy_costner.analysis.compare import compare, put_onto
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.checks import check
+from spacy_costner.analysis.comparison import compare, put_onto
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.training import eval_frequency
 from spacy_costner.training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 

@@ -10,10 +10,10 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.analysis.explain import explain, transition_weights
+from spacy_costner.analysis.explanation import explain, transition_weights
 from spacy_costner.cli.explain import as_text
-from spacy_costner.metrics import as_json
 from spacy_costner.ml import linear_part
+from spacy_costner.saving import as_json
 
 from .support.commands import run
 from .support.config import TOK2VEC

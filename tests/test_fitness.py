@@ -12,11 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.calibrate import calibrate, find_extremes
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.calibration import calibrate, find_extremes
 from spacy_costner.analysis.fitness import count_known, find_unknown_labels
-from spacy_costner.analysis.guarantee import guarantee
-from spacy_costner.analysis.tune import tune
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.analysis.tuning import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
 

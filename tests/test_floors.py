@@ -18,6 +18,7 @@ FLOORS = [
         "locks",
         "metrics",
         "progress",
+        "ragged",
         "rendering",
         "saving",
         "settings",

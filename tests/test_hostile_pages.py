@@ -7,8 +7,8 @@ import spacy
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_costner.analysis.audit import Suspect
-from spacy_costner.analysis.report import report
+from spacy_costner.analysis.auditing import Suspect
+from spacy_costner.analysis.reporting import report
 from spacy_costner.cli.audit import page as audit_page
 from spacy_costner.cli.report import page as report_page
 

@@ -19,7 +19,13 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 
-from spacy_costner.analysis.init import build_loss, find_name, init, parse_losses, read_notes
+from spacy_costner.analysis.initial_config import (
+    build_loss,
+    find_name,
+    init,
+    parse_losses,
+    read_notes,
+)
 from spacy_costner.analysis.preparation import FEW as FEWEST
 from spacy_costner.cli import costner
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy
 import pytest
+import spacy
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer, use_ops
 
-from spacy_costner.features import FeatureBatch
+from spacy_costner.features import FeatureBatch, Template
 from spacy_costner.losses import sequential
 from spacy_costner.ml import SparseWeights, find_features, linear_part
 from spacy_costner.types import Gold, Potentials
@@ -398,3 +399,17 @@ def test_hybrid_gradients_reach_the_tok2vec() -> None:
     for index in [(0, 0), (3, 5), (7, 2)]:
         expected = central_difference(total, param, index)
         assert found_gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)
+
+
+def test_the_template_of_features_has_a_default() -> None:
+    """`add_pipe` needs only the name of the architecture, and the pipeline is saved and loaded."""
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_costner.SparseCRF.v1"}
+    nlp.add_pipe("cost_sensitive_ner", "ner", config={"model": model})
+    features, _ = linear_part(nlp.get_pipe("ner").model)
+    names = [(column.name, column.offsets) for column in features.template.columns]
+    assert names == [(column.name, column.offsets) for column in Template().columns]
+    train(nlp, steps=5)
+    loaded = spacy.blank("en").from_config(nlp.config)
+    loaded.from_bytes(nlp.to_bytes())
+    assert found(loaded) == found(nlp)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_costner.analysis.annotate import annotate
-from spacy_costner.analysis.compare import read_seeds
-from spacy_costner.analysis.init import choose_groups, parse_losses
+from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.comparison import read_seeds
+from spacy_costner.analysis.initial_config import choose_groups, parse_losses
 from spacy_costner.analysis.predictions import get_component
 
 

@@ -1,4 +1,4 @@
-"""How commands print: JSON, scores, progress, and what Ctrl-C says."""
+"""How commands print: JSON, tables, scores, progress, and what Ctrl-C says."""
 
 import json
 import re
@@ -12,8 +12,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.analysis.tune import Point, Tuning
+from spacy_costner.analysis.tuning import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
+from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
 from spacy_costner.cli.tune import N_ROWS, describe
 from spacy_costner.progress import progress
 from spacy_costner.training.lbfgs import AT_ONCE
@@ -181,3 +182,21 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
     assert "Stopped by Ctrl-C: this is the model so far" in result.output
     assert "start_from.v1" in result.output and "threshold" not in result.output
     assert "threshold" not in spacy.load(tmp_path / "model-best").get_pipe("ner").cfg["decoding"]
+
+
+def test_tables_are_markdown() -> None:
+    rows = [["ours", 1 / 3], ["theirs", 100.0]]
+    assert markdown_table(["", "F"], rows[:1]) == "|  | F |\n| --- | --- |\n| ours | 0.33 |"
+    assert markdown_table(["", "F"], rows, align=True).splitlines() == [
+        "|        |      F |",
+        "| ---    |    --: |",
+        "| ours   |   0.33 |",
+        "| theirs | 100.00 |",
+    ]
+    assert mean_and_deviation([1, 3], 1) == "2.0 ± 1.4"
+    assert mean_and_deviation([1]) == "1.00"
+
+
+def test_tables_for_the_terminal() -> None:
+    rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
+    assert text_table(rows).splitlines() == ["label     P", "a      0.50  best", "other    10"]

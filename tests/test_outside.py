@@ -7,11 +7,11 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.analysis.calibrate import calibrate
-from spacy_costner.analysis.explain import explain
-from spacy_costner.analysis.fit import fit
-from spacy_costner.analysis.report import report
-from spacy_costner.analysis.tune import tune
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.explanation import explain
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.reporting import report
+from spacy_costner.analysis.tuning import tune
 from spacy_costner.cli.explain import as_text
 from spacy_costner.cli.report import page
 from spacy_costner.costs.tables import make_hamming_cost

@@ -23,13 +23,13 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
-from spacy_costner.analysis.calibrate import calibrate
-from spacy_costner.analysis.guarantee import guarantee, observe
-from spacy_costner.analysis.init import choose_groups, init, read_corpus
-from spacy_costner.analysis.report import report
-from spacy_costner.analysis.suggest import suggest
-from spacy_costner.analysis.tune import tune
-from spacy_costner.analysis.watch import watch
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import guarantee, observe
+from spacy_costner.analysis.initial_config import choose_groups, init, read_corpus
+from spacy_costner.analysis.reporting import report
+from spacy_costner.analysis.suggestions import suggest
+from spacy_costner.analysis.tuning import tune
+from spacy_costner.analysis.watching import watch
 from spacy_costner.cli.options import load
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence

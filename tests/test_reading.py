@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
-from spacy_costner.analysis.calibrate import calibrate
-from spacy_costner.analysis.guarantee import guarantee
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER

@@ -12,8 +12,8 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
-from spacy_costner.analysis.compare import put_onto
-from spacy_costner.analysis.init import make_loss
+from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.initial_config import make_loss
 from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import Template
 from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS

@@ -16,9 +16,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.explain import TransitionWeights
+from spacy_costner.analysis.explanation import TransitionWeights
 from spacy_costner.analysis.predictions import get_component
-from spacy_costner.analysis.report import (
+from spacy_costner.analysis.reporting import (
     KINDS,
     MAX_LABELS,
     Confusion,
@@ -28,7 +28,7 @@ from spacy_costner.analysis.report import (
     report,
     segments,
 )
-from spacy_costner.analysis.tune import tune, use_decoding
+from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.cli.pages import cost_number, number, percent, probability
 from spacy_costner.cli.plots import COLOURS
 from spacy_costner.cli.report import page, sum_others
@@ -559,6 +559,17 @@ RING = """
 """The distance of the ring from the closest point of a curve."""
 
 
+DOT_IN_RING = """
+(() => {
+  const dot = svg.querySelector(".chosen use").getBBox(), ring = svg.querySelector(".tried");
+  const style = getComputedStyle(ring);
+  const inner = ring.r.baseVal.value - parseFloat(style.strokeWidth) / 2;
+  return style.fill === "none" && inner > dot.width / 2;
+})()
+"""
+"""Whether the point of the current setting is seen where the ring is around it."""
+
+
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
@@ -587,6 +598,7 @@ def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
             assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
             colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
             check_page(tab, rows[49], 1)
+            assert tab.run(DOT_IN_RING)
             tab.run("byId('miss').focus()")
             for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
                 tab.press(key, times)

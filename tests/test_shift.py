@@ -14,11 +14,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.annotate import annotate
-from spacy_costner.analysis.calibrate import calibrate
-from spacy_costner.analysis.guarantee import guarantee
-from spacy_costner.analysis.tune import tune
-from spacy_costner.analysis.watch import watch
+from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.analysis.tuning import tune
+from spacy_costner.analysis.watching import watch
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure

@@ -16,7 +16,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import load_config
 
-from spacy_costner.analysis.suggest import (
+from spacy_costner.analysis.diverse import choose_diverse, make_shares
+from spacy_costner.analysis.suggestions import (
     MEASURES,
     Suggestion,
     by_cost,
@@ -25,7 +26,6 @@ from spacy_costner.analysis.suggest import (
     suggest,
 )
 from spacy_costner.decoding import Posterior, make_min_cost
-from spacy_costner.metrics.diverse import choose_diverse, make_shares
 from spacy_costner.readers import FORMS, CorpusInfo, read_docs, save_tasks
 
 from . import oracle
@@ -81,24 +81,24 @@ def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
     n_chosen, expected = numpy.zeros(6), []
     for _ in range(9):
         gains = [
-            -1.0 if i in expected else v * float((s.values * decay ** n_chosen[s.kinds]).sum())
+            -1.0 if i in expected else v * float((s.parts * decay ** n_chosen[s.features]).sum())
             for i, (v, s) in enumerate(zip(values, shares))
         ]
         if max(gains) <= 0:  # with a decay of 0
             break
         expected.append(int(numpy.argmax(gains)))
-        n_chosen[shares[expected[-1]].kinds] += 1
+        n_chosen[shares[expected[-1]].features] += 1
     found = choose_diverse(values, shares, 9, decay=decay)
     assert len({*found}) == len(found) == 9
     assert found[: len(expected)] == expected
 
 
 def test_shares_are_of_words() -> None:
-    kinds, values = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
-    assert kinds.tolist() == [3, 7] and values.tolist() == pytest.approx([0.75, 0.25])
+    features, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
+    assert features.tolist() == [3, 7] and parts.tolist() == pytest.approx([0.75, 0.25])
     shares = make_shares(numpy.asarray([7, 3]), numpy.asarray([0.01, 1.0]), 0.02)
-    assert shares.kinds.tolist() == [3]
-    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).kinds)
+    assert shares.features.tolist() == [3]
+    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).features)
 
 
 @pytest.mark.parametrize("by", MEASURES)

@@ -17,7 +17,7 @@ from spacy.util import load_config
 from thinc.api import Adam
 
 from spacy_costner.analysis import preparation
-from spacy_costner.analysis.fit import fit
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.preparation import (
     FEW,
     annotate,

@@ -7,7 +7,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.analysis.tune import (
+from spacy_costner.analysis.tuning import (
     PARAMETERS,
     Point,
     Tuning,

@@ -1,20 +1,20 @@
 """What people call from Python: training, calibration, promises and more, as functions of
 pipelines and docs. Nothing here prints, and no page is made; the commands of `cli/` do that."""
 
-from .annotate import annotate, annotate_texts
-from .audit import audit
-from .calibrate import calibrate
-from .check import check
-from .compare import compare
-from .distill import distill
-from .explain import explain
-from .fit import fit
-from .guarantee import guarantee
-from .init import init
-from .report import report
-from .suggest import suggest
-from .tune import tune
-from .watch import watch
+from .annotating import annotate, annotate_texts
+from .auditing import audit
+from .calibration import calibrate
+from .checks import check
+from .comparison import compare
+from .distillation import distill
+from .explanation import explain
+from .fitting import fit
+from .guarantees import guarantee
+from .initial_config import init
+from .reporting import report
+from .suggestions import suggest
+from .tuning import tune
+from .watching import watch
 
 __all__ = [
     "annotate",

@@ -36,9 +36,9 @@ class DevPredictions(NamedTuple):
     known: Array1d
     others: Sequence[int] = ()
 
-    def at(self, temperature: Temperature) -> "DevPredictions":
+    def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
-        return self._replace(posterior=self.posterior.at(temperature))
+        return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
         """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""

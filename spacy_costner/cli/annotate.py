@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from ..analysis.annotate import SHOWN, annotate
+from ..analysis.annotating import SHOWN, annotate
 from ..analysis.runs import ray_cluster
 from .command_line import command
 from .options import AddressOption, ModelArg

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.util import load_model_from_config
 from typer import Argument, Option
 
-from ..analysis.audit import (
+from ..analysis.auditing import (
     KINDS,
     LEAVE,
     Audit,
@@ -21,17 +21,17 @@ from ..analysis.audit import (
     entity_of,
     suspect_to_task,
 )
-from ..analysis.convert import check_suffix, write_corpus
+from ..analysis.conversion import check_suffix, write_corpus
 from ..analysis.loading import read_config
-from ..analysis.report import UNPREDICTABLE, Entity, excerpt
+from ..analysis.reporting import UNPREDICTABLE, Entity, excerpt
 from ..analysis.runs import local_processes, ray_cluster
-from ..metrics import text_table
 from ..readers import Task, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
 from .command_line import command
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
 from .pages import render
+from .tables import text_table
 
 N_PRINTED = 10
 """Number of places that are printed."""

@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Any
 
-from ..analysis.calibrate import Calibration, calibrate
-from ..metrics import text_table
+from ..analysis.calibration import Calibration, calibrate
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
 from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(calibrate, without=("source",))

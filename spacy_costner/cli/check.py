@@ -8,10 +8,10 @@ import typer
 from spacy.cli._util import import_code
 from typer import Argument, Option
 
-from ..analysis.check import ERROR, WARNING, Check, check
-from ..metrics import text_table
+from ..analysis.checks import ERROR, WARNING, Check, check
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 def check_cli(

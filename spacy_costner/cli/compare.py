@@ -9,12 +9,12 @@ import srsly
 import typer
 from typer import Argument, BadParameter, Option
 
-from ..analysis.compare import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
+from ..analysis.comparison import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
 from ..analysis.runs import Ended, Failed, ray_cluster
-from ..metrics import markdown_table, mean_and_deviation
 from .command_line import command
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
+from .tables import markdown_table, mean_and_deviation
 
 
 @command(

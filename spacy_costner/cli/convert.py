@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from ..analysis.convert import convert
+from ..analysis.conversion import convert
 from .options import LangOption
 from .output import JsonOption, errors_shown, print_result
 

@@ -9,12 +9,12 @@ import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from typer import Argument, Option
 
-from ..analysis.distill import distill
+from ..analysis.distillation import distill
 from ..analysis.loading import read_config
-from ..metrics import text_table
 from .command_line import command
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(

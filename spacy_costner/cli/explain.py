@@ -9,14 +9,14 @@ import numpy
 import srsly
 from typer import Option
 
-from ..analysis.explain import TransitionWeights, explain
+from ..analysis.explanation import TransitionWeights, explain
 from ..analysis.loading import load_pipeline
-from ..metrics import as_json, text_table
-from ..saving import check_file
+from ..saving import as_json, check_file
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result
 from .plots import heat_map, save
+from .tables import text_table
 
 
 @command(

@@ -8,7 +8,7 @@ import typer
 from spacy.cli._util import import_code, show_validation_error
 from typer import Argument, Option
 
-from ..analysis.fit import fit
+from ..analysis.fitting import fit
 from .command_line import command, command_line
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result

@@ -3,8 +3,9 @@
 from functools import partial
 from typing import Any
 
-from ..analysis.guarantee import Guarantee, guarantee
-from ..metrics import text_table
+from typer import Option
+
+from ..analysis.guarantees import Guarantee, guarantee
 from ..pipeline.promises import Terms
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
@@ -19,9 +20,16 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
-@command(guarantee, without=("name", "source"))
+@command(
+    guarantee,
+    options={
+        "confidence": Option(show_default="none: it holds on average; with --false-alarm 0.95")
+    },
+    without=("name", "source"),
+)
 def guarantee_cli(
     run: partial[Any],
     model: ModelArg,

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from ..analysis.init import init
+from ..analysis.initial_config import init
 from ..saving import save_text
 from .command_line import command, command_line
 from .output import errors_shown
 
-COST = Option(show_default="1, or 0 on other costs")
+COST = Option(show_default="1, or 0 with --tree or --cost")
 """The option of the cost of a kind of mistake."""
 
 
@@ -55,7 +55,8 @@ def init_cli(
     """
     Write a config for `spacy train`: for your model, language and corpus, for what mistakes
     cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. Several costs are added.
+    config begins with the commands to run next. With several options for costs, a mistake costs
+    the sum of them.
     """
     on_terminal = output_path == Path("-")
     output_path = Path("config.cfg") if on_terminal else output_path

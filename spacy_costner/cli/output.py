@@ -19,7 +19,7 @@ import typer
 from tqdm import tqdm
 from typer import Option
 
-from ..metrics import as_json
+from ..saving import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
-from ..metrics import f_beta, to_percent
+from ..metrics import f_beta
 from ..metrics.calibration import wilson
 from ..validation import require
 
@@ -243,8 +243,8 @@ def precision_recall(
         axes = figure.add_subplot(xlim=(low[1], 1.005), ylim=(low[0], 1.005), title=title)
         axes.set(xlabel="recall (% of annotated entities)")
         axes.set(ylabel="precision (% of predicted entities)")
-        axes.xaxis.set_major_formatter(to_percent)
-        axes.yaxis.set_major_formatter(to_percent)
+        axes.xaxis.set_major_formatter(_to_percent)
+        axes.yaxis.set_major_formatter(_to_percent)
         f = numpy.arange(1, 10) / 10
         r = numpy.linspace(numpy.maximum(f / (2 - f), max(low[1], 0.01)), 1, 100)
         p = f * r / (2 * r - f)
@@ -265,6 +265,11 @@ def precision_recall(
         figure.draw_without_rendering()
         _label_points(axes, labels)
         return figure
+
+
+def _to_percent(share: float, position: int) -> str:
+    """The label of a tick of an axis of shares."""
+    return f"{100 * share:.4g}"
 
 
 def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:

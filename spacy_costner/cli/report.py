@@ -10,7 +10,7 @@ import typer
 from markupsafe import Markup
 from typer import Argument, Option
 
-from ..analysis.report import MAX_LABELS, MISS_COSTS, Confusion, Report, report
+from ..analysis.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
 from ..saving import check_file, save_text
 from ..tags import OUTSIDE
 from . import plots

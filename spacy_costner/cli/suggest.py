@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggest import N_SHOWN, Suggestion, suggest
-from ..metrics import text_table
+from ..analysis.suggestions import N_SHOWN, Suggestion, suggest
 from ..progress import progress
 from ..readers import check_form, read_texts, save_tasks
 from ..readers.files import shown
@@ -17,6 +16,7 @@ from ..saving import check_file
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
+from .tables import text_table
 
 
 @command(

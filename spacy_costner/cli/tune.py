@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from ..analysis.tune import Tuning, tune
-from ..metrics import text_table
+from ..analysis.tuning import Tuning, tune
 from ..readers.files import encodable
 from ..saving import check_file, check_folder, save_folder
 from .command_line import command
 from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
 from .output import JsonOption, errors_shown, print_result
 from .plots import precision_recall, save
+from .tables import text_table
 
 N_ROWS = 10
 """Values that are shown."""
@@ -44,7 +44,8 @@ def tune_cli(
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
     or the best recall at a required precision. No retraining: the model runs once, and all
-    values are tried on its output.
+    values are tried on its output. `costner fit --tune precision=0.9` does the same as
+    --precision 0.9 here.
     """
     with errors_shown():
         check_folder(output_path)

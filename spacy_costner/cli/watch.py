@@ -10,10 +10,9 @@ import typer
 from spacy.tokens import Doc
 from typer import Argument, Option
 
-from ..analysis.annotate import annotate_rows, describe_error, find_sources, load_pipeline
+from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
-from ..analysis.watch import has_file_tokens, watch
-from ..metrics import text_table
+from ..analysis.watching import has_file_tokens, watch
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
@@ -22,6 +21,7 @@ from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result
 from .plots import draw_martingale, require_matplotlib, save
+from .tables import text_table
 
 
 @command(watch, without=("in_order",))

@@ -4,7 +4,7 @@ first pass predicts for them."""
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from ..types import first_tokens, last_tokens, sequences
+from ..ragged import first_tokens, last_tokens, sequence_ids
 from .memory import features_of
 
 WIDTH = 8
@@ -17,7 +17,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     tokens = numpy.flatnonzero(takes_part)
     if len({*keys[tokens].tolist()}) == len(tokens):  # as in most short docs
         return tokens[:0], tokens[:0]
-    doc = sequences(lengths)[tokens]
+    doc = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((keys[tokens], doc))  # equal ones stay in order
     tokens, key, doc = tokens[order], keys[tokens][order], doc[order]
     is_new = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])

@@ -9,7 +9,7 @@ from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..locks import make_lock
-from ..types import last_tokens
+from ..ragged import last_tokens
 from .clusters import find_words
 from .elsewhere import nearest_elsewhere, number_occurrences, values_beside
 from .memory import number_keys

@@ -12,8 +12,8 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
 from .. import sparse
+from ..ragged import places_in, sequence_ids
 from ..tags import OUTSIDE
-from ..types import places_in, sequences
 from .template import DOC, EXTENSION
 from .tokens import Tokens, text_id
 
@@ -85,7 +85,7 @@ class LabelMemory:
         self._numbers = {name: number_keys(found.keys) for name, found in counts.items()}
         # V times the unit + the value of each count, ascending. In int64. Shapes: (E,)
         self._places = {
-            name: sequences(numpy.diff(of.starts)) * len(of.keys) + of.value
+            name: sequence_ids(numpy.diff(of.starts)) * len(of.keys) + of.value
             for name, of in counts.items()
         }
         self._of_often: dict[tuple[str, int, int], Ints1d] = {}
@@ -115,7 +115,7 @@ class LabelMemory:
             return features[values]  # -1 is the last row: that of unknown values
         # Each value is counted once in each doc, and what the doc's units add is subtracted.
         known, n_values = values >= 0, max(len(self.counts[attribute].keys), 1)
-        places = (sequences(tokens.lengths) * n_values + values)[known]
+        places = (sequence_ids(tokens.lengths) * n_values + values)[known]
         places, which = numpy.unique(places, return_inverse=True)
         doc, value = numpy.divmod(places, n_values)
         counts, ids = self.counts[attribute].total[value], tokens.text_ids[doc]

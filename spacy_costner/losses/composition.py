@@ -6,7 +6,8 @@ from thinc.types import Array1d, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores, sequences
+from ..ragged import sequence_ids
+from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], tuple[Floats1d, Floats1d]]
 """Maps differences to losses and their derivatives. Shape: (B,)"""
@@ -118,7 +119,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
 
 def sequence_of(potentials: Potentials) -> Ints1d:
     """The sequence of each token. Shape: (N,)"""
-    return get_array_module(potentials.emissions).asarray(sequences(potentials.lengths))
+    return get_array_module(potentials.emissions).asarray(sequence_ids(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:

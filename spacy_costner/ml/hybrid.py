@@ -19,7 +19,7 @@ from .weights import AVERAGE_POWER
 
 def build_hybrid_crf(
     tok2vec: Model[list[Doc], list[Floats2d]],
-    features: Template,
+    features: Template | None = None,
     learn_rate: float = 0.05,
     L1: float = 0.0,
     L2: float = 0.0,
@@ -36,7 +36,7 @@ def build_hybrid_crf(
 
     tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
-    features (Template): The template of features.
+    features (Template | None): The template of features: see `build_sparse_crf`.
     learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Of the sparse part: see
         `build_sparse_crf`.
     part_dropout (float): The share of docs that use only one of the two parts in an update, each

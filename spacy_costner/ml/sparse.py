@@ -18,7 +18,7 @@ ShimT = TypeVar("ShimT", bound=Shim)
 
 
 def build_sparse_crf(
-    features: Template,
+    features: Template | None = None,
     learn_rate: float = 0.05,
     L1: float = 0.0,
     L2: float = 0.0,
@@ -30,7 +30,8 @@ def build_sparse_crf(
 ) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
 
-    features (Template): The template of features.
+    features (Template | None): The template of features. None: that of `Features.v1` without
+        settings.
     learn_rate (float): Of AdaGrad, which trains this model, whatever the optimizer of the config
         is.
     L1 (float): Weight of the sum of the absolute weights, for each update.
@@ -49,6 +50,7 @@ def build_sparse_crf(
         returns their features; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
+    features = features or Template()
     where = "spacy_costner.SparseCRF"
     if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")

@@ -16,10 +16,10 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
+from ..ragged import first_tokens, sequence_ids
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
-from ..types import first_tokens, sequences
 from ..validation import number
 from .promises import Promise, Terms
 
@@ -380,7 +380,7 @@ def guaranteed_set(
     # The first row is no doc's: the table has the right shape without docs, too.
     # Shape: (1 + B, labels)
     table = numpy.asarray([no_span, *(thresholds_of_group.get(group, no_span) for group in groups)])
-    doc_of_span = sequences(posterior.doc_lengths)[spans.begin]
+    doc_of_span = sequence_ids(posterior.doc_lengths)[spans.begin]
     is_chosen = scores >= table[1 + doc_of_span, spans.label]
     if not promise.limits_misses:
         spans = spans.select(is_chosen)
@@ -427,7 +427,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         best_label = label_probs.argmax(axis=1)
         scores = total * (numpy.arange(n_labels) == best_label[:, None])
     if terms.by == "doc":
-        doc_of_extent = sequences(posterior.doc_lengths)[begin[is_first]]
+        doc_of_extent = sequence_ids(posterior.doc_lengths)[begin[is_first]]
         counted = label_probs if terms.per_label else total
         expected_numbers = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted)

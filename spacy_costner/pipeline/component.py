@@ -403,7 +403,7 @@ class CostSensitiveNER(TrainablePipe):
         check_finite(scores, self.name)
         features = None
         find_features = self.model.attrs.get("find_features")
-        if find_features is not None and self.objective.loss.at(self.progress).uses_features:
+        if find_features is not None and self.objective.loss.stage_at(self.progress).uses_features:
             docs = [eg.predicted for eg in examples]
             features = find_features(self.model, docs, is_train=True).rows
         whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`

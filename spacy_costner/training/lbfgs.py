@@ -70,7 +70,7 @@ class TotalLoss:
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
         self.batches: list[tuple[Ints2d, Targets, float]] = []
-        is_ratio, end = objective.loss.at(Progress()).is_ratio, 0
+        is_ratio, end = objective.loss.stage_at(Progress()).is_ratio, 0
         size = len(examples) if is_ratio else BATCH_SIZE
         for i in range(0, len(examples), size):
             turns = objective.turns(examples[i : i + size], tags)
@@ -80,7 +80,7 @@ class TotalLoss:
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
-        self.objective.loss.at(Progress()).forget()
+        self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
 
         def gradients() -> Iterator[Potentials]:

@@ -14,6 +14,7 @@ from ..annotation import Annotation
 from ..borders import cut, find_borders
 from ..ent_iob import INSIDE
 from ..losses import LossSchedule
+from ..ragged import sequence_ids
 from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import (
     TokenAttrs,
@@ -21,7 +22,7 @@ from ..token_attrs import (
     possible_paths,
     read_reference,
 )
-from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to, sequences
+from ..types import CostTable, Gold, Loss, LossResult, Potentials, Progress, add_to
 from .incorrect_spans import collapse
 from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
 from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
@@ -161,7 +162,7 @@ class Objective:
     ) -> tuple[LossResult, int]:
         """The loss of a batch with its gradient with respect to the model's scores; and the number
         of annotated tokens or, if the loss is one ratio, 1."""
-        loss = self.loss.at(progress)
+        loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
         of_docs, scores = scores.lengths, scores._replace(lengths=targets.lengths)
         potentials, gold = targets.to_loss_inputs(scores, table)
@@ -236,7 +237,7 @@ class Objective:
         }.items():
             if which.any() and message not in self._warned:
                 self._warned.add(message)
-                doc = sequences(reference.lengths)[entities.begin[which][0]]
+                doc = sequence_ids(reference.lengths)[entities.begin[which][0]]
                 words = first_words(examples[doc].reference)
                 warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
         return trimmed

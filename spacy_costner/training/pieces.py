@@ -27,8 +27,8 @@ from .. import chain
 from ..features import FeatureBatch, Features
 from ..ml import find_features, linear_part
 from ..progress import progress
+from ..ragged import ranges
 from ..tags import Tags
-from ..types import ranges
 from .objective import Objective
 from .online import Batch, Turns, read_batches
 from .soft_targets import is_taught, read_soft_targets, taught_lengths

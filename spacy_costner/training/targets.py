@@ -10,9 +10,10 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..ragged import ranges
 from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import TokenAttrs
-from ..types import Constraints, CostTable, Gold, Potentials, no_scores, ranges
+from ..types import Constraints, CostTable, Gold, Potentials, no_scores
 from ..validation import check_cost
 from .incorrect_spans import IncorrectSpan, augment_tags, expand
 from .soft_targets import SoftTargets

@@ -10,7 +10,7 @@ from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.compare import put_onto
+from spacy_costner.analysis.comparison import put_onto
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import online, pieces

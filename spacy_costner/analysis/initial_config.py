@@ -32,7 +32,7 @@ from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
 from .preparation import FEW, count_sentences
-from .tune import parse_aim
+from .tuning import parse_aim
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -84,10 +84,11 @@ def init(
     dev_path (Path | None): Development corpus; any format.
     aim (str | None): f (best F), cost (lowest cost), guarantee (a promised miss rate),
         precision=0.9 (best recall with at least this precision) or recall=0.9.
-    miss (float | None): Cost of a missed entity.
-    false_alarm (float | None): Cost of a predicted entity where there is none.
-    wrong_label (float | None): Cost of an entity with another label.
-    wrong_boundary (float | None): Cost of an entity with other tokens.
+    miss (float | None): Cost of a missed entity, for each token.
+    false_alarm (float | None): Cost of a false alarm, for each token.
+    wrong_label (float | None): Cost of a wrong label, for each token.
+    wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
+        token.
     tree_path (Path | None): Label tree, a JSON or YAML file: near labels cost less.
     tree_by_prefix (str | None): Write the tree: labels below their part before this separator, such
         as _.

@@ -20,9 +20,9 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.promises import Promise, Terms, Thresholds
 from ..pipeline.reading import find_reading
 from ..progress import progress
+from ..ragged import ranges
 from ..tags import Entities
-from ..types import ranges
-from .check import SHORT
+from .checks import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
@@ -73,22 +73,21 @@ def guarantee(
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    confidence (float | None): The least probability that the calibration docs are such that
-        the promise holds. None: the promise is about the mean over such calibrations; 0.95 for
-        false alarms.
-    found (str): "exact": a span with the same tokens and label is in the set. "covered": each
-        token is in some span, whose label counts only `per_label`. For false alarms the same of a
+    miss (float | None): Highest share of entities that are missed.
+    false_alarm (float | None): In place of --miss: highest share of the set that is wrong.
+    confidence (float | None): Probability that the promise holds, such as 0.95. Without it, the
+        promise holds on average over calibration docs; with --false-alarm it is 0.95.
+    found (str): When an entity is found: exact (a span has its tokens and label) or covered (spans
+        cover its tokens; their label counts only with --per-label). For false alarms the same of a
         span of the set.
-    by (str): "doc": the share of the entities of each doc. "any": the share of docs in which any
-        is missed. Docs without entities don't count.
+    by (str): What the share is of: doc (the entities of a doc) or any (docs, those with any missed
+        entity). Docs without entities don't count.
+    per_label (bool): A promise and a threshold for each label.
     by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
         Labels and groups share what may fail.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the promise.
-    miss (float | None): Highest share of entities that are not found.
-    false_alarm (float | None): In place of it: highest share of the set that is wrong.
-    per_label (bool): A promise and a threshold for each label.
     RETURNS (Guarantee): The promise, and what else can be promised.
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.

@@ -11,10 +11,10 @@ from spacy.util import minibatch
 from thinc.types import Floats1d
 
 from ..decoding import Posterior
-from ..metrics.diverse import Shares, choose_diverse, make_shares
 from ..pipeline.annotations import Confidence, prob_of
 from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, doc_to_task
+from .diverse import Shares, choose_diverse, make_shares
 from .predictions import check_ents, get_component, predict, run_before
 
 LEAST_SHARE = 0.02
@@ -137,7 +137,7 @@ def suggest(
         pool += batch
     if not pool:
         raise ValueError("expected docs with words that are not annotated, got none")
-    prices = [len(doc) + OVERHEAD + PER_WORD * len(of.kinds) for doc, of in zip(pool, shares)]
+    prices = [len(doc) + OVERHEAD + PER_WORD * len(of.features) for doc, of in zip(pool, shares)]
     values = numpy.asarray(scores) / (prices if per == "token" else 1.0)
     order = choose_diverse(values, shares, n, decay=DECAY if diverse else 1.0)
     for some in minibatch([pool[i] for i in order], nlp.batch_size):

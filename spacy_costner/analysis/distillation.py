@@ -31,7 +31,7 @@ from ..saving import check_folder, save_file
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fit import is_fitted, train_as_fitted
+from .fitting import is_fitted, train_as_fitted
 from .predictions import check_ents
 from .runs import fingerprint
 

@@ -1,7 +1,7 @@
 """`fit`: train a linear model, calibrate it and tune it."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -14,17 +14,16 @@ from spacy.training.loop import create_before_to_disk_callback, train, update_me
 from spacy.util import dot_to_object
 from thinc.api import Config
 
-from ..metrics import as_json
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
-from ..saving import check_folder, save_folder, save_text
+from ..saving import as_json, check_folder, save_folder, save_text
 from ..training.online import INTERRUPTED, Trained
-from .calibrate import Calibration, calibrate_on
+from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
-from .init import init
+from .initial_config import init
 from .loading import read_config
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
@@ -36,7 +35,7 @@ from .preparation import (
     prepare,
     train_linear,
 )
-from .tune import Tuning, check_parameter, parse_aim, tune_on
+from .tuning import Tuning, check_parameter, parse_aim, tune_on
 
 DIR_MODEL = "model-best"
 
@@ -135,7 +134,8 @@ def fit(
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
-    tune (str | None): Tune there: f, precision=0.9 or recall=0.9, as `costner tune`.
+    tune (str | None): Tune there: f, precision=0.9 (as `costner tune --precision 0.9`) or
+        recall=0.9.
     n_seeds (int): Train so many times, and average weights.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the config's component can't be trained, or not so.
@@ -234,7 +234,7 @@ def fit(
             source = HELD_OUT if held_out else dev_source
             calibration = calibrate_on(devs, nlp, ner, source)
             fitted = fitted._replace(calibration=calibration)
-            devs = [each.at(calibration.temperature) for each in devs]
+            devs = [each.with_temperature(calibration.temperature) for each in devs]
         if tune is not None:
             fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
     except ValueError as error:
@@ -262,13 +262,39 @@ def train_as_fitted(
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
     if not is_fitted(config):
         nlp = init_nlp(config, use_gpu=use_gpu)
-        train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
+        with nullcontext() if log.isatty() else updates_shown(nlp):
+            train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
         return output_path / DIR_MODEL
     fitted = fit(config, output_path, n_seeds=n_seeds)
     if fitted.is_interrupted:
         raise KeyboardInterrupt
     log.write(fitted.describe() + "\n")
     return fitted.path
+
+
+@contextmanager
+def updates_shown(nlp: Language) -> Iterator[None]:
+    """Show a progress bar of the updates of a pipeline, whose log isn't on the terminal."""
+    training = nlp.config.interpolate()["training"]
+    update = nlp.update
+    total = None
+    if training["max_steps"]:
+        # spaCy counts steps from 0 to max_steps. A step is an update or, if gradients are
+        # accumulated, several.
+        total = (training["max_steps"] + 1) * training["accumulate_gradient"]
+    bar = progress(desc="train", unit="update", total=total)
+
+    def update_and_count(*args: Any, **kwargs: Any) -> dict[str, float]:
+        losses = update(*args, **kwargs)
+        bar.update()
+        return losses
+
+    vars(nlp)["update"] = update_and_count  # spaCy has no callback after an update
+    try:
+        with bar:
+            yield
+    finally:
+        del vars(nlp)["update"]
 
 
 def write_config(output_path: Path, *, train_path: Path | None, **options: Any) -> Path:

@@ -21,14 +21,14 @@ from thinc.api import Config
 from thinc.types import FloatsXd
 
 from ..costs.tables import HAMMING
-from ..metrics import Difference, as_json, f_score, paired_differences, precision, ratio, recall
+from ..metrics import Difference, f_score, paired_differences, precision, ratio, recall
 from ..pipeline.scorers import DocCounts, count_docs
 from ..readers import examples_to_measure, make_reader
-from ..saving import replace_folder, save_file
+from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
-from .fit import is_fitted, train_as_fitted
-from .init import make_loss, parse_losses
+from .fitting import is_fitted, train_as_fitted
+from .initial_config import make_loss, parse_losses
 from .loading import open_config
 from .runs import (
     Ended,

@@ -37,6 +37,9 @@ HOTTEST = float(numpy.log(100))
 """The highest logarithm of a temperature, as where all predictions are wrong; where all are correct
 it ends at the lowest, minus this."""
 
+LEAST_LIKELIHOOD = 1e-12
+"""Lower ones count as this, as their logarithm may be infinite."""
+
 Predicted = tuple[Posterior, Entities, Array1d]
 """A posterior, entities, and which of them are correct. Shape: (E,)"""
 
@@ -47,14 +50,20 @@ class Calibration(NamedTuple):
     temperature: Temperature
     error_before: float  # expected calibration error
     error: float
+    log_loss_before: float  # of a predicted entity, in nats: what the temperature minimises
+    log_loss: float
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
     notes: Sequence[str] = ()  # what may make it misleading
 
     def describe(self) -> str:
-        """The temperature, and the calibration error before and with it."""
+        """The temperature, and the calibration error before and with it. Where it rises, the log
+        loss says that confidences are better nevertheless."""
         errors = f"expected calibration error {self.error_before:.4f} -> {self.error:.4f}"
         if self.error > self.error_before:
-            errors += "\nThe error is higher than before: don't calibrate this model on these docs."
+            errors += (
+                f"\nThe temperature minimises the log loss: {self.log_loss_before:.4f} -> "
+                f"{self.log_loss:.4f}. The calibration error of few entities varies by chance."
+            )
         line = f"temperature {self.temperature.overall:.3f}: {errors}"
         return "\n".join([line, *(f"note: {note}" for note in self.notes)])
 
@@ -112,14 +121,30 @@ def calibrate_on(
     docs: list[Doc] = []
     for dev in devs:
         docs += [eg.reference for eg in dev.examples]
-    entropies = numpy.concatenate([dev.at(temperature).entropies() for dev in devs])
+    entropies = numpy.concatenate([dev.with_temperature(temperature).entropies() for dev in devs])
     ner.set_shift(docs, entropies, source, approximate=True)
 
-    probs = [(p.entity_probs(e), p.at(temperature).entity_probs(e)) for p, e, _ in predicted]
+    probs = [
+        (p.entity_probs(e), p.with_temperature(temperature).entity_probs(e))
+        for p, e, _ in predicted
+    ]
     before, after = (numpy.concatenate(columns) for columns in zip(*probs))
     error_before, error = (calibration_error(each, correct) for each in (before, after))
-    rows = reliability(after, correct)
-    return Calibration(temperature, error_before, error, rows, find_extremes(temperature))
+    return Calibration(
+        temperature,
+        error_before,
+        error,
+        mean_log_loss(before, correct),
+        mean_log_loss(after, correct),
+        reliability(after, correct),
+        find_extremes(temperature),
+    )
+
+
+def mean_log_loss(probs: Floats1d, correct: Array1d) -> float:
+    """The mean log loss of predicted entities, in nats. Shapes: (E,), (E,)"""
+    likelihood = numpy.where(correct, probs, 1 - probs.astype("float64"))
+    return -float(numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD)).mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
@@ -155,7 +180,10 @@ def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Tempe
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
         temperature = make_temperature(logs, labels)
-        parts = [find_loss(posterior.at(temperature), *answers) for posterior, *answers in exact]
+        parts = [
+            find_loss(posterior.with_temperature(temperature), *answers)
+            for posterior, *answers in exact
+        ]
         loss = sum(value for value, _ in parts)
         slopes = numpy.sum([slopes for _, slopes in parts], axis=0)
         if len(logs) == 1:
@@ -192,7 +220,7 @@ def find_loss(
     log_probs, which, backprop = posterior.entity_log_probs(predicted)
     probs = numpy.exp(log_probs)
     p = numpy.bincount(which, probs, minlength=len(correct))
-    likelihood = numpy.maximum(numpy.where(correct, p, 1 - p), 1e-12)
+    likelihood = numpy.maximum(numpy.where(correct, p, 1 - p), LEAST_LIKELIHOOD)
     d_p = numpy.where(correct, -1, 1) / likelihood
     gradient = backprop(d_p[which] * probs)
     products = [

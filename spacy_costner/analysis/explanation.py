@@ -12,8 +12,9 @@ from thinc.types import Floats1d
 from .. import chain
 from ..ml import SparseWeights, find_features, linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..ragged import first_tokens, last_tokens
 from ..tags import Tags
-from ..types import Potentials, first_tokens, last_tokens
+from ..types import Potentials
 from .predictions import get_component, run_before
 
 

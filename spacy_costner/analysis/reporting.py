@@ -22,11 +22,11 @@ from ..pipeline.annotations import Confidence, Prediction
 from ..pipeline.scorers import TagPairs, compare_tags, cost_scores, count_by_label, entity_pairs
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
-from .explain import TransitionWeights, transition_weights
+from .explanation import TransitionWeights, transition_weights
 from .fitness import find_faults
-from .guarantee import observe
+from .guarantees import observe
 from .predictions import DevPredictions, get_component, predict, predict_dev
-from .tune import PARAMETERS, Point, decode_at_all, score
+from .tuning import PARAMETERS, Point, decode_at_all, score
 
 LABEL, BOUNDARY, BOTH = "wrong label", "wrong boundary", "label and boundary"
 

@@ -22,10 +22,10 @@ from ..readers.files import Place
 from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..tags import Entities, Tags
-from .calibrate import fit_temperature, predict_best
-from .compare import component_name
+from .calibration import fit_temperature, predict_best
+from .comparison import component_name
 from .preparation import Fold, hold_out
-from .report import (
+from .reporting import (
     BOTH,
     BOUNDARY,
     LABEL,
@@ -173,7 +173,9 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> list[Fold
     ]
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     others = map(Temperature, numpy.exp((logs.sum() - logs) / (len(logs) - 1)).tolist())
-    return [fold._replace(dev=fold.dev.at(other)) for fold, other in zip(folds, others)]
+    return [
+        fold._replace(dev=fold.dev.with_temperature(other)) for fold, other in zip(folds, others)
+    ]
 
 
 def read_annotation(ner: CostSensitiveNER) -> None:
