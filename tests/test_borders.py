@@ -1,6 +1,7 @@
 """Docs of several sequences: where they are cut, and that answers are those of the sequences."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -247,7 +248,7 @@ def test_epochs_take_turns() -> None:
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
         assert_array_equal(seen.lengths, expected.lengths)
-    ner.objective.incorrect_spans_key = "wrong"
+    ner.annotation.incorrect_spans_key = "wrong"
     batches = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
     n_sequences = [[batch.n_sequences for batch in batches.in_epoch(epoch)] for epoch in range(3)]
     assert n_sequences == [[4], [5], [4]]
@@ -267,7 +268,7 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         reference.user_data[KEY] = saved
         examples.append(Example(doc_of(nlp, starts=not i), reference))
     for boundaries in (True, False):
-        ner.objective.sentence_boundaries = boundaries
+        ner.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
         for targets in ner.objective.targets(examples, ner.chain_tags).to_list():
             assert targets.lengths.tolist() == [2, 3, 1, 6]
