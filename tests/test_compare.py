@@ -187,7 +187,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
-    monkeypatch.setattr("spacy_costner.cli.fit.progress", record)
+    monkeypatch.setattr("spacy_costner.analysis.fitting.progress", record)
     log = StringIO()
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config

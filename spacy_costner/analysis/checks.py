@@ -5,7 +5,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,7 +216,7 @@ def check_corpora(
 def check_overlaps(
     corpora: Mapping[str, Sequence[Example]],
     spans_key: str,
-    labels: Sequence[str] | None,
+    labels: Collection[str] | None,
     severity: str,
 ) -> Iterator[Finding]:
     """Name the spans of a component that are lost, as they overlap with longer ones."""
@@ -228,7 +228,7 @@ def check_overlaps(
                 yield Finding(severity, corpus, LOST_SPANS, [place])
 
 
-def with_spans_as_entities(eg: Example, spans_key: str, labels: Sequence[str] | None) -> Example:
+def with_spans_as_entities(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
     """An example whose entities are the spans that a component with a `spans_key` learns."""
     return Example(eg.predicted, spans_as_entities(eg.reference, spans_key, labels, longest=True))
 
