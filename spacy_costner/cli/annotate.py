@@ -35,7 +35,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
 from ..readers.files import digest, encodable, is_about
-from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
+from ..readers.texts import Part, TextRow, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file
 from ..spans import Place, read_group, realign
 from . import options
@@ -50,7 +50,7 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 SHOWN = 5
 """Errors that are printed."""
 
-Answer = tuple[Row, Doc | Exception]
+Answer = tuple[TextRow, Doc | Exception]
 Groups = dict[str, list[str]]
 """The names of lists of spans in the output. For "spans", the keys of their groups."""
 
@@ -119,8 +119,8 @@ def annotate(
         the folder or, with `on_error = "raise"`, a doc fails.
     """
     folder, code = Path(output_path), None if code_path is None else str(code_path)
-    if form not in FORMS:
-        raise ValueError(f"annotate: format: expected one of {[*FORMS]}, got {form!r}")
+    if form not in OUTPUT_FORMS:
+        raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"annotate: output: expected a folder, got the file {folder}")
     if form == "parquet":
@@ -320,7 +320,7 @@ def annotate_part(
     *,
     folder: Path,
     load: Callable[[], Language],
-    read: Callable[[Language, Part], Iterable[Row]],
+    read: Callable[[Language, Part], Iterable[TextRow]],
     form: str,
     with_text: bool,
     on_error: str,
@@ -343,7 +343,7 @@ def annotate_part(
         if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]
     }
 
-    encode, write = FORMS[form]
+    encode, write = OUTPUT_FORMS[form]
     groups = groups_of(nlp)
 
     def encoded() -> Iterator[Any]:
@@ -412,19 +412,19 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
     YIELDS (dict[str, Any]): For each text, in their order, what is on a line of `annotate`, without
         text.
     """
-    rows = (Row(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
+    rows = (TextRow(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
     groups = groups_of(nlp)
     for answer in annotate_rows(nlp, rows):
         yield as_value(answer, groups, with_text=False)
 
 
-def annotate_rows(nlp: Language, rows: Iterable[Row]) -> Iterator[Answer]:
+def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
     """Annotate rows: each with its doc or its error. Error handlers have to raise."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, _annotate(nlp, batch))
 
 
-def _annotate(nlp: Language, rows: Sequence[Row]) -> list[Doc | Exception]:
+def _annotate(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
     """If a batch fails, its halves are tried, with new docs: the old ones may be half annotated."""
     answers: dict[int, Doc | Exception] = {}
     docs: list[tuple[Doc, int]] = []
@@ -584,7 +584,7 @@ def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) 
 
 
 JSON = json.JSONEncoder(ensure_ascii=False)
-FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
+OUTPUT_FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
     "jsonl": (to_line, write_jsonl),
     "parquet": (as_value, write_parquet),
     "spacy": (to_packed_doc, write_docbin),

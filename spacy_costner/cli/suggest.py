@@ -32,7 +32,7 @@ from ..pipeline.annotations import Confidence, prob_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import compare_tags
 from ..progress import progress
-from ..readers import Task, check_form, doc_to_task, make_reader, read_texts, save_tasks
+from ..readers import Task, check_task_form, doc_to_task, make_reader, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
 from .options import CodeOption, GpuOption, NameOption, options_of, read_config, read_overrides
@@ -349,7 +349,7 @@ def suggest_cli(
         if dev_path is None:
             if output_path is None:
                 raise ValueError("expected --output, a file for the docs, or --simulate")
-            check_form(form, output_path)
+            check_task_form(form, output_path)
             nlp = load_model(model)
             known = () if annotated_path is None else read_texts(nlp, annotated_path)
             pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
