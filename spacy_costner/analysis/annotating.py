@@ -196,7 +196,7 @@ def annotate(
     for name in dict.fromkeys(name for of_part in measured for name in of_part):
         pipes = dict(_load_once(str(model), content, code, use_gpu).pipeline)
         ner = pipes.get(name)
-        if not isinstance(ner, CostSensitiveNER) or ner.cfg["shift"] is None:
+        if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
             continue  # The manifest is damaged.
         own = [of_part[name] for of_part in measured if name in of_part]
         scores = [score for each in own for score in each["scores"]]
@@ -204,7 +204,7 @@ def annotate(
         for each in own:
             for label, row in each["counts"].items():
                 sums[label] = [*map(add, sums[label], row)]
-        shift[name] = find_shift(ner.cfg["shift"], in_random_order(scores), sums)
+        shift[name] = find_shift(ner.calibration_scores.pool(), in_random_order(scores), sums)
     speeds: Any = {"seconds": seconds, "tokens_per_second": speed}
     return Summary(planned, **totals, **speeds, errors=errors, shift=shift)
 
@@ -293,7 +293,7 @@ def annotate_part(
     watched: dict[str, Any] = {
         name: (ner, ner.confidence.spans_key, [], {})
         for name, ner in nlp.pipeline
-        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]
+        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.calibration_scores
     }
 
     encode, write = FORMS[form]
@@ -405,7 +405,7 @@ def groups_of(nlp: Language) -> Groups:
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
             continue
-        key = pipe.objective.spans_key
+        key = pipe.annotation.spans_key
         if key is not None:
             groups.setdefault("spans", [])
             if key not in groups["spans"]:

@@ -161,9 +161,9 @@ def check_corpora(
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
     findings: list[Finding] = []
-    if (key := ner.objective.spans_key) is not None:  # its spans are the entities
-        own = ner.objective.own_labels or labels
-        severity = WARNING if ner.objective.filter_spans else ERROR
+    if (key := ner.annotation.spans_key) is not None:  # its spans are the entities
+        own = ner.annotation.own_labels or labels
+        severity = WARNING if ner.annotation.filter_spans else ERROR
         for corpus, examples in corpora.items():
             for i, eg in enumerate(examples):
                 for span in without_overlap(eg.reference, key, own)[1]:
@@ -308,9 +308,9 @@ def check_doc(
         message = "texts have characters that can't be seen, which make other words of their words"
         yield WARNING, message, ascii(match[0])
     are_aligned = [token.text for token in doc] == [token.text for token in eg.predicted]
-    incorrect = doc.spans.get(ner.objective.incorrect_spans_key or "", ())
+    incorrect = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     refused = {(span.start, span.end, span.label_) for span in incorrect}
-    borders = find_borders([eg.predicted], ner.sentence_boundaries)
+    borders = find_borders([eg.predicted], ner.annotation.sentence_boundaries)
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
         aligned = eg.get_aligned_spans_y2x([ent]) if borders.any() else []

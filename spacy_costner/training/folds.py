@@ -128,7 +128,7 @@ def recount_labels(
     docs = []
     for batch in batches:
         for eg in batch.examples:
-            docs.append(objective.as_entities(eg, tags.labels).reference)
+            docs.append(objective.annotation.as_entities(eg, tags.labels).reference)
     return features.recount(docs)
 
 
