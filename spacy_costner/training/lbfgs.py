@@ -105,21 +105,20 @@ class TotalLoss:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
-
-        def gradients() -> Iterator[Potentials]:
-            nonlocal value
-            for scores, batch in zip(self.score(vector), self.batches):
-                result, _ = self.objective.evaluate(batch.targets, scores, Progress())
-                value += batch.share * result.value
-                yield map_scores(partial(numpy.multiply, batch.share), result.gradient)
-
-        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
-        return value, gradient
+        sums = numpy.zeros(self.shape)
+        # One batch after another, so that the scores and gradients of one are in memory.
+        for batch, scores in zip(self.batches, self.score(vector)):
+            result, _ = self.objective.evaluate(batch.targets, scores, Progress())
+            value += batch.share * result.value
+            gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
+            self._add_gradient(sums, batch, gradient)
+        return value, self._to_vector(sums) + 2 * self.c2 * vector
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
         """Compute the scores of each batch with the weights of a vector, (D,)."""
         n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         weights[:n_groups] *= self.merged.roots[:, None]
         for batch in self.batches:
             yield Potentials(
@@ -132,14 +131,25 @@ class TotalLoss:
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
-        n_groups = len(self.merged.roots)
         sums = numpy.zeros(self.shape)
         for batch, gradient in zip(self.batches, gradients):
-            emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
-            sparse.add_rows(batch.rows, emissions, sums)
-            sums[n_groups:-2] += gradient.transitions
-            sums[-2] += gradient.start
-            sums[-1] += gradient.end
+            self._add_gradient(sums, batch, gradient)
+        return self._to_vector(sums)
+
+    def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
+        """Add the gradient with respect to the scores of a batch to sums, in place: a row for each
+        group of features, for the transitions from each tag, for the start and for the end."""
+        n_groups = len(self.merged.roots)
+        emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
+        sparse.add_rows(batch.rows, emissions, sums)
+        sums[n_groups:-2] += gradient.transitions
+        sums[-2] += gradient.start
+        sums[-1] += gradient.end
+
+    def _to_vector(self, sums: Floats2d) -> Floats1d:
+        """The gradient for the vector, (D,), from these sums."""
+        n_groups = len(self.merged.roots)
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         sums[:n_groups] *= self.merged.roots[:, None]
         return sums.reshape(-1)
 
