@@ -140,7 +140,7 @@ def test_a_killed_training_leaves_the_last_epoch(
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", 0)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
     path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
     config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
     killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)

@@ -122,7 +122,7 @@ def test_fit_refuses_other_labels_before_training(
     assert "10 of 30 sentences" in result.describe()
     shift = spacy.load(result.path).get_pipe("ner").cfg["shift"]
     assert len(shift["scores"]) == 30 and shift["approximate"]
-    monkeypatch.setattr("spacy_costner.cli.fit.train_linear", None)
+    monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "no", **paths, dev_path=tmp_path / "other.spacy")
 

@@ -80,7 +80,7 @@ def test_presets_and_white_space(trained: Language) -> None:
 def test_the_linear_model_is_fitted(
     few: int, name: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", few)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", few)
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name)
     fitted = fit(config, experiment.output_path)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from spacy_costner.analysis.calibration import calibrate
 from spacy_costner.analysis.guarantees import guarantee, observe
-from spacy_costner.analysis.initial_config import choose_groups, init, read_corpus
+from spacy_costner.analysis.initial_config import choose_groups, init, measure_corpus
 from spacy_costner.analysis.predictions import evaluate_dev, predict_dev
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.suggestions import suggest
@@ -489,8 +489,8 @@ def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
     ]
     path = tmp_path / "train.spacy"
     DocBin(docs=[doc]).to_disk(path)
-    corpus = read_corpus(path, "en", "sc")
-    assert corpus["overlaps"]["A", "B"] == 2 and corpus["overlaps"]["B", "C"] == 99
+    corpus = measure_corpus(path, "en", "sc")
+    assert corpus.overlaps["A", "B"] == 2 and corpus.overlaps["B", "C"] == 99
     assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}
 
 

@@ -413,14 +413,14 @@ def test_page_says_what_the_report_has(by_hand: Report) -> None:
 
 def many(n: int) -> Confusion:
     cost = numpy.random.default_rng(n).integers(0, 50, (n + 1, n + 1)).astype("float64")
-    return [*(f"l{i}" for i in range(n)), "O"], cost
+    return Confusion([*(f"l{i}" for i in range(n)), "O"], cost)
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
     n = MAX_LABELS + 2
     labels, cost = many(n)
     total = {labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n)}
-    names, summed = sum_others((labels, cost))
+    names, summed = sum_others(many(n))
     *kept, others, outside = names
     assert (len(kept), others, outside) == (MAX_LABELS, "2 others", "O")
     assert kept == [label for label in labels if label in kept]

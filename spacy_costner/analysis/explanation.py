@@ -119,9 +119,10 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
     """Transitions, start and end in one table, [from, to]: the start is the last row, the end the
     last column. Nothing goes from the start to the end. Shape: (K + 1, K + 1)"""
-    n_tags = len(parts.transitions)
+    transitions: Array2d = parts.transitions
+    n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
-    table[:-1, :-1] = parts.transitions
+    table[:-1, :-1] = transitions
     table[-1, :-1] = parts.start
     table[:-1, -1] = parts.end
     return table

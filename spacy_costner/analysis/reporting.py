@@ -287,12 +287,12 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
         return ""
     entropies = dev.entropies()
     entropies = entropies[~numpy.isnan(entropies)]  # docs whose tokens are all preset
-    return find_shift(calibration, in_random_order(entropies.tolist())).found
+    return find_shift(calibration, in_random_order(entropies.tolist())).verdict
 
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
     """The labels of annotated entities."""
-    annotated = set()
+    annotated: set[str] = set()
     for gold, _ in pairs_of_docs:
         annotated.update(label for _, _, label in gold)
     return annotated

@@ -139,7 +139,7 @@ def read_pieces(
                 for first, last in cuts:
                     number = store.add_piece(doc.start + first, doc.start + last, doc, weight, turn)
                     pieces[turn].append(Piece(store, number, last - first, None if cache else eg))
-        store.add(cast(Ints2d, seen.values), turns)
+        store.add(cast(Ints2d, seen.value_ids), turns)
     store.finish()
     return pieces if has_borders else pieces[:1]
 
