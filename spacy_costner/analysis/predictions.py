@@ -115,7 +115,7 @@ def find_components(nlp: Language) -> dict[str, CostSensitiveNER]:
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
     """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
-    key = ner.objective.spans_key
+    key = ner.annotation.spans_key
     if key is not None:
         raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
 
@@ -132,13 +132,13 @@ def predict_dev(
     docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
     originals = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     examples = originals
-    if ner.objective.spans_key is not None:
+    if ner.annotation.spans_key is not None:
         # Its spans are the only entities: those of other components aren't preset.
         docs = [doc.copy() for doc in docs]
         for doc in docs:
             doc.set_ents([], default="missing")
         examples = [Example(doc, eg.reference) for doc, eg in zip(docs, originals)]
-        examples = [ner.objective.as_entities(eg, ner.own_labels) for eg in examples]
+        examples = [ner.annotation.as_entities(eg, ner.own_labels) for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
@@ -187,8 +187,10 @@ def predict(
     probabilities to a span group."""
     tokens = read_presets(docs)
     decoded = ner.decode(posterior)
-    prediction = make_prediction(decoded, posterior, tokens, confidence, others=ner.other_labels)
-    spans_key = ner.objective.spans_key
+    prediction = make_prediction(
+        decoded, posterior, tokens, confidence, other_labels=ner.other_labels
+    )
+    spans_key = ner.annotation.spans_key
     annotate(docs, prediction, ner.name, confidence)
     if spans_key is not None:
         annotate(docs, prediction, ner.name, confidence, spans_key)
@@ -202,10 +204,10 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,
-        ner.objective.read_presets(docs),
+        ner.annotation.read_presets(docs),
         ner.confidence,
-        others=ner.other_labels,
-        is_scored=ner.objective.spans_key is not None,
+        other_labels=ner.other_labels,
+        is_scored=ner.annotation.spans_key is not None,
     )
     ner.set_annotations(docs, prediction)
     docs = run_after(nlp, ner.name, docs)

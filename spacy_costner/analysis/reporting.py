@@ -205,7 +205,7 @@ def report(
 
     parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
     promise = ner.guarantee
-    promised = None if promise is None else promise["miss"]
+    promised = None if promise is None else promise.miss
     n_entities = counts.total.tp + counts.total.fn
     size = f"{len(pairs_of_docs):,} docs, {n_tokens:,} tokens, {n_entities:,} entities"
     facts = {
@@ -282,12 +282,12 @@ def find_first(blocks: Iterable[Any], key: str) -> Any:
 
 def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
     """The test whether docs are like the calibration docs, in words; empty if there are none."""
-    calibration = ner.cfg["shift"]
+    calibration = ner.calibration_scores
     if calibration is None:
         return ""
     entropies = dev.entropies()
     entropies = entropies[~numpy.isnan(entropies)]  # docs whose tokens are all preset
-    return find_shift(calibration, in_random_order(entropies.tolist())).verdict
+    return find_shift(calibration.pool(), in_random_order(entropies.tolist())).verdict
 
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
