@@ -229,7 +229,10 @@ def save_text(path: Path, text: str) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON: named tuples as objects, arrays as lists, NaN and infinity as null."""
+    """A result as JSON: named tuples, and what has `to_dict`, as objects, arrays as lists, NaN and
+    infinity as null."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

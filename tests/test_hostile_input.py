@@ -141,7 +141,7 @@ def test_metadata_that_all_docs_share_is_saved(unsure: Path, tmp_path: Path) -> 
     guarantee(nlp, dev, miss=0.3)
     nlp.to_disk(tmp_path / "saved")
     ner: Any = load(tmp_path / "saved").get_pipe("ner")
-    assert [*ner.cfg["shift"]["keys"]] == ["good"]
+    assert [*ner.calibration_scores.keys] == ["good"]
 
 
 def test_a_cfg_that_can_not_be_saved_is_refused() -> None:

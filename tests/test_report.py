@@ -442,7 +442,7 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
         transitions = TransitionWeights(names, names, weights)
         html = render(by_hand._replace(confusion=many(38), transitions=transitions))
         assert check(html).count("svg") == n_svgs
-        assert ("explain --plot" in html) is (n == 7) and "are summed" in html
+        assert ("too many tags for a figure" in html) is (n == 7) and "are summed" in html
     cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
     assert ("t5", "t1", "5,001") in cells
     assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells

@@ -16,15 +16,15 @@ from spacy.vocab import Vocab
 
 from spacy_costner.analysis.annotating import annotate, groups_of, to_record
 from spacy_costner.pipeline.annotations import prob_of, warn_once
+from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers.texts import Row
 from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans
 
 from .support.linear import VOCAB, crf
-from .support.pipelines import TEXTS, examples, load, pipeline
+from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
 from .support.strategies import seeds
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
-TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "by_group": None}
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka Khan?"
 COLUMNS = ("start_char", "end_char", "label")
 
@@ -33,8 +33,7 @@ COLUMNS = ("start_char", "end_char", "label")
 def nlp(unsure: Path) -> Language:
     """It writes predicted entities, alternatives and a guaranteed set."""
     nlp = load(unsure, confidence=CONFIDENCE)
-    promise = {**TERMS, "groups": {"": {"threshold": 0.01, "labels": {}}}}
-    nlp.get_pipe("ner").set_guarantee(promise)
+    nlp.get_pipe("ner").set_guarantee(promise_of({"": Thresholds(0.01, {})}, miss=0.1))
     return nlp
 
 

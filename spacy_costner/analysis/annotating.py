@@ -327,7 +327,7 @@ def find_shift_of_parts(
     shift: dict[str, Shift] = {}
     for name in names:
         ner = dict(load().pipeline).get(name)
-        if not isinstance(ner, CostSensitiveNER) or ner.cfg["shift"] is None:
+        if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
             continue  # The manifest is damaged.
         scores: list[float] = []
         counts: dict[str, list[float]] = {}
@@ -338,7 +338,7 @@ def find_shift_of_parts(
             for label, row in part[name]["counts"].items():
                 total = counts.get(label, [0.0, 0.0, 0.0])
                 counts[label] = [x + y for x, y in zip(total, row)]
-        shift[name] = find_shift(ner.cfg["shift"], in_random_order(scores), counts)
+        shift[name] = find_shift(ner.calibration_scores.pool(), in_random_order(scores), counts)
     return shift
 
 
@@ -389,7 +389,7 @@ def annotate_part(
     nlp = load()
     measures: dict[str, Measures] = {}
     for name, ner in nlp.pipeline:
-        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.cfg["shift"]:
+        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.calibration_scores:
             measures[name] = Measures(ner)
     encode, write = FORMS[form]
     groups = groups_of(nlp)
@@ -506,7 +506,7 @@ def groups_of(nlp: Language) -> Groups:
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
             continue
-        key = pipe.objective.spans_key
+        key = pipe.annotation.spans_key
         if key is not None:
             groups.setdefault("spans", [])
             if key not in groups["spans"]:

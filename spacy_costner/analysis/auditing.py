@@ -202,7 +202,7 @@ def _suspects_of(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """The places of a fold, by score."""
     dev, posterior = fold.dev, fold.dev.posterior
     likely, probs = posterior.likely_entities(LEAST)
-    known = dev.counts(likely)
+    known = dev.are_counted(likely)
     likely, probs = likely.select(known), probs[known]
     gold, others = (named(entities, posterior.tags.labels) for entities in (dev.gold, likely))
 

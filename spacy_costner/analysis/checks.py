@@ -177,10 +177,10 @@ def check_corpora(
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
     findings: list[Finding] = []
-    spans_key = ner.objective.spans_key
+    spans_key = ner.annotation.spans_key
     if spans_key is not None:
-        own_labels = ner.objective.own_labels or labels
-        severity = WARNING if ner.objective.filter_spans else ERROR
+        own_labels = ner.annotation.own_labels or labels
+        severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
         corpora = {
             corpus: [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
@@ -397,9 +397,9 @@ def check_entities(
     """The problems of the entities of a doc: severity, message and text."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    incorrect = doc.spans.get(ner.objective.incorrect_spans_key or "", ())
+    incorrect = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     refused = {(span.start, span.end, span.label_) for span in incorrect}
-    borders = find_borders([eg.predicted], ner.sentence_boundaries)
+    borders = find_borders([eg.predicted], ner.annotation.sentence_boundaries)
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
         if borders.any() and crosses_border(eg, ent, borders):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ..features.tokens import text_id
 from ..metrics import conformal
 from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.promises import Promise, Terms, Thresholds
 from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..ragged import ranges
@@ -23,10 +25,6 @@ from ..tags import Entities
 from .checks import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
-
-FOUND = ("exact", "covered")
-
-UNITS = ("doc", "any")
 
 BATCH = 64
 
@@ -50,7 +48,7 @@ STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5,
 class Guarantee(NamedTuple):
     """The result."""
 
-    promise: dict[str, Any]  # its terms, thresholds and calibration docs
+    promise: Promise  # its terms, thresholds and calibration docs
     parts: list[dict[str, Any]]  # one for all labels, or one for each: see `find_part`
     notes: list[str]  # what may weaken the promise
 
@@ -94,16 +92,17 @@ def guarantee(
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    terms: dict[str, Any] = {
-        "miss": miss,
-        "false_alarm": false_alarm,
-        "confidence": confidence,
-        "found": found,
-    }
-    terms |= {"by": by, "per_label": per_label, "by_group": by_group}
-    check_terms(terms)
     if miss is None and confidence is None:
-        terms["confidence"] = 0.95
+        confidence = 0.95
+    terms = Terms(
+        miss=miss,
+        false_alarm=false_alarm,
+        confidence=confidence,
+        found=found,
+        by=by,
+        per_label=per_label,
+        by_group=by_group,
+    )
     ner = get_component(nlp, name)
     notes = find_notes(nlp, source)
     examples = list(examples)
@@ -118,7 +117,7 @@ def guarantee(
     spans, gold, entropies = score_spans(nlp, ner, used, terms)
     group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
     values, labels = numpy.unique(group_of_doc).tolist(), ner.own_labels if per_label else ("",)
-    groups: dict[str, Any] = {}
+    groups: dict[str, Thresholds] = {}
     parts = []
     for value, label in product(values, labels):
         i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
@@ -127,34 +126,30 @@ def guarantee(
         sizes = {"n_docs": int(is_own.sum()), "n_parts": len(values) * len(labels)}
         part = {"group": value, "label": label, **find_part(*rows, **sizes, terms=terms)}
         parts.append(part)
-        if (at := part["threshold"]) is not None:
-            own = groups.setdefault(value, {"threshold": 1.0, "labels": {}, "levels": []})
-            own["labels"] |= {label: at} if per_label else {}
-            own |= {} if per_label else {"threshold": at, "levels": part["levels"]}
+        threshold = part["threshold"]
+        if threshold is None:
+            continue
+        if per_label:
+            group = groups.setdefault(value, Thresholds(1.0, {}))
+            group.labels[label] = threshold
+        else:
+            groups[value] = Thresholds(threshold, {}, part["levels"])
     if not groups:
         raise ValueError(unreachable(parts, terms))
-    promise = {**terms, "groups": groups, "source": source, "docs": len(used)}
-    promise |= {"entities": len(gold), "not_counted": not_counted}
+    promise = Promise(
+        **asdict(terms),
+        groups=groups,
+        source=source,
+        docs=len(used),
+        entities=len(gold),
+        not_counted=not_counted,
+    )
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
     ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
     return Guarantee(promise, parts, notes)
-
-
-def check_terms(terms: dict[str, Any]) -> None:
-    """Check the terms of a promise: the arguments of `guarantee`."""
-    if (terms["miss"] is None) == (terms["false_alarm"] is None):
-        given = "none" if terms["miss"] is None else "miss and false_alarm"
-        raise ValueError(f"expected miss or false_alarm, got {given}")
-    for name in ("miss", "false_alarm", "confidence"):
-        if terms[name] is not None and not 0 < terms[name] < 1:
-            raise ValueError(f"{name}: expected a number between 0 and 1, got {terms[name]!r}")
-    units = UNITS if terms["false_alarm"] is None else UNITS[:1]
-    for name, words in (("found", FOUND), ("by", units)):
-        if terms[name] not in words:
-            raise ValueError(f"{name}: expected {' or '.join(words)}, got {terms[name]!r}")
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
@@ -187,7 +182,7 @@ def leave_out(
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
     counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
     used = []
-    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
+    for eg in (ner.annotation.as_entities(eg, ner.own_labels) for eg in examples):
         doc = eg.reference
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
         if is_whole_text or is_known_doc(trained_on, doc):
@@ -206,7 +201,7 @@ def leave_out(
 
 
 def score_spans(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: dict[str, Any]
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Terms
 ) -> tuple[ArrayXd, ArrayXd, Floats1d]:
     """Score the spans that may be in the sets of docs, and their annotated entities: two tables.
     The "score" of a span is infinity if it is in the set whatever the threshold, that of an entity
@@ -218,12 +213,12 @@ def score_spans(
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
-        if terms["miss"] is not None:  # what is predicted is always in the set
+        if terms.miss is not None:  # what is predicted is always in the set
             predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
-            new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
+            new = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
-        is_own = ~numpy.isin(spans.label, dev.others)
+        is_own = ~numpy.isin(spans.label, dev.other_labels)
         spans, scores = spans.select(is_own), scores[is_own]
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
@@ -238,19 +233,19 @@ def score_spans(
 
 
 def found_at(
-    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: dict[str, Any]
+    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
     score, above 0; 0 if none finds it. Shape: (E,)"""
     # A wanted entity needs all its cells: itself, its tokens, or its tokens with its label.
     both, n = Entities(*map(numpy.concatenate, zip(wanted, spans))), len(wanted.begin)
     owner, cells = ranges(both.begin, both.end)
-    if terms["found"] == "exact":
+    if terms.found == "exact":
         owner = numpy.arange(len(both.begin))
-        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
-    elif terms["per_label"]:  # -1, those of the model, inner nodes
+        _, cells = numpy.unique(dev.entity_keys(both), return_inverse=True)
+    elif terms.per_label:  # -1, those of the model, inner nodes
         label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
-        cells = cells + (label[owner] + 1) * len(dev.known)
+        cells = cells + (label[owner] + 1) * len(dev.is_known)
     is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
     numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
     firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
@@ -258,27 +253,29 @@ def found_at(
 
 
 def find_part(
-    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: dict[str, Any]
+    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Terms
 ) -> dict[str, Any]:
     """What can be promised of scored spans and entities. Several parts share what may fail.
     "threshold" is the least score in the set, None if the limit can't be reached; "reachable" the
     lowest limit that can be promised with these docs, "docs_needed" their number for the limit, or
     None; "spans" those in the set for each entity; "levels" other limits with their thresholds."""
-    confidence = terms["confidence"]
+    confidence = terms.confidence
     delta: Any = None if confidence is None else (1 - confidence) / n_parts
-    if terms["miss"] is None:
-        limit, wrong, is_binary = terms["false_alarm"], ~spans["found"], False
+    if terms.miss is None:
+        limit = terms.limit
+        wrong = ~spans["found"]
+        is_binary = False
         risks = conformal.false_alarm_risk(spans["score"], wrong, spans["doc"], n_docs, STRICTNESS)
         mean = risks[0]
     else:
-        limit = terms["miss"]
-        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms["by"])
+        limit = terms.limit
+        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
         is_binary = losses.binary
         n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
 
     def threshold(limit: float) -> float | None:
         """The threshold that keeps a limit, rounded down; None if there is none."""
-        if terms["miss"] is None:
+        if terms.miss is None:
             p = conformal.p_values(risks, limit, n_docs)
             n_passed = conformal.fixed_sequence(p, delta)
             return float(STRICTNESS[n_passed - 1]) if n_passed else None
@@ -305,10 +302,10 @@ def find_part(
     }
 
 
-def unreachable(parts: Sequence[dict[str, Any]], terms: dict[str, Any]) -> str:
+def unreachable(parts: Sequence[dict[str, Any]], terms: Terms) -> str:
     """The message where nothing can be promised."""
-    name = "false_alarm" if terms["miss"] is None else "miss"
-    limit = f"{terms[name]:g}"
+    name = "false_alarm" if terms.miss is None else "miss"
+    limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
     for part in parts:
         could = "nothing" if part["reachable"] is None else f"{part['reachable']:.4f} or more"
@@ -331,10 +328,12 @@ def observe(
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
-    if not promise or promise["miss"] is None or promise["per_label"]:
+    if promise is None or promise.miss is None or promise.per_label:
         return []
-    groups = {value: dict(own["levels"]) for value, own in promise["groups"].items()}
-    key, by = promise["by_group"], promise["by"]
+    groups: dict[str | None, dict[float, float]] = {}
+    for value, thresholds in promise.groups.items():
+        groups[value] = {limit: threshold for limit, threshold in thresholds.levels}
+    key, by = promise.by_group, promise.by
     examples = [eg for eg in examples if group_of(eg.reference, key) in groups]
     used = leave_out(ner, examples, key)[0]
     spans, gold, _ = score_spans(nlp, ner, used, promise)

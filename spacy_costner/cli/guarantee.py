@@ -5,7 +5,8 @@ from typing import Any
 
 from typer import Option
 
-from ..analysis.guarantees import Guarantee, check_terms, guarantee
+from ..analysis.guarantees import Guarantee, guarantee
+from ..pipeline.promises import Terms
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
@@ -47,7 +48,7 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        check_terms(run.keywords)
+        Terms.from_arguments(run.keywords)
         nlp, examples = load(
             model, docs_path, use_gpu, code_path, file_tokens=run.keywords["file_tokens"]
         )
@@ -59,7 +60,7 @@ def guarantee_cli(
 def describe(result: Guarantee) -> str:
     """The parts, and the promise in words."""
     promise, keys = result.promise, {"group": "by_group", "label": "per_label"}
-    names = [name for name, key in keys.items() if promise[key]]
+    names = [name for name, key in keys.items() if getattr(promise, key)]
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: list[Any] = [[*(names or ["label"]), *header]]
     formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
@@ -68,19 +69,18 @@ def describe(result: Guarantee) -> str:
         of = [part[name] for name in names] or ["all"]
         rows.append([*of, part["docs"], part["entities"], *cells])
     lines = [text_table(rows)]
-    if kinds := [f"{n:,} {kind}" for kind, n in promise["not_counted"].items() if n]:
+    if kinds := [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n]:
         lines.append(f"\nnot counted: {', '.join(kinds)}")
     lines += [f"note: {note}" for note in result.notes]
 
     what = "the docs with entities have one that is missed"
-    if promise["miss"] is None:
+    if promise.miss is None:
         what = "the set of a doc is wrong"
-    elif promise["by"] == "doc":
+    elif promise.by == "doc":
         what = "the entities of a doc are missed"
-    limit = promise["false_alarm"] if promise["miss"] is None else promise["miss"]
     sure = "in the mean over calibrations"
-    if promise["confidence"] is not None:
-        sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
+    if promise.confidence is not None:
+        sure = f"in the mean over docs, with confidence {promise.confidence:g}"
     each = f", for each {' and '.join(names)} with a threshold" if names else ""
-    terms = f"at most {limit:.3g} of {what}, {sure}{each} (found: {promise['found']})"
-    return "\n".join([*lines, f"\nPromised of docs like {promise['source']}: {terms}."])
+    terms = f"at most {promise.limit:.3g} of {what}, {sure}{each} (found: {promise.found})"
+    return "\n".join([*lines, f"\nPromised of docs like {promise.source}: {terms}."])
