@@ -26,7 +26,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.cli.annotate import annotate
+from spacy_costner.analysis.annotating import annotate
 
 TURNS = 5
 PART = 250

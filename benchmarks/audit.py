@@ -21,9 +21,9 @@ from cleanlab.token_classification.rank import get_label_quality_scores
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 
-from spacy_costner.cli.audit import KINDS, cross_fit, rank
-from spacy_costner.cli.preparation import Fold
-from spacy_costner.metrics import markdown_table
+from spacy_costner.analysis.auditing import KINDS, cross_fit, rank
+from spacy_costner.analysis.preparation import Fold
+from spacy_costner.cli.tables import markdown_table
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"

@@ -23,7 +23,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.cli.distill import (
+from spacy_costner.analysis.distillation import (
     Corpus,
     Row,
     evaluate,
@@ -33,7 +33,7 @@ from spacy_costner.cli.distill import (
     save_corpus,
     save_gold,
 )
-from spacy_costner.cli.fit import train_as_fitted
+from spacy_costner.analysis.fitting import train_as_fitted
 from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"

@@ -27,8 +27,8 @@ from thinc.api import Config
 
 from experiments import corpora
 from experiments.linear import SPEC
-from spacy_costner.cli.init import init
-from spacy_costner.cli.preparation import find_corpora, load_linear, prepare, train_linear
+from spacy_costner.analysis.initial_config import init
+from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
 SIZES, N_ARTICLE, N_NER = (100, 300, 1_000), 20, 300

@@ -20,8 +20,9 @@ from typing import Any
 import numpy
 import spacy
 
-from spacy_costner.cli.guarantee import FOUND, LOWEST, score_spans
-from spacy_costner.metrics import conformal, text_table
+from spacy_costner.analysis.guarantees import FOUND, LOWEST, score_spans
+from spacy_costner.cli.tables import text_table
+from spacy_costner.metrics import conformal
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)

@@ -22,7 +22,7 @@ from spacy.cli.train import train
 from spacy.tokens import DocBin
 from spacy.util import load_config
 
-from spacy_costner.cli.fit import fit
+from spacy_costner.analysis.fitting import fit
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"

@@ -24,8 +24,8 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import filter_spans
 
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.init import init
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.initial_config import init
 from spacy_costner.readers import ReadOptions, read_docs
 
 KEY, PARTS = "sc", ("train", "dev", "test")

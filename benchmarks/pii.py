@@ -21,7 +21,7 @@ from presidio_analyzer import AnalyzerEngine
 from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.metrics import text_table
+from spacy_costner.cli.tables import text_table
 from spacy_costner.presidio import CostnerNlpEngine
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -16,7 +16,7 @@ from spacy_costner import chain
 from spacy_costner.losses import max_margin, sequential
 from spacy_costner.losses.composition import uniform_over_legal, zero_forbidden
 from spacy_costner.pipeline.component import CostSensitiveNER
-from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimise
+from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimise_by_lbfgs
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
 
 MOST_PLANES = 1000
@@ -269,7 +269,7 @@ def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
         value, gradient = total(vector)
         return value + c2 * float(vector @ vector), gradient + 2 * c2 * vector
 
-    return minimise(penalised, numpy.zeros(sequences.size)).vector
+    return minimise_by_lbfgs(penalised, numpy.zeros(sequences.size)).vector
 
 
 def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minimum:

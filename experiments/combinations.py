@@ -7,7 +7,7 @@ from typing import Any
 
 from spacy.util import load_config
 
-from spacy_costner.metrics import markdown_table
+from spacy_costner.cli.tables import markdown_table
 
 from .corpora import COSTS, ROOT
 from .runner import Figures, Runner, spec

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 
 from spacy_costner.cli.plots import ACCENT, MUTED, SECOND, drawing
-from spacy_costner.metrics import markdown_table
+from spacy_costner.cli.tables import markdown_table
 
 from .corpora import COSTS, N_FOLDS, SEED
 from .runner import Figures, Runner, spec

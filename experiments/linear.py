@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spacy_costner.metrics import markdown_table
+from spacy_costner.cli.tables import markdown_table
 
 from .corpora import COSTS
 from .runner import Figures, Runner, spec

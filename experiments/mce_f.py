@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spacy_costner.metrics import Difference, markdown_table
+from spacy_costner.cli.tables import markdown_table
+from spacy_costner.metrics import Difference
 
 from .corpora import ROOT
 from .runner import Figures, Runner, spec

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from spacy_costner.metrics import markdown_table
+from spacy_costner.cli.tables import markdown_table
 
 from .corpora import parts_of
 from .runner import Figures, Runner, spec

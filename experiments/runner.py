@@ -14,8 +14,7 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.cli.plots import save
-from spacy_costner.cli.runs import (
+from spacy_costner.analysis.runs import (
     Done,
     Failed,
     MakeExecutor,
@@ -25,6 +24,7 @@ from spacy_costner.cli.runs import (
     ray_cluster,
     run_all,
 )
+from spacy_costner.cli.plots import save
 
 from .corpora import ROOT
 
@@ -48,7 +48,7 @@ class Runner:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
-        make_executor (MakeExecutor | None): See `spacy_costner.cli.runs.run_all`.
+        make_executor (MakeExecutor | None): See `spacy_costner.analysis.runs.run_all`.
         figures (Path | None): The folder of pictures; None: that of the results.
         """
         self.folder = folder

@@ -7,16 +7,9 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
-from spacy_costner.cli.runs import Run
-from spacy_costner.metrics import (
-    Difference,
-    f_score,
-    mean_and_deviation,
-    paired_differences,
-    precision,
-    ratio,
-    recall,
-)
+from spacy_costner.analysis.runs import Run
+from spacy_costner.cli.tables import mean_and_deviation
+from spacy_costner.metrics import Difference, f_score, paired_differences, precision, ratio, recall
 
 from .runner import Runner
 from .training import BEST_PATH, Look, Stage, train_and_count

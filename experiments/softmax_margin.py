@@ -6,7 +6,7 @@ from itertools import product
 from statistics import mean
 from typing import Any
 
-from spacy_costner.cli.runs import Run
+from spacy_costner.analysis.runs import Run
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 

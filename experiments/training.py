@@ -30,9 +30,9 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import make_prediction
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
-from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise
+from spacy_costner.token_attrs import read_presets
+from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise_by_lbfgs
 from spacy_costner.training.online import Trained, read_batches, train
-from spacy_costner.training.token_attrs import read_presets
 
 from .corpora import ROOT, as_examples, bare, read
 
@@ -195,9 +195,9 @@ def fit_batch(
     tolerance: float = 1e-5,
 ) -> None:
     """Train a linear model by L-BFGS from the weights that it has: see
-    `lbfgs.minimise`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
+    `minimise_by_lbfgs`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
-    minimum = minimise(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
+    minimum = minimise_by_lbfgs(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)
     look(iterations=minimum.n_iterations, objective=minimum.value)
 

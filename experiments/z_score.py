@@ -17,8 +17,8 @@ from spacy.training import Example
 from thinc.types import Floats1d
 
 from spacy_costner.cli.plots import ACCENT, ALERT, MUTED, SECOND, drawing
+from spacy_costner.cli.tables import markdown_table
 from spacy_costner.costs.tables import HAMMING
-from spacy_costner.metrics import markdown_table
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 

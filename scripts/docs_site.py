@@ -44,7 +44,7 @@ API = {
     "decoding": ["decoding"],
     "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
-    "commands": [f"cli.{name}" for name, *_ in COMMANDS],
+    "commands": ["analysis"],
 }
 """The modules of each page of the Python API."""
 

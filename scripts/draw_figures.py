@@ -1,17 +1,28 @@
-"""Draw the pictures of the README, in Chromium: entities with confidences; a part of a report."""
+"""Draw the pictures of README and site, in Chromium, for light and for dark pages: entities with
+confidences; a part of a report."""
 
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import spacy
 import typer
-from PIL import Image, ImageOps
+from PIL import Image, ImageChops, ImageOps
 from spacy import displacy
 from spacy.training import Corpus
 
-from spacy_costner.cli.report import page, report
+from spacy_costner.analysis.reporting import report
+from spacy_costner.cli.report import page
 
+SCHEMES = {"": 1, "_dark": 0}
+"""The ends of the names of files, and Chromium's numbers of the colour schemes."""
+
+WITHOUT_PAPER = """
+:root { color-scheme: light dark }
+body { color: CanvasText; background: transparent }
+mark { color: black }
+"""
 HIDDEN = "header, nav, footer, .facts, section:not(#curve) { display: none }"
 TEXT = (
     "Alierta, presidente de Telefónica, viajó de La Coruña a Bruselas para reunirse con Romano "
@@ -23,7 +34,8 @@ COLORS = {"PER": "#aa9cfc", "ORG": "#7aecec", "LOC": "#ff9561", "MISC": "#ddd"}
 def main(
     model: Path, corpus: Path, output: Path, text: str | None = None, browser: str = "chromium"
 ) -> None:
-    """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT."""
+    """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT, and
+    both for dark pages, entities_dark.png and report_dark.png."""
     nlp = spacy.load(model)
     doc = nlp(text or TEXT)
     ents = [
@@ -38,24 +50,33 @@ def main(
     shown = {"text": doc.text, "ents": ents}
     html = displacy.render(shown, style="ent", manual=True, page=True, options={"colors": colors})
     html = html.replace('style="background', 'style="white-space: nowrap; background')
-    draw(html, output / "entities.png", browser, width=800)
+    html = html.replace("</head>", f"<style>{WITHOUT_PAPER}</style></head>")
+    draw(html, output, "entities", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
     html = page(result).replace("</style>", f"{HIDDEN}</style>")
-    draw(html, output / "report.png", browser, width=1000)
+    html = html.replace("Content-Security-Policy", "none")  # it allows the page's own style alone
+    draw(html, output, "report", browser, width=1000)
 
 
-def draw(html: str, picture: Path, browser: str, *, width: int) -> None:
-    """Save a page as a picture, without the white around it."""
+def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> None:
+    """Save a page as pictures for light and for dark pages, without the paper around it. A page
+    without paper stays transparent."""
     with TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         page.write_text(html, encoding="utf8")
         options = "--headless --no-sandbox --hide-scrollbars --log-level=3"
-        command = [browser, *options.split(), f"--window-size={width},2500"]
-        command += [f"--screenshot={picture}", page.as_uri()]
-        subprocess.run(command, check=True)
-    image = Image.open(picture).convert("RGB")
-    image = ImageOps.expand(image.crop(ImageOps.invert(image).getbbox()), border=20, fill="white")
-    image.quantize(256).save(picture, optimize=True)
+        options += f" --default-background-color=00000000 --window-size={width},2500"
+        for end, scheme in SCHEMES.items():
+            picture = output / f"{name}{end}.png"
+            command = [browser, *options.split(), f"--screenshot={picture}"]
+            command += [f"--blink-settings=preferredColorScheme={scheme}", page.as_uri()]
+            subprocess.run(command, check=True)
+            image = Image.open(picture).convert("RGBA")
+            paper: Any = image.getpixel((0, 0))
+            drawn = ImageChops.difference(image, Image.new("RGBA", image.size, paper))
+            image = image.crop(drawn.getbbox(alpha_only=False))
+            image = ImageOps.expand(image, border=20, fill=paper)
+            image.quantize(256, method=Image.Quantize.FASTOCTREE).save(picture, optimize=True)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,15 @@ killed between the two renames leaves nothing under the path: the next `clear`, 
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
+
+import numpy
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """Suffixes of files that no command reads."""
@@ -229,3 +233,23 @@ def _remove(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Save a text file: see `save_file`."""
+    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+
+
+def as_json(value: Any) -> Any:
+    """A result as JSON: named tuples as objects, arrays as lists, NaN and infinity as null."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(name): as_json(part) for name, part in value.items()}
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        return as_json(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [as_json(part) for part in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

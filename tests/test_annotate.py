@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.cli.annotate import Summary, annotate
+from spacy_costner.analysis.annotating import Summary, annotate
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, read_rows
 from spacy_costner.saving import locked

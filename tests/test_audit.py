@@ -17,22 +17,21 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.audit import (
+from spacy_costner.analysis.auditing import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,
     Suspect,
-    as_text,
     audit,
     correct,
     cross_fit,
     make_cost,
-    page,
     rank,
     suspect_to_task,
 )
-from spacy_costner.cli.preparation import assign_folds
-from spacy_costner.cli.runs import local_processes
+from spacy_costner.analysis.preparation import assign_folds
+from spacy_costner.analysis.runs import local_processes
+from spacy_costner.cli.audit import as_text, page
 from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags

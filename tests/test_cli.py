@@ -18,6 +18,7 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
+from spacy_costner import __version__
 from spacy_costner.features.tokens import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
@@ -59,6 +60,11 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
     assert any("weights, two passes" in line for line in lines)
     assert "\x1b[32mWritten to out/model-best\x1b[0m" in lines
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert result.exit_code == 0 and result.output == f"spacy-costner {__version__}\n"
 
 
 def options(experiment: Experiment) -> list[Any]:
@@ -167,9 +173,8 @@ def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
         outputs.append((command, corpus, "expected a folder to save in"))
         outputs.append((command, pipeline_path, "or a pipeline, got: ["))
     commands = [([name, model, corpus, "--output", path], text) for name, path, text in outputs]
-    plotted = ["tune", model, corpus, "--output", pipeline_path / "new", "--plot", corpus]
     explained = ["explain", model, "--json", model / "meta.json"]
-    for arguments, message in [*commands, (plotted, other), (explained, other)]:
+    for arguments, message in [*commands, (explained, other)]:
         result = run(*arguments)
         assert result.exit_code == 1 and message in result.output
     assert content(pipeline_path) == before
@@ -203,7 +208,13 @@ def test_other_files_are_named_too(tmp_path: Path) -> None:
     init = ["init", tmp_path / "a.cfg", "--train", corpus]
     given = {
         "expected a trained pipeline": ["calibrate", path, corpus, "--output", tmp_path / "out"],
-        "--groups: expected JSON, {component: [labels]}": [*init, "--spans-key", "sc", "--groups", path],
+        "--groups: expected JSON, {component: [labels]}": [
+            *init,
+            "--spans-key",
+            "sc",
+            "--groups",
+            path,
+        ],
     }
     for message, arguments in given.items():
         result = run(*arguments)

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import StringIO
 from itertools import product
 from typing import Any
 
@@ -11,23 +12,23 @@ import pytest
 import spacy
 from spacy.util import load_config
 from thinc.api import Config
+from tqdm import tqdm
 
-from spacy_costner.cli.compare import (
+from spacy_costner.analysis.comparison import (
     Finished,
     Variant,
     compare,
-    describe,
     make_variants,
     put_onto,
     run_variant,
     summarise,
-    table,
 )
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.runs import Done, Failed
+from spacy_costner.analysis.fitting import fit, train_as_fitted
+from spacy_costner.analysis.runs import Done, Failed
+from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
-from spacy_costner.metrics import as_json
 from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.saving import as_json
 
 from .support.experiment import SHORT, Experiment
 from .support.fitting import sparse_config
@@ -150,7 +151,7 @@ def test_a_variant_leaves_what_is_needed(
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
     zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
@@ -174,6 +175,30 @@ def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
         assert "LOSS NER" in (path / "log.txt").read_text()
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_training_of_spacy_has_a_bar_beside_its_log(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """Of its updates, but not where its log is on the terminal already."""
+    bars: list[tqdm] = []
+
+    def record(**settings: Any) -> tqdm:
+        bars.append(tqdm(**settings, file=StringIO()))
+        return bars[-1]
+
+    monkeypatch.setattr("spacy_costner.cli.fit.progress", record)
+    log = StringIO()
+    monkeypatch.setattr(log, "isatty", lambda: is_terminal)
+    config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
+    experiment.output_path.mkdir()
+    train_as_fitted(config, experiment.output_path, log)
+    assert "LOSS NER" in log.getvalue()
+    if is_terminal:
+        assert not bars
+    else:
+        assert [(bar.desc, bar.n, bar.total) for bar in bars] == [("train", 14, 14)]
+
+
 @pytest.mark.parametrize("step", ["train_as_fitted", "replace_folder"])
 def test_a_pipeline_stays_until_another_is_complete(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
@@ -184,7 +209,7 @@ def test_a_pipeline_stays_until_another_is_complete(
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
     (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.cli.compare.{step}")
+        patch.delattr(f"spacy_costner.analysis.comparison.{step}")
         run_variant(variant)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
     assert (variant.path / "trained.json").exists() is (step == "train_as_fitted")
@@ -216,7 +241,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
     one_model, two_model = ([path.read_bytes() for path in paths] for paths in models)
     assert (one, one_model) == (two, two_model) and len(one_model) == 4
-    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert as_json(again) == as_json(row._replace(seconds=again.seconds))

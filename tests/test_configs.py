@@ -11,7 +11,7 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.cli.compare import put_onto
+from spacy_costner.analysis.comparison import put_onto
 from spacy_costner.settings import check_settings
 
 from .support.experiment import make_corpus
@@ -86,8 +86,8 @@ def test_trains(path: Path, tmp_path: Path) -> None:
 def test_configs_and_templates_are_installed(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    templates = ROOT / "spacy_costner" / "cli" / "templates"
-    for source, target in ((CONFIGS, "configs"), (templates, "cli/templates")):
+    templates = ROOT / "spacy_costner" / "templates"
+    for source, target in ((CONFIGS, "configs"), (templates, "templates")):
         installed = tmp_path / "spacy_costner" / target
         expected = {path.relative_to(source) for path in source.rglob("*.*")}
         assert {path.relative_to(installed) for path in installed.rglob("*.*")} == expected

@@ -12,8 +12,8 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.cli import distill as module
-from spacy_costner.cli.distill import (
+from spacy_costner.analysis import distillation as module
+from spacy_costner.analysis.distillation import (
     Distilled,
     answer,
     check_dev,

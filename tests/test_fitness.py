@@ -12,11 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.calibrate import calibrate, find_extremes
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.fitness import count_known, find_unknown_labels
-from spacy_costner.cli.guarantee import guarantee
-from spacy_costner.cli.tune import tune
+from spacy_costner.analysis.calibration import calibrate, find_extremes
+from spacy_costner.analysis.fitness import count_known, find_unknown_labels
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.analysis.tuning import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
 
@@ -122,7 +122,7 @@ def test_fit_refuses_other_labels_before_training(
     assert "10 of 30 sentences" in result.describe()
     shift = spacy.load(result.path).get_pipe("ner").cfg["shift"]
     assert len(shift["scores"]) == 30 and shift["approximate"]
-    monkeypatch.setattr("spacy_costner.cli.fit.train_linear", None)
+    monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "no", **paths, dev_path=tmp_path / "other.spacy")
 

@@ -13,12 +13,25 @@ import spacy_costner
 ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
-    {"locks", "metrics", "progress", "saving", "settings", "spans", "types", "validation"},
+    {
+        "ent_iob",
+        "locks",
+        "metrics",
+        "progress",
+        "ragged",
+        "rendering",
+        "saving",
+        "settings",
+        "spans",
+        "types",
+        "validation",
+    },
     {"borders", "chain", "readers", "sparse", "tags"},
-    {"costs", "features"},
+    {"costs", "features", "token_attrs"},
     {"decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
+    {"analysis"},
     {"presidio"},
     {"cli"},
 ]

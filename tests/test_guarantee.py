@@ -16,12 +16,13 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.annotate import annotate
-from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.guarantee import FOUND, find_part, found_at, guarantee, score_spans
-from spacy_costner.cli.predictions import DevPredictions
-from spacy_costner.cli.report import page, report
-from spacy_costner.cli.tune import tune
+from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import FOUND, find_part, found_at, guarantee, score_spans
+from spacy_costner.analysis.predictions import DevPredictions
+from spacy_costner.analysis.reporting import report
+from spacy_costner.analysis.tuning import tune
+from spacy_costner.cli.report import page
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.readers.documents import with_data

@@ -10,10 +10,10 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from spacy_costner.cli.calibrate import calibrate_on
-from spacy_costner.cli.fit import HELD_OUT, N_FOLDS
-from spacy_costner.cli.predictions import predict_dev
-from spacy_costner.cli.tune import tune_on
+from spacy_costner.analysis.calibration import calibrate_on
+from spacy_costner.analysis.fitting import HELD_OUT, N_FOLDS
+from spacy_costner.analysis.predictions import predict_dev
+from spacy_costner.analysis.tuning import tune_on
 
 from .support.commands import run
 from .support.pipelines import examples, load

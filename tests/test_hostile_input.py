@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_costner.cli.annotate import annotate
-from spacy_costner.cli.guarantee import guarantee
+from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import ENOUGH
 from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks

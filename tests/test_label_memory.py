@@ -19,7 +19,7 @@ from thinc.api import Optimizer
 
 from spacy_costner.features import Features, Template
 from spacy_costner.ml import linear_part
-from spacy_costner.training.lbfgs import minimise
+from spacy_costner.training.lbfgs import minimise_by_lbfgs
 
 from .support.config import REQUIRED, declared
 from .support.fitting import read_batches, total_loss, train
@@ -113,8 +113,8 @@ def test_features_are_those_of_the_slow_version(
     corpus: Corpus, new: Corpus, unit: int | str, often: int, least: int
 ) -> None:
     """However many docs are read together, and however often a text is there."""
-    collecting, memory = "spacy_costner.features.collecting", "spacy_costner.features.memory"
-    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{memory}.LEAST_UNITS", least):
+    collecting, counts = "spacy_costner.features.collecting", "spacy_costner.features.label_counts"
+    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{counts}.LEAST_UNITS", least):
         features, units = memory_of(corpus, unit), slow_units(corpus, unit, least)
     docs = [Doc(VOCAB, words=words) for words, _, _ in corpus + new]
     in_training, in_prediction = [], []
@@ -185,7 +185,7 @@ def fit_online(nlp: Language, batch: list[Example]) -> None:
 
 def fit_lbfgs(nlp: Language, batch: list[Example]) -> None:
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
-    total.write_weights(minimise(total, total.read_weights(), max_iter=20).vector)
+    total.write_weights(minimise_by_lbfgs(total, total.read_weights(), max_iter=20).vector)
 
 
 def rehearse(nlp: Language, batch: list[Example]) -> None:

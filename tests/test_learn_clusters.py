@@ -10,8 +10,8 @@ import numpy
 import pytest
 import spacy
 
-from spacy_costner.cli import clusters as module
-from spacy_costner.cli.clusters import count_contexts, embed, learn_clusters, number_words
+from spacy_costner.analysis import clusters as module
+from spacy_costner.analysis.clusters import count_contexts, embed, learn_clusters, number_words
 from spacy_costner.features.clusters import read_clusters
 
 from .support.commands import run

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy
 import pytest
+import spacy
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer, use_ops
 
-from spacy_costner.features import FeatureBatch
+from spacy_costner.features import FeatureBatch, Template
 from spacy_costner.losses import sequential
 from spacy_costner.ml import SparseWeights, find_features, linear_part
 from spacy_costner.types import Gold, Potentials
@@ -240,7 +241,7 @@ def test_predictions_sum_the_weights_of_features(
 ) -> None:
     """The sums of a word are kept until weights change; a larger table has them, too. Those of
     words for which there is no room are not kept."""
-    monkeypatch.setattr("spacy_costner.ml.weights.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(L2=penalty)
     weights, vocab = linear_part(model)[1], DOCS[0].vocab
     texts = ["a c b", "d", "A A x a", " ".join(f"b w{i} d" for i in range(50))]
@@ -249,7 +250,8 @@ def test_predictions_sum_the_weights_of_features(
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
-            assert weights._sums[2].nbytes <= most_bytes
+            assert weights._word_sums is not None
+            assert weights._word_sums.sums.nbytes <= most_bytes
         weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
         weights.finish_update(Optimizer(0.1))
 
@@ -398,3 +400,17 @@ def test_hybrid_gradients_reach_the_tok2vec() -> None:
     for index in [(0, 0), (3, 5), (7, 2)]:
         expected = central_difference(total, param, index)
         assert found_gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)
+
+
+def test_the_template_of_features_has_a_default() -> None:
+    """`add_pipe` needs only the name of the architecture, and the pipeline is saved and loaded."""
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_costner.SparseCRF.v1"}
+    nlp.add_pipe("cost_sensitive_ner", "ner", config={"model": model})
+    features, _ = linear_part(nlp.get_pipe("ner").model)
+    layouts = [column.layout for column in features.template.make_columns()]
+    assert layouts == [column.layout for column in Template().make_columns()]
+    train(nlp, steps=5)
+    loaded = spacy.blank("en").from_config(nlp.config)
+    loaded.from_bytes(nlp.to_bytes())
+    assert found(loaded) == found(nlp)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy.util import registry
 from thinc.api import Config
 
-from spacy_costner.cli.init import build_loss
+from spacy_costner.analysis.initial_config import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
@@ -142,10 +142,10 @@ def test_stages(unit: str, ends: tuple[float, float]) -> None:
     found = []
     for n in reached:
         seen = Progress(epochs=0, n_seen=round(100 * n), n_examples=100)
-        found.append(schedule.at(seen if unit == "epochs" else Progress(int(n), 50)))
+        found.append(schedule.stage_at(seen if unit == "epochs" else Progress(int(n), 50)))
     assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
     assert schedule.stages == (FIRST, SECOND, THIRD)
-    assert FIRST.at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
+    assert FIRST.stage_at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 4))

@@ -1,4 +1,4 @@
-"""F, calibration and p-values by hand; the bootstrap against the obvious loop; tables."""
+"""F, calibration and p-values by hand; the bootstrap against the obvious loop."""
 
 import numpy
 import pytest
@@ -8,12 +8,9 @@ from spacy_costner.metrics import (
     difference,
     f_beta,
     f_score,
-    markdown_table,
-    mean_and_deviation,
     paired_differences,
     precision,
     recall,
-    text_table,
 )
 from spacy_costner.metrics.calibration import calibration_error, reliability
 
@@ -64,24 +61,6 @@ def test_mean_scores_of_seeds_are_compared() -> None:
     assert [(one.value, one.p) for one in f] == [(0, 1), (0, 1), (0.5, 2 / 101)]
     assert [one.value for one in fp] == [0, 0, -30]
     assert paired_differences(counts, scores, baseline=2, n_samples=100)[0][0].value == -0.5
-
-
-def test_tables_are_markdown() -> None:
-    rows = [["ours", 1 / 3], ["theirs", 100.0]]
-    assert markdown_table(["", "F"], rows[:1]) == "|  | F |\n| --- | --- |\n| ours | 0.33 |"
-    assert markdown_table(["", "F"], rows, align=True).splitlines() == [
-        "|        |      F |",
-        "| ---    |    --: |",
-        "| ours   |   0.33 |",
-        "| theirs | 100.00 |",
-    ]
-    assert mean_and_deviation([1, 3], 1) == "2.0 ± 1.4"
-    assert mean_and_deviation([1]) == "1.00"
-
-
-def test_tables_for_the_terminal() -> None:
-    rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
-    assert text_table(rows).splitlines() == ["label     P", "a      0.50  best", "other    10"]
 
 
 PROBS = numpy.asarray([0.0, 0.3, 0.35, 0.95, 1.0])

@@ -15,7 +15,7 @@ from spacy.tokens import DocBin
 from spacy.util import is_package
 from thinc.api import Config
 
-from spacy_costner.cli.compare import put_onto
+from spacy_costner.analysis.comparison import put_onto
 
 from .support.config import fragment
 from .support.pipelines import TEXTS, TRAIN, examples

@@ -12,8 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
-from spacy_costner.cli.calibrate import calibrate
-from spacy_costner.cli.guarantee import guarantee
+from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER
@@ -25,7 +25,7 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
 )
-from spacy_costner.training.token_attrs import read_presets
+from spacy_costner.token_attrs import read_presets
 
 from .support.commands import run
 

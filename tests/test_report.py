@@ -16,26 +16,22 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.cli.explain import TransitionWeights
-from spacy_costner.cli.plots import COLOURS
-from spacy_costner.cli.predictions import get_component
-from spacy_costner.cli.report import (
+from spacy_costner.analysis.explanation import TransitionWeights
+from spacy_costner.analysis.predictions import get_component
+from spacy_costner.analysis.reporting import (
     KINDS,
     MAX_LABELS,
     Confusion,
     Mistake,
     Report,
-    cost_number,
     kind_of,
-    number,
-    page,
-    percent,
-    probability,
     report,
     segments,
-    sum_others,
 )
-from spacy_costner.cli.tune import tune, use_decoding
+from spacy_costner.analysis.tuning import tune, use_decoding
+from spacy_costner.cli.pages import cost_number, number, percent, probability
+from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.report import page, sum_others
 from spacy_costner.ml import linear_part
 
 from .support.browser import Browser, browser, needs_chromium
@@ -439,14 +435,14 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     """Its figures have numbers on hover, and no more tags than there is room for."""
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
-    monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
+    monkeypatch.setattr("spacy_costner.analysis.reporting.MAX_TAGS", 6)
     for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
         transitions = TransitionWeights(names, names, weights)
         html = render(by_hand._replace(confusion=many(38), transitions=transitions))
         assert check(html).count("svg") == n_svgs
-        assert ("explain --plot" in html) is (n == 7) and "are summed" in html
+        assert ("too many tags for a figure" in html) is (n == 7) and "are summed" in html
     cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
     assert ("t5", "t1", "5,001") in cells
     assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells
@@ -563,6 +559,17 @@ RING = """
 """The distance of the ring from the closest point of a curve."""
 
 
+DOT_IN_RING = """
+(() => {
+  const dot = svg.querySelector(".chosen use").getBBox(), ring = svg.querySelector(".tried");
+  const style = getComputedStyle(ring);
+  const inner = ring.r.baseVal.value - parseFloat(style.strokeWidth) / 2;
+  return style.fill === "none" && inner > dot.width / 2;
+})()
+"""
+"""Whether the point of the current setting is seen where the ring is around it."""
+
+
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
@@ -591,6 +598,7 @@ def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
             assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
             colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
             check_page(tab, rows[49], 1)
+            assert tab.run(DOT_IN_RING)
             tab.run("byId('miss').focus()")
             for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
                 tab.press(key, times)

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.cli.annotate import annotate, as_value, groups_of
+from spacy_costner.analysis.annotating import annotate, as_value, groups_of
 from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.readers.texts import TextRow
 from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spacy_costner.cli.runs import (
+from spacy_costner.analysis.runs import (
     Done,
     Failed,
     Run,
@@ -121,7 +121,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(outlives_workers: bool, n
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a run has ended, the others are not."""
-    monkeypatch.setattr("spacy_costner.cli.runs.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
     found, n_made = run_dying(names, dict.fromkeys(names, 9))
     assert [*map(type, found.values())] == [Failed] * 20 and n_made < 10

@@ -8,7 +8,7 @@ from spacy.language import Language
 from spacy.util import load_config, registry
 from thinc.api import Config
 
-from spacy_costner.cli.compare import make_variants
+from spacy_costner.analysis.comparison import make_variants
 from spacy_costner.settings import check_overrides, check_settings
 
 from .support.commands import run

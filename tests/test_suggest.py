@@ -1,4 +1,4 @@
-"""Which docs to annotate next: how unsure a model is of them, diversity, files, learning curves."""
+"""Which docs to annotate next: how unsure a model is of them, diversity, files."""
 
 import json
 import math
@@ -16,29 +16,21 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import load_config
 
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.suggest import (
+from spacy_costner.analysis.diverse import choose_diverse, make_shares
+from spacy_costner.analysis.suggestions import (
     MEASURES,
-    WAYS,
-    Round,
     Suggestion,
     by_cost,
     by_entropy,
     by_least_confidence,
-    curves_of,
-    describe_simulation,
-    score,
-    simulate,
     suggest,
 )
-from spacy_costner.costs.tables import make_precision_recall_cost
 from spacy_costner.decoding import Posterior, make_min_cost
-from spacy_costner.metrics.diverse import choose_diverse, make_shares
 from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
 
 from . import oracle
 from .support.commands import run
-from .support.pipelines import TEXTS, examples, load, pipeline
+from .support.pipelines import TEXTS, load, pipeline
 from .support.posteriors import collapsed_paths, posterior
 from .support.strategies import seeds
 
@@ -89,24 +81,24 @@ def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
     n_chosen, expected = numpy.zeros(6), []
     for _ in range(9):
         gains = [
-            -1.0 if i in expected else v * float((s.values * decay ** n_chosen[s.kinds]).sum())
+            -1.0 if i in expected else v * float((s.parts * decay ** n_chosen[s.features]).sum())
             for i, (v, s) in enumerate(zip(values, shares))
         ]
         if max(gains) <= 0:  # with a decay of 0
             break
         expected.append(int(numpy.argmax(gains)))
-        n_chosen[shares[expected[-1]].kinds] += 1
+        n_chosen[shares[expected[-1]].features] += 1
     found = choose_diverse(values, shares, 9, decay=decay)
     assert len({*found}) == len(found) == 9
     assert found[: len(expected)] == expected
 
 
 def test_shares_are_of_words() -> None:
-    kinds, values = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
-    assert kinds.tolist() == [3, 7] and values.tolist() == pytest.approx([0.75, 0.25])
+    features, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
+    assert features.tolist() == [3, 7] and parts.tolist() == pytest.approx([0.75, 0.25])
     shares = make_shares(numpy.asarray([7, 3]), numpy.asarray([0.01, 1.0]), 0.02)
-    assert shares.kinds.tolist() == [3]
-    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).kinds)
+    assert shares.features.tolist() == [3]
+    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).features)
 
 
 @pytest.mark.parametrize("by", MEASURES)
@@ -168,25 +160,19 @@ def test_the_proposal_is_the_prediction(unsure: Path) -> None:
 
 
 def test_what_is_refused(unsure: Path) -> None:
-    nlp, batch = load(unsure), examples(load(unsure))
-    for function, arguments, message in (
-        (suggest, {"n": 0}, "n: expected at least 1, got 0"),
-        (suggest, {"by": "luck"}, r"by: expected one of \['cost'.*-confidence'\], got 'luck'"),
-        (suggest, {"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
-        (suggest, {"name": "tagger"}, "expected the name of a cost_sensitive_ner"),
-        (suggest, {"docs": []}, "docs with words that are not annotated, got none"),
-        (suggest, {"docs": pool(nlp, ["", " "])}, "words that are not annotated, got none"),
-        (suggest, {"nlp": pipeline()}, "ner: expected a trained component"),
-        (simulate, {"start": 4}, "start: expected from 1 to 3, one less than docs, got 4"),
-        (simulate, {"share": 1.5}, "share: expected more than 0 and at most 1, got 1.5"),
-        (simulate, {"seeds": ()}, "seeds: expected at least one"),
-        (simulate, {"n": 0}, "n: expected at least 1, got 0"),
+    nlp = load(unsure)
+    for arguments, message in (
+        ({"n": 0}, "n: expected at least 1, got 0"),
+        ({"by": "luck"}, r"by: expected one of \['cost'.*-confidence'\], got 'luck'"),
+        ({"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
+        ({"name": "tagger"}, "expected the name of a cost_sensitive_ner"),
+        ({"docs": []}, "docs with words that are not annotated, got none"),
+        ({"docs": pool(nlp, ["", " "])}, "words that are not annotated, got none"),
+        ({"nlp": pipeline()}, "ner: expected a trained component"),
     ):
         given: Any = {"nlp": nlp, "docs": pool(nlp)}
-        if function is simulate:
-            given = dict(config=LINEAR, examples=batch, dev=batch, vocab=nlp.vocab, start=1)
         with pytest.raises(ValueError, match=message):
-            function(**{**given, **arguments})
+            suggest(**{**given, **arguments})
 
 
 @pytest.mark.parametrize("form", TASK_FORMS)
@@ -231,71 +217,7 @@ def of_corpus(nlp: Language, path: Path) -> list[Example]:
     return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
 
 
-def test_curves_of_a_demo_corpus(demo: dict[str, Path], tmp_path: Path, online: None) -> None:
-    nlp = spacy.blank("xx")
-    corpora = [of_corpus(nlp, demo[name]) for name in ("train.spacy", "dev.spacy")]
-    plan: Any = {"start": 20, "n": 50, "share": 0.6, "seeds": (0, 1)}
-    found = simulate(LINEAR, *corpora, vocab=nlp.vocab, **plan)
-    paths = {f"paths.{name}": str(demo[f"{name}.spacy"]) for name in ("train", "dev")}
-    fitted = fit(load_config(demo["config.cfg"], overrides=paths), tmp_path)
-    assert found["measure"] == "F"
-    everything = [curve[0] for curve in curves_of(found["rounds"], "all")]
-    assert everything[0].score == pytest.approx(fitted.scores["ents_f"], abs=1e-9)
-    assert found["goal"] == pytest.approx(0.6 * numpy.mean([one.score for one in everything]))
-    for way in WAYS:
-        assert [curve[0].seed for curve in curves_of(found["rounds"], way)] == [0, 1]
-        for curve in curves_of(found["rounds"], way):
-            docs = [one.docs for one in curve]
-            assert docs == [min(20 + 50 * i, 120) for i in range(len(docs))]
-            assert all(one.score < found["goal"] for one in curve[:-1])
-            assert curve[-1].score >= found["goal"] or docs[-1] == 120
-    suggested, random = (curves_of(found["rounds"], way) for way in ("suggested", "random"))
-    assert suggested[0][0][1:] == random[0][0][1:] and suggested[0][1][1:] != random[0][1][1:]
-    assert any(curve[-1].docs < 120 for curve in random)
-    assert not any(eg.predicted.ents for corpus in corpora for eg in corpus)
-
-
-def test_a_curve_without_a_goal_in_reach_ends_with_all_docs(
-    demo: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nlp = spacy.blank("xx")
-    corpus = of_corpus(nlp, demo["dev.spacy"])[:8]
-    scores = iter([1.0, *[0.1] * 20])
-    monkeypatch.setattr("spacy_costner.cli.suggest.score", lambda nlp, ner, dev: next(scores))
-    found = simulate(LINEAR, corpus, corpus, vocab=nlp.vocab, start=3, n=3)
-    assert [(one.way, one.docs) for one in found["rounds"]] == [
-        ("all", 8), *(("suggested", n) for n in (3, 6, 8)), *(("random", n) for n in (3, 6, 8))
-    ]  # fmt: skip
-
-
-def test_scores_are_f_or_savings(unsure: Path) -> None:
-    """A miss costs 5, a false alarm 1: two entities, one found, and one false alarm."""
-    nlp = load(unsure)
-    ner: Any = nlp.get_pipe("ner")
-    dev = examples(nlp)
-    assert score(nlp, ner, dev) == pytest.approx(nlp.evaluate(examples(nlp))["ents_f"])
-    with pytest.raises(ValueError, match="development docs with entities, got none"):
-        score(nlp, ner, dev[-1:])
-    ner.set_decoding(make_min_cost(cost=make_precision_recall_cost(miss=5.0)))
-    doc = nlp.make_doc("I like London .")
-    assert [ent.text for ent in nlp(doc.copy()).ents] == ["London"]
-    for tags, savings in (("B-LOC O B-LOC O", 1 - 5 / 10), ("B-LOC O O O", 1 - 6 / 5)):
-        reference = Doc(nlp.vocab, [token.text for token in doc], ents=tags.split())
-        assert score(nlp, ner, [Example(doc, reference)]) == pytest.approx(savings)
-
-
-def test_the_table_has_means() -> None:
-    ways = ("all", "suggested", "random")
-    rounds = [Round(way, i, 100 * i + 100, 900, 0.8) for i in (0, 1) for way in ways]
-    text = describe_simulation({"measure": "F", "goal": 0.798, "rounds": rounds})
-    assert "Docs for F of at least 79.80" in text
-    assert [line.split() for line in text.splitlines() if "mean" in line] == [
-        [way, "mean", "150", "900", "80.00"] for way in ways
-    ]
-
-
-def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path, online: None) -> None:
-    pytest.importorskip("matplotlib")
+def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path) -> None:
     texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
     texts.write_text("\n".join(POOL))
     result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--format", "doccano", "--json")
@@ -305,29 +227,14 @@ def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path, onli
     assert [row["text"] for row in rows] == [row["text"] for row in printed] and len(rows) == 2
     result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--annotated", demo["dev.spacy"])
     assert "2 docs" in result.stdout and f"Written to {out}" in result.stdout
-    arguments = [demo["config.cfg"], demo["train.spacy"], "--simulate", demo["dev.spacy"]]
-    limits = ["--start", 40, "-n", 40, "--share", 0.5, "--by", "entropy"]
-    output, plot = tmp_path / "curves.json", tmp_path / "curve.svg"
-    result = run("suggest", *arguments, *limits, "-o", output, "--plot", plot, "--json")
-    assert result.exit_code == 0, result.output
-    curves = json.loads(result.stdout)
-    assert {one["way"] for one in curves["rounds"]} == {"all", "suggested", "random"}
-    assert json.loads(output.read_text("utf8")) == curves
-    assert "annotated tokens" in plot.read_text("utf8")
-    windows = ["--components.ner.model.features.windows", '{"LOWER":0}']
-    result = run("suggest", *arguments, *limits, *windows, "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["rounds"] != curves["rounds"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "expected --output, a file for the docs, or --simulate"),
         (["-o", "out.txt"], "out.txt: expected a name that ends in .jsonl, for prodigy"),
         (["-o", "o.jsonl", "-f", "label-studio"], "expected a name that ends in .json, for label-"),
         (["-o", "o.jsonl", "-f", "brat"], "format: expected one of ['prodigy', 'doccano', 'label-"),
-        (["-o", "o.jsonl", "--nlp.lang", "es"], "expected a config and --simulate with settings"),
         (["-o", "pool.txt"], "expected another file than the input"),
     ],
 )

@@ -13,13 +13,13 @@ from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.tags import SCHEMES, Entities, Tags
-from spacy_costner.training.targets import allowed_tags, gold_cost
-from spacy_costner.training.token_attrs import (
+from spacy_costner.token_attrs import (
     TokenAttrs,
     possible_paths,
     read_docs,
     read_reference,
 )
+from spacy_costner.training.targets import allowed_tags, gold_cost
 from spacy_costner.types import no_scores
 
 from .support.strategies import seeds

@@ -16,18 +16,21 @@ from spacy.training import Corpus, Example
 from spacy.util import load_config
 from thinc.api import Adam
 
-from spacy_costner.chain import constrain, log_partition
-from spacy_costner.cli import preparation
-from spacy_costner.cli.fit import fit
-from spacy_costner.cli.preparation import (
-    FEW,
-    annotate,
+from spacy_costner.analysis import preparation
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.preparation import (
+    FEW_SENTENCES,
+    annotate_predicted,
     are_few,
     components_to_fit,
-    fit_linear,
     hold_out,
+    is_fitted,
     load_linear,
+    prepare,
+    train_linear,
 )
+from spacy_costner.chain import constrain, log_partition
+from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
@@ -36,8 +39,8 @@ from spacy_costner.training.lbfgs import (
     MOST_ITERATIONS,
     TOLERANCE,
     TotalLoss,
-    minimise,
-    of_split,
+    minimise_by_lbfgs,
+    spread_over_split,
     train_at_once,
 )
 from spacy_costner.training.online import Trained
@@ -127,12 +130,12 @@ def bowl(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
 
 
 def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
-    found = minimise(bowl, numpy.zeros(30))
+    found = minimise_by_lbfgs(bowl, numpy.zeros(30))
     assert found.reason == "converged" and found.value == pytest.approx(1, abs=1e-3)
-    few = minimise(bowl, numpy.zeros(30), max_iter=3)
+    few = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
     assert (few.n_iterations, few.reason) == (3, "iterations used up")
     assert few.value == pytest.approx(bowl(few.vector)[0]) and few.value > found.value
-    there = minimise(bowl, numpy.ones(30))
+    there = minimise_by_lbfgs(bowl, numpy.ones(30))
     assert there.n_iterations == 0 and there.value == bowl(numpy.ones(30))[0]
 
 
@@ -145,7 +148,7 @@ def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
             raise KeyboardInterrupt
         return bowl(vector)
 
-    found, start = minimise(interrupted, numpy.zeros(30)), bowl(numpy.zeros(30))[0]
+    found, start = minimise_by_lbfgs(interrupted, numpy.zeros(30)), bowl(numpy.zeros(30))[0]
     assert found.reason == "interrupted" and (found.n_iterations > 2) is (last == 8)
     assert (bowl(found.vector)[0] < start) is bool(found.vector.any()) is (last == 8)
     assert last == 1 or found.value == pytest.approx(bowl(found.vector)[0])
@@ -228,8 +231,8 @@ def sentences(n: int, is_split: bool) -> list[Doc]:
 @pytest.mark.parametrize("is_split", [True, False])
 def test_few_sentences_end_at_a_number(is_split: bool) -> None:
     """Docs without sentence starts have none afterwards."""
-    docs = sentences(FEW - 1, is_split)
-    assert are_few(docs) and not are_few(sentences(FEW, is_split)) and are_few([])
+    docs = sentences(FEW_SENTENCES - 1, is_split)
+    assert are_few(docs) and not are_few(sentences(FEW_SENTENCES, is_split)) and are_few([])
     assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
 
 
@@ -259,7 +262,7 @@ def test_what_is_trained_at_once(
 ) -> None:
     """Few docs with few weights and one smooth loss that needs no start; and so are the folds that
     are held out of them, whatever is left."""
-    monkeypatch.setattr(preparation, "FEW", 30)
+    monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
     monkeypatch.setattr(preparation, "MOST_WEIGHTS", n_weights)
     trained: list[Any] = []
     for name in ("train", "train_at_once"):
@@ -278,7 +281,8 @@ def test_what_is_trained_at_once(
     for doc in docs:
         doc.set_ents([Span(doc, 0, 1, "X")])
     examples = [Example(doc.copy(), doc) for doc in docs]
-    fit_linear(load_linear(config.copy()), lambda nlp: examples)
+    linear = load_linear(config.copy())
+    train_linear(linear, prepare(linear, lambda nlp: examples))
     hold_out(config, examples, ["X"], n_folds=2)
     assert trained == [AT_ONCE if is_at_once else "trained"] * 3
 
@@ -293,11 +297,11 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
     rows = []
     for own in dict.fromkeys([tags, tags.collapsed]):
         total = TotalLoss(ner.model, ner.objective, own, examples, c2=0.1)
-        found = minimise(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
+        found = minimise_by_lbfgs(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
         assert numpy.abs(total(found.vector)[1]).max() < 0.01
         rows.append(total.to_rows(found.vector))
     if tags.is_split:
-        rows[1] = of_split(rows[1], tags)
+        rows[1] = spread_over_split(rows[1], tags)
     assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0
@@ -312,7 +316,7 @@ def test_weights_of_a_single_outside_are_weights_of_all() -> None:
     k = len(tags.collapsed)
     rows = rng.normal(size=(len(features) + k + 2, k)).astype("float32")
     totals = []
-    for own, weights in ((tags.collapsed, rows), (tags, of_split(rows, tags))):
+    for own, weights in ((tags.collapsed, rows), (tags, spread_over_split(rows, tags))):
         weights = numpy.ascontiguousarray(weights)
         emissions, below = sum_rows(seen.rows, weights), weights[len(features) :]
         scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
@@ -340,7 +344,7 @@ def test_an_interruption_of_training_at_once(
     assert trained.reason == "interrupted"
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1)
     start = numpy.zeros(total.shape).reshape(-1)
-    whole = minimise(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE).vector
+    whole = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE).vector
     found, expected = linear_part(ner.model)[1].rows, total.to_rows(whole)
     assert numpy.allclose(found, expected, atol=1e-5) is not is_first and found.any()
 
@@ -363,9 +367,9 @@ def test_annotating_components_come_first() -> None:
     nlp, examples = initialized(model=model)
     ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)
     ruler.add([[{"ORTH": "Rome"}]], {"TAG": "CITY"})
-    annotate(nlp, examples, [])
+    annotate_predicted(nlp, examples, [])
     assert not any(token.tag_ for eg in examples for token in eg.predicted)
-    annotate(nlp, examples, ["ruler"])
+    annotate_predicted(nlp, examples, ["ruler"])
     tagged = [token.text for eg in examples for token in eg.predicted if token.tag_ == "CITY"]
     assert tagged == ["Rome", "Rome", "Rome"]
 
@@ -451,10 +455,60 @@ def test_seeds_come_to_the_mean_of_their_weights(
         seen.append(weights.rows.copy())
         return trained
 
-    monkeypatch.setattr("spacy_costner.cli.preparation.train", train_and_look)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.train", train_and_look)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training)
     path = fit(config, experiment.output_path, n_seeds=3).path
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
     numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)
+
+
+def test_whether_fit_trains_a_config_is_read_from_the_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `load_linear` says, which builds the pipeline. Nothing is built, and no seed is set."""
+    configs = {path.stem: load_config(path) for path in CONFIGS.glob("*.cfg")}
+    sparse = configs["sparse"]
+    configs["endless"] = sparse.merge({"training": {"max_epochs": 0, "max_steps": 0}})
+    configs["unknown"] = sparse.merge({"training": {"epochs": 1}})
+    for name, factory in (("tagged", "tagger"), ("split", "sentencizer")):
+        pipeline = {"pipeline": [factory, "ner"]}
+        components = {factory: {"factory": factory}}
+        configs[name] = sparse.merge({"nlp": pipeline, "components": components})
+    configs["frozen"] = configs["tagged"].merge({"training": {"frozen_components": ["tagger"]}})
+    initialized()[0].to_disk(tmp_path / "model")
+    sourced = sparse.copy()
+    sourced["components"]["ner"] = {"source": str(tmp_path / "model")}
+    configs["sourced"] = sourced
+    expected: dict[str, bool] = {}
+    for name, config in configs.items():
+        if "transformer" in config["components"]:  # building it needs its package
+            expected[name] = False
+            continue
+        try:
+            load_linear(config.copy())
+            expected[name] = True
+        except ValueError:
+            expected[name] = False
+    names = ("sparse", "endless", "unknown", "tagged", "split", "frozen", "sourced", "cnn")
+    assert [expected[name] for name in names] == [True, *[False] * 3, *[True] * 3, False]
+
+    random.seed(5)
+    state = random.getstate()
+    monkeypatch.setattr(preparation, "load_model_from_config", None)
+    monkeypatch.setattr(preparation, "fix_random_seed", None)
+    assert {name: is_fitted(config) for name, config in configs.items()} == expected
+    assert random.getstate() == state
+
+
+def test_an_update_looks_features_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the scores and for a loss that uses them; `get_loss` alone looks them up itself."""
+    nlp, examples = initialized(loss=loss_block("MIRA", cost=HAMMING))
+    ner = nlp.get_pipe("ner")
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = ner.get_loss(examples, scores)[0]
+    find = Mock(side_effect=Features.find, autospec=True)
+    monkeypatch.setattr(Features, "find", lambda *args, **settings: find(*args, **settings))
+    assert ner.update(examples, sgd=Adam())["ner"] == pytest.approx(expected)
+    assert find.call_count == 1

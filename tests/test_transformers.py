@@ -13,8 +13,8 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
-from spacy_costner.cli.compare import put_onto
-from spacy_costner.cli.distill import distill
+from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.distillation import distill
 
 from .support.commands import run
 from .support.config import fragment

@@ -4,9 +4,13 @@ spaCy imports this package through its entry point in the group `spacy_cli`.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 from spacy.cli._util import app
+from typer import Option
+
+import spacy_costner
 
 from .annotate import annotate_cli
 from .audit import audit_cli
@@ -29,9 +33,26 @@ WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
 """Commands that take settings of the config, such as --paths.train."""
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-costner = typer.Typer(
-    name="costner", help="Cost-sensitive named entity recognition.", no_args_is_help=True
-)
+costner = typer.Typer(name="costner", no_args_is_help=True)
+
+
+def show_version(is_asked: bool) -> None:
+    """Print the version and exit, if it is asked for."""
+    if is_asked:
+        typer.echo(f"spacy-costner {spacy_costner.__version__}")
+        raise typer.Exit
+
+
+@costner.callback()
+def costner_cli(
+    version: Annotated[
+        bool,
+        Option("--version", help="Print the version", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Cost-sensitive named entity recognition."""
+
+
 app.add_typer(costner)
 
 START, ADJUST, LOOK, DATA, SCALE = "Start", "Adjust", "Look", "Data", "Scale"

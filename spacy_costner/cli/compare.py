@@ -1,214 +1,34 @@
-"""Train one config with several losses, values of settings and seeds, and compare the scores."""
+"""The command `compare`."""
 
-import json
-import shutil
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
-from statistics import mean
-from time import perf_counter
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-)
+from typing import Annotated, Any
 
-import numpy
-import spacy
 import srsly
 import typer
-from confection import SimpleFrozenDict
-from spacy.cli._util import setup_gpu
-from spacy.util import registry
-from thinc.api import Config
-from thinc.types import FloatsXd
 from typer import Argument, BadParameter, Option
 
-from ..costs.tables import HAMMING
-from ..metrics import (
-    Difference,
-    as_json,
-    f_score,
-    markdown_table,
-    mean_and_deviation,
-    paired_differences,
-    precision,
-    ratio,
-    recall,
-)
-from ..pipeline.scorers import DocCounts, count_docs
-from ..readers import examples_to_measure, make_reader
-from ..saving import replace_folder, save_file
-from ..settings import check_overrides, check_settings
-from ..training.evaluation import CALLBACK, Evaluations, read_evaluations
-from .fit import is_fitted, train_as_fitted
-from .init import make_loss, parse_losses
-from .options import (
-    AddressOption,
-    CodeOption,
-    FileTokensOption,
-    GpuOption,
-    open_config,
-    options_of,
-    read_overrides,
-)
+from ..analysis.comparison import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
+from ..analysis.runs import Ended, Failed, ray_cluster
+from .command_line import command
+from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, stdout_for
-from .runs import (
-    Ended,
-    Failed,
-    MakeExecutor,
-    Run,
-    fingerprint,
-    import_once,
-    local_processes,
-    ray_cluster,
-    remembered,
-    run_all,
+from .tables import markdown_table, mean_and_deviation
+
+
+@command(
+    compare,
+    options={
+        "n_samples": Option("--samples", min=1),
+        "jobs": Option("--jobs", "-j", min=1),
+        "use_gpu": Option("--gpu-id", "-g"),
+        "code_path": Option("--code", "-c"),
+    },
+    without=("seeds", "overrides", "sweep", "make_executor", "on_end"),
 )
-
-FACTORY = "cost_sensitive_ner"
-COST_SCORER = "spacy_costner.cost_scorer.v1"
-SAME_FOR_ALL = {
-    *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
-    *("max_steps", "max_epochs", "patience", "eval_frequency"),
-}
-"""Settings of [training] that the config of a loss does not change."""
-
-UNTRAINED = "the best model was not trained past the first step"
-
-
-class Variant(NamedTuple):
-    """The config with one loss, one value of each swept setting, and one seed."""
-
-    loss: str  # its name, and the values
-    seed: int
-    config: Config  # with variables filled in
-    measure: dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
-    path: Path  # its folder
-
-
-class Finished(NamedTuple):
-    """A variant that is trained, in some seconds, and evaluated."""
-
-    loss: str
-    seed: int
-    seconds: float
-    counts: DocCounts
-    is_trained: bool = True  # whether the best model was trained past the first step
-
-
-class Row(NamedTuple):
-    """The scores of a loss; none if the best model of a seed is untrained."""
-
-    loss: str  # its name, and the values
-    seconds: float  # mean training time
-    scores: dict[str, float]  # those of `scores_of`, averaged over seeds
-    by_seed: dict[str, list[float]]
-    differences: dict[str, Difference]  # from the first loss; empty for it, or without scores
-    untrained: list[int]  # seeds whose best model was not trained past the first step
-
-
-def compare(
-    config_path: Path,
-    losses: Sequence[str | Path],
-    test_path: Path,
-    output_path: Path,
-    *,
-    seeds: Sequence[int] = (0,),
-    overrides: Mapping[str, Any] = SimpleFrozenDict(),
-    sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
-    n_samples: Annotated[
-        int, Option("--samples", help="Number of bootstrap samples", min=1)
-    ] = 10_000,
-    file_tokens: FileTokensOption = False,
-    jobs: Annotated[int, Option("--jobs", "-j", help="Number of parallel trainings", min=1)] = 1,
-    use_gpu: GpuOption = -1,
-    code_path: CodeOption = None,
-    make_executor: MakeExecutor | None = None,
-    on_end: Callable[[str, Ended], None] | None = None,
-) -> list[Row]:
-    """Train one config with several losses, or values of settings, and compare the scores: a row
-    for each loss and combination of values. Variants that are finished in the output folder are
-    not trained again.
-
-    config_path (Path): The base config. The cost of its scorer is used if that is
-        `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
-    losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
-        the name of the loss, and its blocks replace those of the base config.
-    output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
-    overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
-    sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
-        {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
-    file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
-        Otherwise they are read as `spacy evaluate` does.
-    make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
-    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
-    RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
-        first step or, after all others are finished, if a variant failed.
-    """
-    for name, given in {"losses and sweeps": [*losses, *sweep], "seeds": seeds}.items():
-        if not given:
-            raise ValueError(f"compare: {name}: expected at least 1, got 0")
-    seeds = list(dict.fromkeys(seeds))
-    variants = make_variants(
-        config_path,
-        losses,
-        test_path,
-        output_path,
-        file_tokens=file_tokens,
-        seeds=seeds,
-        overrides=overrides,
-        sweep=sweep,
-    )
-    import_once(code_path)
-    _check_evaluations(variants)
-
-    settings = {"use_gpu": use_gpu, "code_path": code_path}
-    names = {f"{one.loss}, seed {one.seed}": one for one in variants}
-    runs = [Run(name, run_variant, {"variant": one, **settings}) for name, one in names.items()]
-    finished, failed = {}, []
-    for run, end in run_all(runs, make_executor or local_processes(jobs)):
-        if isinstance(end, Failed):
-            failed.append(f"{run.name}: {end.reason}")
-            folder = names[run.name].path
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / "log.txt").open("a", encoding="utf8") as log:
-                log.write(end.trace)
-        else:
-            finished[run.name] = end.value
-        if on_end is not None:
-            on_end(run.name, end)
-    if failed:
-        raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
-
-    rows = summarise([finished[name] for name in names], n_samples=n_samples)
-    record = {
-        "config": str(config_path),
-        "test": str(test_path),
-        "overrides": dict(overrides),
-        "sweep": {name: list(values) for name, values in sweep.items()},
-        "seeds": seeds,
-        "samples": n_samples,
-        "cost": variants[0].measure["cost"],
-        "losses": rows,
-    }
-    save_file(output_path / "comparison.json", partial(srsly.write_json, data=as_json(record)))
-    return rows
-
-
-def read_seeds(text: str) -> list[int]:
-    """Read numbers, separated by commas."""
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError:
-        message = f"--seeds: expected whole numbers with commas between, got {text!r}"
-        raise ValueError(message) from None
-
-
-@options_of(compare)
 def compare_cli(
+    run: partial[Any],
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     test_path: Annotated[
@@ -229,7 +49,6 @@ def compare_cli(
     *,
     address: AddressOption = None,
     print_json: JsonOption = False,
-    **options: Any,
 ) -> None:
     """
     Train a config with several losses, or several values of any settings, and compare their
@@ -243,15 +62,17 @@ def compare_cli(
     """
     go_on = "Finished trainings are kept: run the same command again to continue."
     with errors_shown(go_on), stdout_for(address):
-        options |= {
-            "losses": [loss.strip() for loss in losses.split(",") if loss.strip()],
-            "seeds": read_seeds(seeds),
-            "overrides": read_overrides(ctx),
-            "sweep": dict(_read_sweep(text) for text in sweeps),
-            "make_executor": ray_cluster(address, options["use_gpu"]),
-            "on_end": lambda name, ended: typer.echo(describe(name, ended), err=print_json),
-        }
-        rows = compare(config_path, test_path=test_path, output_path=output_path, **options)
+        rows = run(
+            config_path,
+            [loss.strip() for loss in losses.split(",") if loss.strip()],
+            test_path,
+            output_path,
+            seeds=read_seeds(seeds),
+            overrides=read_overrides(ctx),
+            sweep=dict(_read_sweep(text) for text in sweeps),
+            make_executor=ray_cluster(address, run.keywords["use_gpu"]),
+            on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
+        )
     print_result(
         {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
     )
@@ -266,236 +87,6 @@ def _read_sweep(text: str) -> tuple[str, list[Any]]:
         return setting, srsly.json_loads(f"[{values}]")
     except ValueError:
         return setting, [value.strip() for value in values.split(",")]
-
-
-def _check_evaluations(variants: Sequence[Variant]) -> None:
-    """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
-    the first step."""
-    sections = ("paths", "nlp", "corpora", "training", "initialize")
-    known: dict[str, Evaluations | None] = {}
-    for loss, config in {one.loss: one.config for one in reversed(variants)}.items():
-        if is_fitted(config):
-            continue
-        key = fingerprint({name: config.get(name) for name in sections})
-        if key not in known:  # which reads the corpus
-            known[key] = read_evaluations(config)
-        if (evaluations := known[key]) and (objection := evaluations.objection()):
-            if not evaluations.are_after_training:
-                raise ValueError(f"compare: {loss}: {objection}")
-            warnings.warn(f"{loss}: {objection}", stacklevel=3)
-
-
-# Configs
-
-
-def make_variants(
-    config_path: Path,
-    losses: Sequence[str | Path],
-    test_path: Path,
-    output_path: Path,
-    *,
-    seeds: Sequence[int],
-    file_tokens: bool = False,
-    overrides: Mapping[str, Any] = SimpleFrozenDict(),
-    sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
-) -> list[Variant]:
-    """Make a variant of each loss with each value of the swept settings and each seed: all losses
-    with the first seed, then with the next. Arguments and errors: see `compare`."""
-    base = open_config(config_path)
-    check_overrides(base, overrides)
-    check_settings(base, config_path)
-    component = component_name(base, config_path)
-    block = fill_in(base, overrides)["components"][component]
-    scorer = block.get("scorer") or {}
-    own_cost = scorer["cost"] if scorer.get("@scorers") == COST_SCORER else None
-    measure = {
-        "component": component,
-        "scheme": block.get("scheme", "BILUO"),
-        "cost": own_cost or HAMMING,
-        "test_path": str(test_path),
-        "file_tokens": file_tokens,
-    }
-    changes: dict[str, dict[str, Any]] = {}
-    for path in map(Path, losses):
-        if path.stem in changes:
-            raise ValueError(f"{path}: expected files of different names, as they name the losses")
-        if path.suffix == ".cfg":
-            changes[path.stem] = _read_changes(path, component)
-        else:
-            made = make_loss(parse_losses(str(path), "--losses"), own_cost)
-            changes[path.stem] = {"components": {component: {"loss": made}}}
-
-    ends = [setting.rpartition(".")[2] for setting in sweep]
-    shown = ends if len(set(ends)) == len(ends) else list(sweep)
-    variants = []
-    for seed, loss, values in product(seeds, changes or [""], product(*sweep.values())):
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
-        name = " ".join([loss] * bool(loss) + [f"{k}={v}" for k, v in zip(shown, texts)])
-        seeded = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = put_onto(put_onto(base, changes.get(loss, {})), seeded)
-        config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
-        check_settings(config, name)
-        path = output_path / name.replace("/", "_") / f"seed-{seed}"
-        variants.append(Variant(name, seed, config, measure, path))
-    return variants
-
-
-def component_name(config: Config, path: Path) -> str:
-    """The name of the one component of our factory in a config."""
-    blocks = config.get("components", {}).items()
-    names = [name for name, block in blocks if block.get("factory") == FACTORY]
-    if len(names) != 1:
-        raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, got {names}")
-    if (key := config["components"][names[0]].get("spans_key")) is not None:
-        raise ValueError(
-            f"{path}: expected a component that writes doc.ents, got one with the spans_key {key!r}"
-        )
-    return names[0]
-
-
-def _read_changes(path: Path, component: str) -> dict[str, Any]:
-    """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
-    and its initialization callbacks, but for one that says how often to evaluate."""
-    config = open_config(path)
-    if component not in config.get("components", {}):
-        raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
-    training, initialize = config.get("training", {}), config.get("initialize", {})
-    callbacks = {k: initialize[k] for k in ("before_init", "after_init") if k in initialize}
-    if callbacks.get("before_init") in (None, {"@callbacks": CALLBACK}):
-        callbacks.pop("before_init", None)
-    return {
-        "components": config["components"],
-        "training": {name: training[name] for name in training if name not in SAME_FOR_ALL},
-        "initialize": callbacks,
-    }
-
-
-def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """Merge blocks into a copy of a config. A block with a registered function or another factory
-    replaces the whole block. Of other blocks, only the settings given are replaced."""
-    merged = Config(dict(config))
-    for name, value in changes.items():
-        old = config.get(name)
-        if isinstance(value, dict) and isinstance(old, dict):
-            is_other = value.get("factory", old.get("factory")) != old.get("factory")
-            if not is_other and not any(setting.startswith("@") for setting in value):
-                value = put_onto(old, value)
-        merged[name] = value
-    return merged
-
-
-def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """Fill in variables and overrides."""
-    return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
-
-
-# Training
-
-
-def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
-    """Train and score a variant, or read what was kept of it."""
-    import_once(code_path)
-    setup_gpu(use_gpu, silent=True)
-    loss, seed, config, measure, path = variant
-    key, measured = fingerprint(config), fingerprint(config, measure)
-    seconds = remembered(path / "trained.json", key, lambda: train_variant(variant, use_gpu))
-    counts = remembered(path / "counts.json", measured, lambda: count_predictions(variant))
-    # spaCy evaluates the first step, too. A step is an update or, if gradients are accumulated,
-    # several.
-    cfg = srsly.read_json(path / "model-best" / measure["component"] / "cfg")
-    is_trained = cfg["progress"]["steps"] >= 2 * config["training"].get("accumulate_gradient", 1)
-    return Finished(loss, seed, seconds, DocCounts(*map(numpy.asarray, counts)), is_trained)
-
-
-def train_variant(variant: Variant, use_gpu: int) -> float:
-    """Train a pipeline, and return the seconds. An older one is kept until the new one is
-    complete."""
-    work = variant.path / "training"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    variant.config.to_disk(variant.path / "config.cfg")
-    begin = perf_counter()
-    with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
-    seconds = perf_counter() - begin
-    (variant.path / "trained.json").unlink(missing_ok=True)
-    replace_folder(trained, variant.path / "model-best")
-    shutil.rmtree(work)
-    return seconds
-
-
-def count_predictions(variant: Variant) -> list[list[float]]:
-    """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
-    of `DocCounts`."""
-    nlp, measure = spacy.load(variant.path / "model-best"), variant.measure
-    reader = make_reader(Path(measure["test_path"]))
-    examples = list(examples_to_measure(nlp, reader, file_tokens=measure["file_tokens"]))
-    for eg, doc in zip(examples, nlp.pipe([eg.predicted for eg in examples])):
-        eg.predicted = doc
-    cost = registry.resolve({"cost": measure["cost"]})["cost"]
-    labels = nlp.pipe_labels.get(measure["component"], ())
-    counts = count_docs(examples, cost, labels=labels, scheme=measure["scheme"])
-    return [column.tolist() for column in counts]
-
-
-# Scores
-
-
-def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[Row]:
-    """Average the scores of each loss over seeds, and compare each loss with the first: a row for
-    each loss, in the order in which they first come. All losses have the same seeds.
-
-    The bootstrap samples docs, the same docs for all variants. The score of a sample is the mean
-    over seeds. A loss with a model that was not trained past the first step gets no scores, and
-    differences from it are not computed.
-    """
-    of_loss: dict[str, list[Finished]] = {}
-    for one in finished:
-        of_loss.setdefault(one.loss, []).append(one)
-    trained = [loss for loss, runs in of_loss.items() if all(one.is_trained for one in runs)]
-    scores: dict[str, FloatsXd] = {}
-    differences: list[list[Difference]] = []
-    if trained:
-        # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-        counts = numpy.stack([[_columns(one.counts) for one in of_loss[x]] for x in trained])
-        if not counts.shape[2]:
-            raise ValueError("compare: test: expected docs with annotated entities, got none")
-        scores = scores_of(counts.sum(axis=2))
-        differences = paired_differences(
-            counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
-        )
-    rows = []
-    for loss, runs in of_loss.items():
-        i = trained.index(loss) if loss in trained else None
-        by_seed = {name: of[i].tolist() for name, of in scores.items() if i is not None}
-        means = {name: float(numpy.mean(values)) for name, values in by_seed.items()}
-        has_first = trained[:1] == [finished[0].loss]
-        from_first = {x: of[i] for x, of in zip(scores, differences) if i and has_first}
-        untrained = [one.seed for one in runs if not one.is_trained]
-        seconds = mean(one.seconds for one in runs)
-        rows.append(Row(loss, seconds, means, by_seed, from_first, untrained))
-    return rows
-
-
-def _columns(counts: DocCounts) -> FloatsXd:
-    """The counts of each doc that `scores_of` takes. Shape: (D, C)"""
-    _, fp, fn, _, _ = counts
-    exact = (fp == 0) & (fn == 0)
-    return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
-
-
-def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
-    """F, precision and recall of entities, mean cost of a token, and the share of docs with all
-    entities correct and no others, by spaCy's and the cost scorer's names. 0 where the denominator
-    is 0. Shapes: counts, summed over docs, (..., C), to (...)"""
-    tp, fp, fn, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
-    return {
-        "ents_f": f_score(tp, fp, fn),
-        "ents_p": precision(tp, fp),
-        "ents_r": recall(tp, fn),
-        "ents_cost": ratio(cost, tokens),
-        "ents_sent_acc": ratio(exact, docs),
-    }
 
 
 def describe(name: str, ended: Ended) -> str:

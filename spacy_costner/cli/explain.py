@@ -1,90 +1,34 @@
-"""Explain a linear model and its predictions by the weights of features."""
+"""Print the weights of a linear model, or write them to a JSON file."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
-import numpy
 import srsly
-from spacy.language import Language
-from spacy.tokens import Doc
-from thinc.api import to_numpy
-from thinc.types import Floats1d
 from typer import Option
 
-from .. import chain
-from ..metrics import as_json, text_table
-from ..ml import SparseWeights, find_features, linear_part
-from ..pipeline.component import CostSensitiveNER
-from ..saving import check_file
-from ..tags import Tags
-from ..types import Potentials, first_tokens, last_tokens
-from .options import CodeOption, ModelArg, NameOption, load_pipeline, options_of
+from ..analysis.explanation import Explanation, FeatureWeight, explain
+from ..analysis.loading import load_pipeline
+from ..saving import as_json, check_file
+from .command_line import command
+from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result
-from .plots import heat_map, save
-from .predictions import get_component, run_before
+from .tables import text_table
 
 
-class TransitionWeights(NamedTuple):
-    """The transition weights, [from, to]. None where the tag scheme forbids a transition."""
-
-    origins: list[str]  # the tags and the start
-    targets: list[str]  # the tags and the end
-    weights: list[list[float | None]]  # shape: (K + 1, K + 1)
-
-
-def explain(
-    nlp: Language,
-    *,
-    name: NameOption = "ner",
-    text: Annotated[str | None, Option("--text", "-t", help="Text to predict and explain")] = None,
-    n_features: Annotated[
-        int, Option("--features", "-n", help="Number of features to show per tag and token", min=1)
-    ] = 10,
-) -> dict[str, Any]:
-    """Show the weights of a linear model, or of the linear part of a hybrid model.
-
-    RETURNS (dict[str, Any]): For each of "tags" the "tag" and its strongest features, "in_favour"
-        and "against"; "transitions", the `TransitionWeights`; for each of "tokens" the "token", the
-        "tag" in the best path, the "score", which is the sum of the weights of its features for
-        that tag, the weight of its "transition", and the "features" of the largest absolute
-        weights. Features have "feature", a name, and "weight".
-    RAISES (ValueError): If there is no such component, or its model has no sparse features.
-    """
-    ner = get_component(nlp, name)
-    try:
-        features, weights = linear_part(ner.model)
-    except ValueError as error:
-        raise ValueError(f"explain: components.{name}.model: {error}") from error
-    names = features.names(nlp.vocab.strings)
-
-    def strongest(values: Floats1d, sign: int) -> list[dict[str, Any]]:
-        order = numpy.argsort(-sign * values, kind="stable")[:n_features]
-        return [weighted(names[i], values[i]) for i in order if sign * values[i] > 0]
-
-    tags = [
-        {"tag": tag, "in_favour": strongest(values, 1), "against": strongest(values, -1)}
-        for tag, values in zip(ner.chain_tags.names, weights.emissions.T)
-    ]
-    docs = [] if text is None else run_before(nlp, name, [text])
-    tokens = [one for doc in docs for one in reasons(ner, doc, names, n_features)]
-    transitions = transition_weights(ner.chain_tags, weights)
-    return {"tags": tags, "transitions": transitions, "tokens": tokens}
-
-
-@options_of(explain)
+@command(
+    explain,
+    options={"text": Option("--text", "-t"), "n_features": Option("--features", "-n", min=1)},
+)
 def explain_cli(
+    run: partial[Explanation],
     model: ModelArg,
     *,
     json_path: Annotated[
         Path | None, Option("--json", help="Output JSON file, or - for the terminal")
     ] = None,
-    plot_path: Annotated[
-        Path | None,
-        Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
-    ] = None,
     code_path: CodeOption = None,
-    **options: Any,
 ) -> None:
     """
     Show the weights of a linear model: the strongest features for and against each tag, the
@@ -93,85 +37,38 @@ def explain_cli(
     with errors_shown():
         print_json = json_path == Path("-")
         file_path = None if print_json else json_path
-        for path in (file_path, plot_path):
-            check_file(path, [model])
-        nlp = load_pipeline(model, code_path)
-        explanation = explain(nlp, **options)
+        check_file(file_path, [model])
+        explanation = run(load_pipeline(model, code_path))
         if file_path is not None:
             srsly.write_json(file_path, as_json(explanation))
-        if plot_path is not None:
-            save(
-                draw_transitions(explanation["transitions"], title="Transition weights"), plot_path
-            )
-    print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
+    print_result(explanation, explanation_text(explanation), print_json, file_path)
 
 
-def weighted(feature: str, weight: float) -> dict[str, Any]:
-    return {"feature": feature, "weight": float(weight)}
-
-
-def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
-    """Get the weights of the allowed transitions, of a linear model or from the scores of any."""
-    n = len(tags) + 1
-    allowed, table = numpy.zeros((n, n), dtype=bool), numpy.zeros((n, n))
-    parts: Any = [(allowed, tags.constraints), (table, weights)]
-    for whole, part in parts:
-        whole[:-1, :-1], whole[-1, :-1], whole[:-1, -1] = part.transitions, part.start, part.end
-    values = [[w if ok else None for w, ok in zip(*rows)] for rows in zip(table.tolist(), allowed)]
-    return TransitionWeights([*tags.names, "(start)"], [*tags.names, "(end)"], values)
-
-
-def reasons(
-    ner: CostSensitiveNER, doc: Doc, names: Sequence[str], n_features: int
-) -> list[dict[str, Any]]:
-    """The best path of a doc and the weights behind it. The prediction may differ from this path if
-    the decoding is not Viterbi. A token's transition is that from the tag before or from the start;
-    of the last token, also to the end."""
-    if not len(doc):
-        return []
-    _, weights = linear_part(ner.model)
-    scores = ner.posterior([doc], preset=True).scores
-    path = to_numpy(chain.best_path(scores).tags)
-    first, last = first_tokens(scores.lengths), last_tokens(scores.lengths)
-    steps = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])
-    steps[first] = weights.start[path[first]]
-    steps[last] += weights.end[path[last]]
-    transitions = steps.tolist()
-    result = []
-    rows = find_features(ner.model, [doc]).rows
-    for token, tag, transition, row in zip(doc, path.tolist(), transitions, rows):
-        own = row[row >= 0]
-        values = weights.emissions[own, tag].astype("float64")
-        order = numpy.argsort(-numpy.abs(values), kind="stable")[:n_features]
-        features = [weighted(names[own[i]], values[i]) for i in order if values[i]]
-        name, score = ner.chain_tags.names[tag], float(values.sum())
-        of_token = {"token": token.text, "tag": name, "score": score, "transition": transition}
-        result.append({**of_token, "features": features})
-    return result
-
-
-def as_text(explanation: dict[str, Any]) -> str:
+def explanation_text(explanation: Explanation) -> str:
     """Format an explanation for the terminal. A forbidden transition is "."."""
+    blocks = []
+    for of_tag in explanation.tags:
+        in_favour = feature_line(of_tag.in_favour)
+        against = feature_line(of_tag.against)
+        blocks.append(f"{of_tag.tag}\n  for      {in_favour}\n  against  {against}")
 
-    def line(features: Sequence[dict[str, Any]]) -> str:
-        return "  ".join("{feature} {weight:+.2f}".format(**one) for one in features) or "-"
+    transitions = explanation.transitions
+    rows = [["from \\ to", *transitions.targets]]
+    for origin, weights in zip(transitions.origins, transitions.weights):
+        cells = ["." if weight is None else f"{weight:+.2f}" for weight in weights]
+        rows.append([origin, *cells])
+    blocks.append(text_table(rows))
 
-    blocks = [
-        f"{tag['tag']}\n  for      {line(tag['in_favour'])}\n  against  {line(tag['against'])}"
-        for tag in explanation["tags"]
-    ]
-    origins, targets, weights = explanation["transitions"]
-    cells = [["." if w is None else f"{w:+.2f}" for w in row] for row in weights]
-    rows = [[name, *row] for name, row in zip(origins, cells)]
-    blocks.append(text_table([["from \\ to", *targets], *rows]))
-    head = "{token}  {tag}  {score:+.2f}, transition {transition:+.2f}"
-    tokens = explanation["tokens"]
-    blocks += [f"{head.format(**token)}\n  {line(token['features'])}" for token in tokens]
+    for reason in explanation.tokens:
+        head = f"{reason.token}  {reason.tag}  {reason.score:+.2f}"
+        blocks.append(
+            f"{head}, transition {reason.transition:+.2f}\n  {feature_line(reason.features)}"
+        )
     return "\n\n".join(blocks)
 
 
-def draw_transitions(table: TransitionWeights, *, title: str = "") -> Any:
-    """Plot transition weights as a heat map. Forbidden transitions are grey."""
-    values = numpy.asarray(table.weights, dtype="float64")
-    names = {"ylabel": "from", "xlabel": "to", "unit": "weight", "title": title}
-    return heat_map(values, table.origins, table.targets, **names)
+def feature_line(features: Sequence[FeatureWeight]) -> str:
+    """Features and their weights in a line."""
+    if not features:
+        return "-"
+    return "  ".join(f"{feature} {weight:+.2f}" for feature, weight in features)

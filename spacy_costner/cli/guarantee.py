@@ -1,377 +1,36 @@
-"""Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
+"""The command `guarantee`."""
 
-import math
-from collections.abc import Iterable, Sequence
-from itertools import product
-from typing import Annotated, Any, NamedTuple
+from functools import partial
+from typing import Any
 
-import numpy
-from spacy.language import Language
-from spacy.training import Example
-from spacy.util import minibatch
-from thinc.types import ArrayXd, Floats1d
 from typer import Option
 
-from ..features import Features
-from ..features.tokens import text_id
-from ..metrics import conformal, text_table
-from ..pipeline.annotations import group_of, guarantee_scores
-from ..pipeline.component import CostSensitiveNER
-from ..pipeline.reading import find_reading
-from ..progress import progress
+from ..analysis.guarantees import Guarantee, check_terms, guarantee
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
-from ..tags import Entities
-from ..types import ranges
-from .check import SHORT
-from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
+from .command_line import command
 from .options import (
     CodeOption,
     DevArg,
-    FileTokensOption,
     GpuOption,
     ModelArg,
     NameOption,
     OutputOption,
     load,
-    options_of,
 )
 from .output import JsonOption, errors_shown, print_result
-from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
-
-FOUND = ("exact", "covered")
-UNITS = ("doc", "any")
-BATCH = 64
-ROW = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
-"""A span that may be in a set, or an annotated entity: see `score_spans`."""
-
-MOST_KNOWN = 0.25
-"""The highest share of sentences that the component was trained on. In the development docs of
-Spanish CoNLL-2002 it is 0.14: articles are there twice."""
-
-LOWEST = 1e-6
-"""The least threshold: the set then has all spans that are searched for."""
-
-LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The limits whose thresholds are written down, too, for the plot of `report`."""
-
-STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)).round(4)
-"""The thresholds that are tested for false alarms, in this order."""
+from .tables import text_table
 
 
-class Guarantee(NamedTuple):
-    """The result."""
-
-    promise: dict[str, Any]  # its terms, thresholds and calibration docs
-    parts: list[dict[str, Any]]  # one for all labels, or one for each: see `find_part`
-    notes: list[str]  # what may weaken the promise
-
-
-def guarantee(
-    nlp: Language,
-    examples: Iterable[Example],
-    *,
-    name: str = "ner",
-    miss: Annotated[
-        float | None, Option("--miss", help="Highest share of entities that are not found")
-    ] = None,
-    false_alarm: Annotated[
-        float | None,
-        Option("--false-alarm", help="In place of it: highest share of the set that is wrong"),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        Option("--confidence", help="Of the promise, such as 0.95; without it, it is of the mean"),
-    ] = None,
-    found: Annotated[str, Option("--found", help="What is found: exact, covered")] = "exact",
-    by: Annotated[str, Option("--by", help="Share of each doc (doc), of docs (any)")] = "doc",
-    per_label: Annotated[
-        bool, Option("--per-label", help="A promise and a threshold for each label")
-    ] = False,
-    by_group: Annotated[
-        str | None,
-        Option("--by-group", help="Key of doc.user_data: a promise and a threshold for each value"),
-    ] = None,
-    file_tokens: FileTokensOption = False,
-    source: str = "calibration docs",
-) -> Guarantee:
-    """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
-    promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
-
-    nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
-    examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
-    confidence (float | None): The least probability that the calibration docs are such that
-        the promise holds. None: the promise is about the mean over such calibrations; 0.95 for
-        false alarms.
-    found (str): "exact": a span with the same tokens and label is in the set. "covered": each
-        token is in some span, whose label counts only `per_label`. For false alarms the same of a
-        span of the set.
-    by (str): "doc": the share of the entities of each doc. "any": the share of docs in which any
-        is missed. Docs without entities don't count.
-    by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
-        Labels and groups share what may fail.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. That is kept with the pipeline: `watch` reads in the same way.
-    source (str): The name of the docs in the promise.
-    RETURNS (Guarantee): The promise, and what else can be promised.
-    RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
-        promised.
-    """
-    terms: dict[str, Any] = {
-        "miss": miss,
-        "false_alarm": false_alarm,
-        "confidence": confidence,
-        "found": found,
-    }
-    terms |= {"by": by, "per_label": per_label, "by_group": by_group}
-    check_terms(terms)
-    if miss is None and confidence is None:
-        terms["confidence"] = 0.95
-    ner = get_component(nlp, name)
-    notes = find_notes(nlp, source)
-    examples = list(examples)
-    notes += find_unknown_labels(nlp, ner, examples, source)
-    n_known, n_sentences = count_known(ner, [eg.reference for eg in examples])
-    if n_known > MOST_KNOWN * n_sentences:
-        raise ValueError(
-            f"expected docs that the pipeline was not trained on, got {source}, where "
-            f"{tell_known(n_known, n_sentences)}"
-        )
-    used, not_counted = leave_out(ner, examples, by_group)
-    spans, gold, entropies = score_spans(nlp, ner, used, terms)
-    group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
-    values, labels = numpy.unique(group_of_doc).tolist(), ner.own_labels if per_label else ("",)
-    groups: dict[str, Any] = {}
-    parts = []
-    for value, label in product(values, labels):
-        i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
-        rows = [each[is_own[each["doc"]]] for each in (spans, gold)]
-        rows = [each[each["label"] == i] if per_label else each for each in rows]
-        sizes = {"n_docs": int(is_own.sum()), "n_parts": len(values) * len(labels)}
-        part = {"group": value, "label": label, **find_part(*rows, **sizes, terms=terms)}
-        parts.append(part)
-        if (at := part["threshold"]) is not None:
-            own = groups.setdefault(value, {"threshold": 1.0, "labels": {}, "levels": []})
-            own["labels"] |= {label: at} if per_label else {}
-            own |= {} if per_label else {"threshold": at, "levels": part["levels"]}
-    if not groups:
-        raise ValueError(unreachable(parts, terms))
-    promise = {**terms, "groups": groups, "source": source, "docs": len(used)}
-    promise |= {"entities": len(gold), "not_counted": not_counted}
-    turn_on_confidence(nlp, ner)
-    ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
-    ner.meta = nlp.meta
-    ner.set_guarantee(promise)
-    ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
-    return Guarantee(promise, parts, notes)
-
-
-def check_terms(terms: dict[str, Any]) -> None:
-    """Check the terms of a promise: the arguments of `guarantee`."""
-    if (terms["miss"] is None) == (terms["false_alarm"] is None):
-        given = "none" if terms["miss"] is None else "miss and false_alarm"
-        raise ValueError(f"expected miss or false_alarm, got {given}")
-    for name in ("miss", "false_alarm", "confidence"):
-        if terms[name] is not None and not 0 < terms[name] < 1:
-            raise ValueError(f"{name}: expected a number between 0 and 1, got {terms[name]!r}")
-    units = UNITS if terms["false_alarm"] is None else UNITS[:1]
-    for name, words in (("found", FOUND), ("by", units)):
-        if terms[name] not in words:
-            raise ValueError(f"{name}: expected {' or '.join(words)}, got {terms[name]!r}")
-
-
-def find_notes(nlp: Language, source: str) -> list[str]:
-    """What may weaken a promise: the pipeline was chosen on the calibration docs. If it was trained
-    on them, nothing can be promised."""
-    paths = nlp.config.interpolate().get("paths", {})
-    if paths.get("train") == source:
-        raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
-    measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
-    uses = {
-        "are the development docs of training": paths.get("dev"),
-        "were used to calibrate or tune": measured_on.get("source"),
-    }
-    return [f"{source} {use}, and may be too easy." for use, path in uses.items() if path == source]
-
-
-def leave_out(
-    ner: CostSensitiveNER, examples: Iterable[Example], by_group: str | None
-) -> tuple[list[Example], dict[str, int]]:
-    """Leave out docs that a promise can't be based on: "training docs", known by their sentences
-    or, to models with label memory, by their whole text; "docs with missing tags"; and those
-    without a group. Docs "without entities" stay: no miss rate counts them. Returns the other docs,
-    and the numbers of docs of these kinds."""
-    shims = [shim for node in ner.model.walk() for shim in node.shims]
-    whole_texts = set[int]()
-    for shim in shims:
-        if isinstance(shim, Features):
-            whole_texts.update(shim.text_ids.tolist())
-    trained_on = {*ner.trained_on.tolist()}
-    kinds = ["training docs", "docs with missing tags", "docs without entities"]
-    counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
-    used = []
-    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
-        doc = eg.reference
-        is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        if is_whole_text or is_known_doc(trained_on, doc):
-            counts["training docs"] += 1
-        elif not len(doc) or not doc.to_array("ENT_IOB").all():
-            counts["docs with missing tags"] += 1
-        elif group_of(doc, by_group) is None:
-            counts[f"docs without {by_group!r}"] += 1
-        else:
-            used.append(eg)
-            counts["docs without entities"] += not doc.ents
-    if len(used) == counts["docs without entities"]:
-        got = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
-        raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
-    return used, counts
-
-
-def score_spans(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: dict[str, Any]
-) -> tuple[ArrayXd, ArrayXd, Floats1d]:
-    """Score the spans that may be in the sets of docs, and their annotated entities: two tables.
-    The "score" of a span is infinity if it is in the set whatever the threshold, that of an entity
-    the highest threshold at which it is found; "found" is whether a span is correct, an entity is
-    ever found. Also returns the entropies of docs, for the test for a shift. Shape: (B,)"""
-    tables: list[Any] = []
-    entropies: list[Any] = []
-    n_docs = 0
-    for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
-        dev = predict_dev(nlp, ner, batch)
-        spans, scores = guarantee_scores(dev.posterior, terms)
-        if terms["miss"] is not None:  # what is predicted is always in the set
-            predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
-            new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
-            spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
-            scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
-        is_own = ~numpy.isin(spans.label, dev.others)
-        spans, scores = spans.select(is_own), scores[is_own]
-        is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
-        reached = found_at(dev, dev.gold, spans, scores, terms)
-        ends = numpy.cumsum(dev.posterior.doc_lengths)
-        for some, *values in ((spans, scores, is_correct), (dev.gold, reached, reached > 0)):
-            doc = numpy.searchsorted(ends, some.begin, side="right") + n_docs
-            tables.append(numpy.rec.fromarrays([some.label, doc, *values], dtype=ROW))
-        n_docs += len(batch)
-        entropies.append(dev.entropies())
-    of_spans, of_gold = numpy.concatenate(tables[::2]), numpy.concatenate(tables[1::2])
-    return of_spans, of_gold, numpy.concatenate(entropies)
-
-
-def found_at(
-    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: dict[str, Any]
-) -> Floats1d:
-    """The highest threshold at which each wanted entity is found by the spans with at least that
-    score, above 0; 0 if none finds it. Shape: (E,)"""
-    # A wanted entity needs all its cells: itself, its tokens, or its tokens with its label.
-    both, n = Entities(*map(numpy.concatenate, zip(wanted, spans))), len(wanted.begin)
-    owner, cells = ranges(both.begin, both.end)
-    if terms["found"] == "exact":
-        owner = numpy.arange(len(both.begin))
-        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
-    elif terms["per_label"]:  # -1, those of the model, inner nodes
-        label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
-        cells = cells + (label[owner] + 1) * len(dev.known)
-    is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
-    numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
-    firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
-    return numpy.minimum.reduceat(best[cells[is_wanted]], firsts)
-
-
-def find_part(
-    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: dict[str, Any]
-) -> dict[str, Any]:
-    """What can be promised of scored spans and entities. Several parts share what may fail.
-    "threshold" is the least score in the set, None if the limit can't be reached; "reachable" the
-    lowest limit that can be promised with these docs, "docs_needed" their number for the limit, or
-    None; "spans" those in the set for each entity; "levels" other limits with their thresholds."""
-    confidence = terms["confidence"]
-    delta: Any = None if confidence is None else (1 - confidence) / n_parts
-    if terms["miss"] is None:
-        limit, wrong, is_binary = terms["false_alarm"], ~spans["found"], False
-        risks = conformal.false_alarm_risk(spans["score"], wrong, spans["doc"], n_docs, STRICTNESS)
-        mean = risks[0]
-    else:
-        limit = terms["miss"]
-        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms["by"])
-        is_binary = losses.binary
-        n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
-
-    def threshold(limit: float) -> float | None:
-        """The threshold that keeps a limit, rounded down; None if there is none."""
-        if terms["miss"] is None:
-            p = conformal.p_values(risks, limit, n_docs)
-            n_passed = conformal.fixed_sequence(p, delta)
-            return float(STRICTNESS[n_passed - 1]) if n_passed else None
-        at = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
-        if at is None:
-            return None
-        # A score of another batch may differ in its last digits.
-        digits = 10.0 ** (3 - math.floor(math.log10(at)))
-        return float(f"{max(math.floor(at * digits) / digits, LOWEST):.4g}")
-
-    low, high = 0.0, 1.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (middle, high) if threshold(middle) is None else (low, middle)
-    at, levels = threshold(limit), [[level, threshold(level)] for level in sorted({*LEVELS, limit})]
-    return {
-        "docs": n_docs,
-        "entities": len(gold),
-        "threshold": at,
-        "reachable": None if high == 1 else math.ceil(high * 1e4) / 1e4,
-        "docs_needed": conformal.docs_needed(float(mean), limit, delta=delta, binary=is_binary),
-        "spans": float((spans["score"] >= (2 if at is None else at)).sum() / max(len(gold), 1)),
-        "levels": [level for level in levels if level[1] is not None],
-    }
-
-
-def unreachable(parts: Sequence[dict[str, Any]], terms: dict[str, Any]) -> str:
-    """The message where nothing can be promised."""
-    name = "false_alarm" if terms["miss"] is None else "miss"
-    limit = f"{terms[name]:g}"
-    sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
-    for part in parts:
-        could = "nothing" if part["reachable"] is None else f"{part['reachable']:.4f} or more"
-        enough = f"no number of docs is enough for {limit} with this model"
-        if n := part["docs_needed"]:
-            enough = f"{limit} takes about {n:,} docs, if they are like these"
-        of = "".join(f"{part[key]}: " for key in ("group", "label") if part[key])
-        sentences.append(f"{of}{could} with these {part['docs']:,} docs; {enough}")
-    return ". ".join(sentences)
-
-
-def observe(
-    nlp: Language, name: str, examples: Iterable[Example]
-) -> list[tuple[float, float, float]]:
-    """Compare the promise of a component with what is missed of other annotated docs.
-
-    RETURNS (list[tuple[float, float, float]]): For each limit that could be promised to each group:
-        the limit, the miss rate on docs of these groups, and the spans in the set for each
-        annotated entity. Empty if nothing is promised, or false alarms, or by label.
-    """
-    ner = get_component(nlp, name)
-    promise = ner.guarantee
-    if not promise or promise["miss"] is None or promise["per_label"]:
-        return []
-    groups = {value: dict(own["levels"]) for value, own in promise["groups"].items()}
-    key, by = promise["by_group"], promise["by"]
-    examples = [eg for eg in examples if group_of(eg.reference, key) in groups]
-    used = leave_out(ner, examples, key)[0]
-    spans, gold, _ = score_spans(nlp, ner, used, promise)
-    rows = []
-    for limit in sorted(set.intersection(*map(set, groups.values()))):
-        at = numpy.asarray([groups[group_of(eg.reference, key)][limit] for eg in used])
-        losses = conformal.miss_losses(gold["score"] / at[gold["doc"]], gold["doc"], by=by)
-        in_set = spans["score"] >= at[spans["doc"]]
-        rows.append((limit, float(losses.mean(numpy.ones(1))[0]), float(in_set.sum() / len(gold))))
-    return rows
-
-
-@options_of(guarantee)
+@command(
+    guarantee,
+    options={
+        "confidence": Option(show_default="none: it holds on average; with --false-alarm 0.95")
+    },
+    without=("name", "source"),
+)
 def guarantee_cli(
+    run: partial[Any],
     model: ModelArg,
     docs_path: DevArg,
     output_path: OutputOption,
@@ -380,7 +39,6 @@ def guarantee_cli(
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
-    **terms: Any,
 ) -> None:
     """
     Guarantee a miss rate: choose, on calibration docs, the threshold of a set of spans that
@@ -389,9 +47,11 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        check_terms(terms)
-        nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=terms["file_tokens"])
-        result = guarantee(nlp, examples, name=name, source=encodable(docs_path), **terms)
+        check_terms(run.keywords)
+        nlp, examples = load(
+            model, docs_path, use_gpu, code_path, file_tokens=run.keywords["file_tokens"]
+        )
+        result = run(nlp, examples, name=name, source=encodable(docs_path))
         save_folder(output_path, nlp.to_disk)
     print_result(result, describe(result), print_json, output_path)
 

@@ -1,38 +1,47 @@
 """What the commands share: arguments and options, and reading them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
 import typer
 from click import NoSuchOption
-from spacy.cli._util import import_code, parse_config_overrides, setup_gpu
+from spacy.cli._util import parse_config_overrides
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import load_config, load_model
-from thinc.api import Config, ConfigValidationError
 from typer import Argument, Option
 
+from ..analysis.loading import load_pipeline
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import examples_to_measure, make_reader
-from ..saving import clear
-from ..settings import check_overrides
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
+
+
 DevArg = Annotated[Path, Argument(help="Development corpus: see `costner convert`", exists=True)]
+
+
 OutputOption = Annotated[Path, Option("--output", "-o", help="Output folder for the pipeline")]
+
+
 NameOption = Annotated[str, Option("--name", help="Name of the component")]
+
+
 GpuOption = Annotated[int, Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+
+
 CodeOption = Annotated[
     Path | None,
     Option("--code", "-c", help="Python file with registered functions to be imported"),
 ]
+
 AddressOption = Annotated[
     str | None,
     Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
 ]
+
 FileTokensOption = Annotated[
     bool,
     Option(
@@ -56,33 +65,6 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
         ctx.fail(error.format_message())
 
 
-def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config with other settings, which it has to have.
-
-    RAISES (ValueError): If the file isn't a config for training.
-    """
-    config = open_config(path)
-    if missing := [name for name in ("nlp", "training") if name not in config]:
-        got = ", ".join(f"[{name}]" for name in config) or "no section"
-        raise ValueError(f"{path}: expected a config with [{missing[0]}], got {got}")
-    check_overrides(config, overrides)
-    return load_config(path, overrides=dict(overrides), interpolate=False)
-
-
-def open_config(path: str | Path) -> Config:
-    """Read a config, and leave its variables as they are.
-
-    RAISES (ValueError): If the file isn't a config, such as a corpus.
-    """
-    try:
-        return load_config(path, interpolate=False)
-    except (ConfigValidationError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(
-            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
-        ) from error
-
-
 def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """Decorate a command: its `**options` are the arguments of its function for Python that have
     an `Option`. They stand before its own keyword arguments in `--help`."""
@@ -97,18 +79,6 @@ def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
         return command
 
     return decorate
-
-
-def load_pipeline(
-    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
-) -> Language:
-    """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
-    if Path(model).is_file():
-        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
-    setup_gpu(use_gpu, silent=True)
-    import_code(code_path)
-    clear(model)
-    return load_model(model)
 
 
 def load(

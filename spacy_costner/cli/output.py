@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -12,40 +12,19 @@ from contextlib import (
     redirect_stderr,
     redirect_stdout,
 )
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from tqdm import tqdm
 from typer import Option
 
-from ..metrics import as_json
-from ..saving import save_file
+from ..saving import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
+
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
-
-
-@lru_cache
-def get_template(name: str, *filters: Callable[..., Any], autoescape: bool = False) -> Template:
-    """A Jinja template of this package. It calls filters by the names of their functions."""
-    environment = Environment(
-        autoescape=autoescape,
-        loader=PackageLoader(__package__),
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters.update({each.__name__: each for each in filters})
-    return environment.get_template(name)
-
-
-def save_text(path: Path, text: str) -> None:
-    """Save a text file: see `save_file`."""
-    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
 
 
 @contextmanager

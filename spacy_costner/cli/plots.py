@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
-from ..metrics import f_beta, to_percent
+from ..analysis.explanation import TransitionWeights
+from ..metrics import f_beta
 from ..metrics.calibration import wilson
 from ..validation import require
 
@@ -56,11 +57,15 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
+
+
 for _axis in ("xtick", "ytick"):
     SETTINGS.update({f"{_axis}.color": MUTED, f"{_axis}.labelcolor": INK})
     SETTINGS.update({f"{_axis}.labelsize": 8, f"{_axis}.major.width": 0.6})
 
+
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
 
 MAX_NUMBERED = 17
@@ -203,6 +208,14 @@ def heat_map(
         return figure
 
 
+def draw_transitions(table: TransitionWeights) -> Any:
+    """Plot transition weights as a heat map. Forbidden transitions are grey."""
+    weights = numpy.asarray(table.weights, dtype="float64")
+    return heat_map(
+        weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"
+    )
+
+
 def _colours(values: Floats2d) -> Any:
     """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
     legible in light and dark mode."""
@@ -239,8 +252,8 @@ def precision_recall(
         axes = figure.add_subplot(xlim=(low[1], 1.005), ylim=(low[0], 1.005), title=title)
         axes.set(xlabel="recall (% of annotated entities)")
         axes.set(ylabel="precision (% of predicted entities)")
-        axes.xaxis.set_major_formatter(to_percent)
-        axes.yaxis.set_major_formatter(to_percent)
+        axes.xaxis.set_major_formatter(_to_percent)
+        axes.yaxis.set_major_formatter(_to_percent)
         f = numpy.arange(1, 10) / 10
         r = numpy.linspace(numpy.maximum(f / (2 - f), max(low[1], 0.01)), 1, 100)
         p = f * r / (2 * r - f)
@@ -261,6 +274,11 @@ def precision_recall(
         figure.draw_without_rendering()
         _label_points(axes, labels)
         return figure
+
+
+def _to_percent(share: float, position: int) -> str:
+    """The label of a tick of an axis of shares."""
+    return f"{100 * share:.4g}"
 
 
 def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:

@@ -15,8 +15,9 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from .. import chain
+from ..ragged import last_tokens, ranges, sequence_ids
 from ..tags import Entities, Tags
-from ..types import Potentials, last_tokens, map_scores, ranges, sequences
+from ..types import Potentials, map_scores
 
 LEAST = 0.01
 """The least probability of entities that are searched for. The entities that contain a token
@@ -43,11 +44,13 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     """
     if temperature == Temperature():
         return potentials
-    tempered = map_scores(lambda scores: scores / temperature.overall, potentials)
-    names = [*tags.labels, None]
-    of_label = [temperature.labels.get(str(name), temperature.overall) for name in names]
-    of_tag = numpy.asarray(of_label, dtype=potentials.emissions.dtype)[tags.label_of]
-    return tempered._replace(emissions=potentials.emissions / of_tag)
+    overall = temperature.overall
+    tempered = map_scores(lambda scores: scores / overall, potentials)
+    by_label = [temperature.labels.get(label, overall) for label in tags.labels]
+    # The label of O is -1, which takes the last element: O has the overall temperature.
+    by_label.append(overall)
+    by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
+    return tempered._replace(emissions=potentials.emissions / by_tag)
 
 
 @dataclass(eq=False)
@@ -76,7 +79,7 @@ class Posterior:
         if self.is_space is None:
             self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
-    def at(self, temperature: Temperature) -> "Posterior":
+    def with_temperature(self, temperature: Temperature) -> "Posterior":
         """The posterior of the same scores at another temperature."""
         return replace(self, temperature=temperature)
 
@@ -113,20 +116,25 @@ class Posterior:
     def best_paths(self, k: int) -> tuple[Ints2d, Floats2d]:
         """The tags of the k most probable paths, (k, N), and their log-probabilities, descending,
         (k, D); minus infinity where a doc has no further path."""
-        tags, scores = chain.k_best(self.potentials, k)
-        log_z = self.forward_backward.log_partition()[0]
-        log_probs, paths = numpy.minimum(scores - log_z, 0.0), self.tags.collapsed_of[tags]
+        chain_paths, scores = chain.k_best(self.potentials, k)
+        log_z, _ = self.forward_backward.log_partition()
+        paths = self.tags.collapsed_of[chain_paths]
+        log_probs = numpy.minimum(scores - log_z, 0.0)  # above 0 by rounding alone
         n_docs = len(self.doc_lengths)
-        if n_docs == len(self.doc_of):
+        if n_docs == len(self.doc_of):  # each doc is one sequence
             return paths, log_probs
+        # A path of a doc is a path of each of its sequences, and their log-probabilities add up.
+        # The rank of the path of each sequence in each path of the doc. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
-        best = numpy.empty((k, n_docs))
-        # The sequences of a doc stand one after another.
+        doc_log_probs = numpy.empty((k, n_docs))
+        # The sequences of a doc stand one after another: the first of each doc, then B.
         bounds = numpy.searchsorted(self.doc_of, numpy.arange(n_docs + 1))
         for doc, (first, past) in enumerate(pairwise(bounds.tolist())):
-            chosen, best[:, doc] = best_sums(log_probs[:, first:past])
-            ranks[:, first:past] = chosen
-        return numpy.take_along_axis(paths, ranks[:, sequences(self.scores.lengths)], axis=0), best
+            sequence_ranks, sums = best_sums(log_probs[:, first:past])
+            ranks[:, first:past] = sequence_ranks
+            doc_log_probs[:, doc] = sums
+        token_ranks = ranks[:, sequence_ids(self.scores.lengths)]
+        return numpy.take_along_axis(paths, token_ranks, axis=0), doc_log_probs
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
@@ -139,15 +147,15 @@ class Posterior:
         covers (Array2d | None): The labels of the chain that each label of the entities covers,
             if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
-        covered, which = entities, None
-        if covers is not None:
-            which, label = numpy.nonzero(covers[entities.label])
-            covered = entities.select(which)._replace(label=label)
-        tags = self.tags.entity_tags
-        probs = self.forward_backward.entity_probs(covered, tags, self.is_space)
-        if which is None:
-            return probs
-        return numpy.minimum(numpy.bincount(which, probs, minlength=len(entities.label)), 1.0)
+        entity_tags = self.tags.entity_tags
+        if covers is None:
+            return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)
+        # Each entity once with each label that its label covers, and the index of the entity
+        entity, label = numpy.nonzero(covers[entities.label])
+        covered = entities.select(entity)._replace(label=label)
+        probs = self.forward_backward.entity_probs(covered, entity_tags, self.is_space)
+        sums = numpy.bincount(entity, probs, minlength=len(entities.label))
+        return numpy.minimum(sums, 1.0)  # above 1 by rounding alone
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
         """The probability that all tokens of a non-empty stretch, from and to, are O, in
@@ -157,75 +165,95 @@ class Posterior:
 
         If O is split, only the last of them can be one that has an entity after it.
         """
-        stretch, piece_begin, piece_end = self._pieces(begin, end)
-        # Each piece, (P,), with each tag that its last token may have
-        outside = numpy.flatnonzero(self.tags.label_of < 0)
-        piece = numpy.repeat(numpy.arange(len(stretch)), len(outside))
-        sizes = (piece_end - piece_begin)[piece]
+        pieces = self._cut_stretches(begin, end)
+        n_pieces = len(pieces.stretch)
+        # One segment for each piece and each tag of O that its last token may have; the other
+        # tokens have tag 0, O. The piece of each segment. Shape: (pieces * tags of O,)
+        outside_tags = numpy.flatnonzero(self.tags.label_of < 0)
+        piece = numpy.repeat(numpy.arange(n_pieces), len(outside_tags))
+        segment_begin = pieces.begin[piece]
+        segment_end = pieces.end[piece]
+        sizes = segment_end - segment_begin
         path = numpy.zeros(int(sizes.sum()), dtype="int32")
-        path[last_tokens(sizes)] = numpy.tile(outside, len(stretch))
-        segments = chain.Segments(piece_begin[piece], piece_end[piece], path)
-        probs = numpy.exp(self.forward_backward.segment_log_probs(segments)[0])
-        of_pieces = numpy.minimum(numpy.bincount(piece, probs, minlength=len(stretch)), 1.0)
-        # Sequences are independent: a stretch over borders has the product of its pieces.
-        product = numpy.ones(len(begin))
-        numpy.multiply.at(product, stretch, of_pieces)
-        return product
+        path[last_tokens(sizes)] = numpy.tile(outside_tags, n_pieces)
+        segments = chain.Segments(segment_begin, segment_end, path)
+        log_probs, _ = self.forward_backward.segment_log_probs(segments)
+        piece_probs = numpy.bincount(piece, numpy.exp(log_probs), minlength=n_pieces)
+        # Sequences are independent: the probability of a stretch is the product over its pieces.
+        probs = numpy.ones(len(begin))
+        numpy.multiply.at(probs, pieces.stretch, numpy.minimum(piece_probs, 1.0))
+        return probs
 
-    def _pieces(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d, Ints1d]:
-        """Cut stretches, (E,), at the borders in them: the stretch of each piece, its first token
-        and the one after its last, (P,)."""
-        first, last = self._sequences_of(begin, end)
+    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
+        """Cut stretches at the borders of sequences in them. Shapes: (E,)"""
+        first, last = self._find_sequences(begin, end)
+        # Each stretch with each of its sequences
         stretch, sequence = ranges(first, last + 1)
-        piece_begin = numpy.maximum(begin[stretch], self._starts[sequence])
-        piece_end = numpy.minimum(end[stretch], self._starts[sequence + 1])
-        has_tokens = piece_begin < piece_end
-        return stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens]
+        piece_begin = numpy.maximum(begin[stretch], self._bounds[sequence])
+        piece_end = numpy.minimum(end[stretch], self._bounds[sequence + 1])
+        has_tokens = piece_begin < piece_end  # false for sequences without tokens
+        return Pieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
         """True for the entities with tokens of more than one sequence, whose probability is 0.
         Shape: (E,)"""
-        first, last = self._sequences_of(entities.begin, entities.end)
+        first, last = self._find_sequences(entities.begin, entities.end)
         return first != last
 
     @cached_property
-    def _starts(self) -> Ints1d:
+    def _bounds(self) -> Ints1d:
         """The first token of each sequence, then the number of tokens. Shape: (B + 1,)"""
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
-    def _sequences_of(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """The sequence of the first token of each stretch, and that of the last. Shape: (E,)"""
-        first = numpy.searchsorted(self._starts, begin, side="right") - 1
-        return first, numpy.searchsorted(self._starts, end - 1, side="right") - 1
+    def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
+        """The sequence of the first token of each stretch, and that of the last. Shapes: (E,)"""
+        # A token is in the last sequence that begins at or before it.
+        first = numpy.searchsorted(self._bounds, begin, side="right") - 1
+        last = numpy.searchsorted(self._bounds, end - 1, side="right") - 1
+        return first, last
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
-        """`entity_probs` with a gradient, for each of the ways in which a path can have an entity:
-        the log-probabilities, (S,), the entities that they are ways of, (S,), and the callback from
-        the derivative with respect to the former to that of the calibrated scores. An entity over a
-        border has no way. It takes memory for the tags of all tokens of the entities."""
-        tags = self.tags
-        after = None
-        which = numpy.flatnonzero(~self.crosses_border(entities))
-        ways = entities.select(which)
-        if any(prefix in tags.scheme.closing for prefix, _ in tags.scheme.within):  # not BILUO
-            if self.is_space.any():
-                which, ways = self._into_space(which, ways)
-            after = ~tags.continuing | (tags.label_of != ways.label[:, None])
-        begin, end, label = ways
-        stops = numpy.cumsum(end - begin)
-        path = tags.encode(Entities(stops - (end - begin), stops, label), int((end - begin).sum()))
-        segments = chain.Segments(begin, end, path, after)
-        log_probs, backprop = self.forward_backward.segment_log_probs(segments)
-        return log_probs, which, backprop
+        """`entity_probs` with a gradient. A path can have an entity in several ways if white space
+        follows it: the probability of the entity is the sum over its ways.
 
-    def _into_space(self, which: Ints1d, entities: Entities) -> tuple[Ints1d, Entities]:
-        """Each entity as it is and, in turn, with the white space that follows it."""
-        stops = numpy.cumsum(self.potentials.lengths)
+        It takes memory for the tags of all tokens of the entities.
+
+        entities (Entities): Any entities. One across the end of a sequence has no way.
+        RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each way, (S,); its entity,
+            as an index, (S,); and the callback from the derivative with respect to the
+            log-probabilities to that with respect to the calibrated scores.
+        """
+        tags = self.tags
+        entity = numpy.flatnonzero(~self.crosses_border(entities))
+        ways = entities.select(entity)
+        next_tags = None
+        inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
+        if not inner_prefixes.isdisjoint(tags.scheme.closing):
+            # IOB2: the last tag of an entity may also stand inside of it, so that only the tag of
+            # the next token says that it is over.
+            if self.is_space.any():
+                entity, ways = self._extend_into_space(entity, ways)
+            continues_label = tags.continuing & (tags.label_of == ways.label[:, None])
+            next_tags = ~continues_label
+        # The tags of all ways, one way after another: as of entities that stand side by side
+        sizes = ways.end - ways.begin
+        ends = numpy.cumsum(sizes)
+        side_by_side = Entities(ends - sizes, ends, ways.label)
+        path = tags.encode(side_by_side, int(sizes.sum()))
+        segments = chain.Segments(ways.begin, ways.end, path, next_tags)
+        log_probs, backprop = self.forward_backward.segment_log_probs(segments)
+        return log_probs, entity, backprop
+
+    def _extend_into_space(self, entity: Ints1d, ways: Entities) -> tuple[Ints1d, Entities]:
+        """Each entity as it is and, in turn, with the first, the first two, … of the tokens of
+        white space that follow it in its sequence; and the index of the entity of each.
+        Shapes: (E,) to (S,)"""
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
-        next_word = words[numpy.searchsorted(words, entities.end)]
-        stop = stops[numpy.searchsorted(stops, entities.begin, side="right")]
-        way, end = ranges(entities.end, numpy.minimum(next_word, stop) + 1)
-        return which[way], Entities(entities.begin[way], end, entities.label[way])
+        next_word = words[numpy.searchsorted(words, ways.end)]
+        _, last_sequence = self._find_sequences(ways.begin, ways.end)
+        longest_end = numpy.minimum(next_word, self._bounds[last_sequence + 1])
+        way, end = ranges(ways.end, longest_end + 1)
+        return entity[way], Entities(ways.begin[way], end, ways.label[way])
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones, ordered by
@@ -235,28 +263,50 @@ class Posterior:
         that contain the same token exclude each other. So 10,000 tokens of flat scores have fewer
         than a million, of 32 bytes each, at the lowest floor.
         """
-        floor, tags = max(floor, least), self.tags.entity_tags
-        *columns, probs = self.forward_backward.likely_entities(floor, tags, self.is_space)
-        return Entities(*columns), probs
+        begin, end, label, probs = self.forward_backward.likely_entities(
+            max(floor, least), self.tags.entity_tags, self.is_space
+        )
+        return Entities(begin, end, label), probs
 
 
-def best_sums(values: Floats2d) -> tuple[Ints2d, Floats1d]:
-    """Choose one of k values, in descending order, of each of B sequences, so that the sum is
-    largest; and the k - 1 next ways. Shape: (k, B). Returns the chosen values as indices, (k, B),
-    and their sums, (k,)."""
-    k, n = values.shape
-    before = numpy.zeros((n, k), dtype="int64")  # the rank of the sum over the sequences before
-    here = numpy.zeros((n, k), dtype="int64")  # the value that it is added to
-    here[0] = numpy.arange(k)
-    total = values[:, 0]
-    for b in range(1, n):
-        sums = (total[:, None] + values[:, b]).reshape(-1)
-        order = numpy.argsort(-sums, kind="stable")[:k]
-        before[b], here[b] = numpy.divmod(order, k)
-        total = sums[order]
-    chosen = numpy.empty((k, n), dtype="int64")
-    rank = numpy.arange(k)
-    for b in range(n - 1, -1, -1):
-        chosen[:, b] = here[b, rank]
-        rank = before[b, rank]
-    return chosen, total
+class Pieces(NamedTuple):
+    """Pieces of stretches of tokens, each within one sequence.
+
+    stretch (Ints1d): The stretch of each piece, as an index. Shape: (P,)
+    begin (Ints1d): Its first token, counted over the batch. Shape: (P,)
+    end (Ints1d): The token after its last. Shape: (P,)
+    """
+
+    stretch: Ints1d
+    begin: Ints1d
+    end: Ints1d
+
+
+def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
+    """The k largest sums of one term from each column.
+
+    terms (Floats2d): k terms of each of B sequences, in descending order. Shape: (k, B)
+    RETURNS (tuple[Ints2d, Floats1d]): The rank of the term of each sequence in each sum, (k, B),
+        and the sums, in descending order, (k,).
+    """
+    k, n_sequences = terms.shape
+    # Sequence after sequence: the k best sums so far are among the sums of the k best before and
+    # the k terms. For each of them the rank of the sum before, and that of the term. Shape: (B, k)
+    previous_rank = numpy.zeros((n_sequences, k), dtype="int64")
+    term_rank = numpy.zeros((n_sequences, k), dtype="int64")
+    term_rank[0] = numpy.arange(k)
+    sums = terms[:, 0]
+    for b in range(1, n_sequences):
+        candidates = (sums[:, None] + terms[:, b]).reshape(-1)
+        largest = numpy.argsort(-candidates, kind="stable")[:k]
+        # Candidate i is the sum of rank i // k and the term of rank i % k.
+        previous_rank[b] = largest // k
+        term_rank[b] = largest % k
+        sums = candidates[largest]
+    # From the last sequence back to the first, follow the ranks that each sum is made of.
+    ranks = numpy.empty((k, n_sequences), dtype="int64")
+    sum_rank = numpy.arange(k)
+    for b in range(n_sequences - 1, -1, -1):
+        ranks[:, b] = term_rank[b, sum_rank]
+        sum_rank = previous_rank[b, sum_rank]
+    return ranks, sums

@@ -13,17 +13,9 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..chain import Segments
+from ..ragged import first_tokens, last_tokens, ranges
 from ..tags import runs
-from ..types import (
-    Gold,
-    Loss,
-    LossResult,
-    Potentials,
-    first_tokens,
-    last_tokens,
-    map_scores,
-    ranges,
-)
+from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import above, finite, number, one_of, within
 from .composition import can_continue, sequence_of, sequence_weights
 from .mce import sigmoid

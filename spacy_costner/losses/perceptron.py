@@ -8,7 +8,8 @@ from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from ..costs.tables import hamming_cost
-from ..types import Cost, Gold, Loss, LossResult, Potentials, first_tokens, last_tokens
+from ..ragged import first_tokens, last_tokens
+from ..types import Cost, Gold, Loss, LossResult, Potentials
 from ..validation import above, at_least
 from .composition import best_competitor, best_gold, cost_augment, difference, hinge, sequence_of
 from .margin import max_margin

@@ -47,7 +47,7 @@ class LossSchedule:
     ends: tuple[float, ...]
     unit: str
 
-    def at(self, progress: Progress) -> Loss:
+    def stage_at(self, progress: Progress) -> Loss:
         """The loss to minimise at this point of training."""
         reached = progress.steps if self.unit == "steps" else progress.passes
         return self.stages[sum(end <= reached for end in self.ends)]

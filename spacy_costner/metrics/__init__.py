@@ -1,4 +1,4 @@
-"""Scores, significance tests, and tables of scores."""
+"""Scores, significance tests, calibration, guarantees and tests for a shift."""
 
 from .scores import (
     Difference,
@@ -11,21 +11,15 @@ from .scores import (
     ratio,
     recall,
 )
-from .table import as_json, markdown_table, mean_and_deviation, text_table, to_percent
 
 __all__ = [
     "Difference",
-    "as_json",
     "bootstrap",
     "difference",
     "f_beta",
     "f_score",
-    "markdown_table",
-    "mean_and_deviation",
     "paired_differences",
     "precision",
     "ratio",
     "recall",
-    "text_table",
-    "to_percent",
 ]

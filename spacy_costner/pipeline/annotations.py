@@ -17,10 +17,10 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
+from ..ragged import first_tokens, sequence_ids
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
-from ..training.token_attrs import TokenAttrs, first_words
-from ..types import first_tokens, sequences
+from ..token_attrs import TokenAttrs, first_words
 from ..validation import number
 
 SOURCE = "cost_sensitive_ner"
@@ -299,7 +299,7 @@ def guaranteed_set(
     own = {group: by_label("threshold", tags, terms[group]) for group in terms}
     none = numpy.full(len(tags.labels), numpy.inf)
     at = numpy.asarray([none, *(own.get(group, none) for group in groups)])  # (1 + B, labels)
-    doc = sequences(posterior.doc_lengths)[spans.begin]
+    doc = sequence_ids(posterior.doc_lengths)[spans.begin]
     chosen = scores >= at[1 + doc, spans.label]
     if guarantee["miss"] is None:
         spans = spans.select(chosen)
@@ -337,7 +337,7 @@ def guarantee_scores(posterior: Posterior, terms: dict[str, Any]) -> tuple[Entit
     else:
         scores = total * (numpy.arange(table.shape[1]) == table.argmax(axis=1)[:, None])
     if terms["by"] == "doc":
-        doc = sequences(posterior.doc_lengths)[begin[is_first]]
+        doc = sequence_ids(posterior.doc_lengths)[begin[is_first]]
         counted = table if terms["per_label"] else total
         n = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
         numpy.add.at(n, doc, counted)

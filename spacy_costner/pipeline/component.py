@@ -30,11 +30,14 @@ from .. import chain
 from ..borders import Boundaries, cut, find_borders
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
+from ..ent_iob import INSIDE
+from ..features import FeatureBatch
 from ..losses import LossSchedule
 from ..metrics.shift import ENOUGH, Shift, digest_of, find_shift, restore, rounded
 from ..ml import first_pass_of
 from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
+from ..token_attrs import TokenAttrs, possible_paths, read_presets
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.incorrect_spans import expand
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
@@ -42,7 +45,6 @@ from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
 from ..training.soft_targets import SoftTargets, divergence, labels_of
 from ..training.targets import Weights
-from ..training.token_attrs import INSIDE, TokenAttrs, possible_paths, read_presets
 from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
 from .annotations import (
     Confidence,
@@ -353,8 +355,13 @@ class CostSensitiveNER(TrainablePipe):
         if not any(len(doc) for doc in docs):
             return losses
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
-        loss, gradient = self.get_loss(examples, scores)
+        features = self._find_features(docs)
+        if features is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # They are looked up once, for the scores and for the loss.
+            scores, backprop = self.model.attrs["score_features"](self.model, features)
+        loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
@@ -367,11 +374,19 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["progress"] = self.progress.after_update(len(examples), n_examples)._asdict()
         return losses
 
-    def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
+    def get_loss(
+        self,
+        examples: Iterable[Example],
+        scores: Potentials,
+        *,
+        features: FeatureBatch | None = None,
+    ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
+        features (FeatureBatch | None): The features of the predicted docs in training. None: they
+            are looked up, if the loss uses them.
         RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
             ratio, of the batch; and the gradient of the loss of the batch.
         RAISES (ValueError): If a score is not a number or infinite.
@@ -379,13 +394,23 @@ class CostSensitiveNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
-        find, features = self.model.attrs.get("find_features"), None
-        if find is not None and self.objective.loss.at(self.progress).uses_features:
-            features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
-        targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
+        if features is None:
+            features = self._find_features([eg.predicted for eg in examples])
+        targets = self.objective.targets_in_epoch(
+            examples,
+            self.chain_tags,
+            self.progress.epochs,
+            None if features is None else features.rows,
+        )
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
+
+    def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
+        """The features of training docs, if the loss uses them and the model has some."""
+        find_features = self.model.attrs.get("find_features")
+        if find_features is None or not self.objective.loss.stage_at(self.progress).uses_features:
+            return None
+        return find_features(self.model, docs, is_train=True)
 
     def rehearse(
         self,

@@ -15,10 +15,11 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
+from ..ragged import sequence_ids
 from ..spans import on_tokens
 from ..tags import OUTSIDE, Tags
-from ..training.token_attrs import read_docs, read_reference
-from ..types import Cost, sequences
+from ..token_attrs import read_docs, read_reference
+from ..types import Cost
 from .annotations import group_of_component
 
 Scores = dict[str, Any]
@@ -173,7 +174,7 @@ def count_docs(
     counts = [_compare(*pair) for pair in entity_pairs(annotated)]
     of_doc = [(each.tp, each.fp, each.fn) for each in counts]
     tp, fp, fn = numpy.asarray(of_doc, dtype="int64").reshape(-1, 3).T
-    doc, n_docs = sequences(pairs.lengths), len(annotated)
+    doc, n_docs = sequence_ids(pairs.lengths), len(annotated)
     costs = numpy.bincount(doc, pairs.look_up(cost(pairs.tags)), minlength=n_docs)
     return DocCounts(tp, fp, fn, costs, numpy.bincount(doc[pairs.gold >= 0], minlength=n_docs))
 

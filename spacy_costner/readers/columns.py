@@ -15,9 +15,10 @@ import numpy
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Span, Token
 
+from ..ent_iob import BEGIN, MISSING
 from .context import Context, CorpusInfo
 from .files import FilePlace, read_text, shown
-from .schemes import BEGIN, MISSING, NOT_ANNOTATED, PREFIXED
+from .schemes import NOT_ANNOTATED, PREFIXED
 from .sentences import TaggedTokens, make_docs
 
 DOCSTART = "-DOCSTART-"

@@ -166,7 +166,7 @@ def _read_records(
     that are numbers, by the key of the tags."""
     first = next(records, None)
     if first is None:
-        raise begin.refuse("expected annotated text, got nothing in it")
+        raise begin.refuse("expected texts, got nothing in it")
     _, record = first
     records = chain([first], records)
     tag_key = find_tag_key(record)

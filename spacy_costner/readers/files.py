@@ -94,7 +94,7 @@ def corpus_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(_walk(path, set()))
     if not files:
-        raise CorpusError(f"{path}: expected a folder with annotated files, got none in it")
+        raise CorpusError(f"{path}: expected a folder with files of texts, got none in it")
     docbins = [file for file in files if file.suffix == ".spacy"]
     return docbins or files
 

@@ -12,10 +12,8 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Array1d, Ints1d
 
+from ..ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
 from .files import shown
-
-MISSING, INSIDE, OUTSIDE, BEGIN = range(4)
-"""The values of spaCy's ENT_IOB."""
 
 NOT_ANNOTATED = frozenset(["-", "_"])
 """Tags of tokens that nobody has annotated."""

@@ -13,12 +13,12 @@ from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
 from thinc.types import Ints1d
 
+from ..ent_iob import MISSING
 from ..spans import annotate_spans
 from ..spans import is_missing as missing_tokens
 from .context import Context, CorpusInfo, ReadOptions
 from .documents import with_data
 from .files import SURROGATE, FilePlace, shown
-from .schemes import MISSING
 from .sentences import copy_tokens
 from .tasks import AnnotatedTask, Range, Task, TaskSpan, TaskToken, has_its_text
 

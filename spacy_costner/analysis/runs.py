@@ -22,19 +22,17 @@ from socket import create_connection
 from threading import Thread
 from time import process_time
 from traceback import format_exception
-from typing import (
-    Any,
-    NamedTuple,
-    TypeVar,
-)
+from typing import Any, NamedTuple, TypeVar
 
 from spacy.cli._util import import_code
 
 from ..readers.files import digest
+from ..saving import save_text
 from ..validation import require
-from .output import save_text
 
 ValueT = TypeVar("ValueT")
+
+
 MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files."""
 
@@ -43,6 +41,7 @@ TOGETHER, ALONE = 2, 2
 
 HOPELESS = 3
 """If the workers of so many runs have died, and no run has ended, others are not tried."""
+
 
 import_once = lru_cache(import_code)
 """Imports the registered functions of a Python file once in each process."""

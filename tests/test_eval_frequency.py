@@ -13,11 +13,11 @@ from spacy.training.loop import train
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.cli.check import check
-from spacy_costner.cli.compare import compare, put_onto
-from spacy_costner.cli.fit import fit
-from spacy_costner.training import evaluation
-from spacy_costner.training.evaluation import CALLBACK, Evaluations, read_evaluations
+from spacy_costner.analysis.checks import check
+from spacy_costner.analysis.comparison import compare, put_onto
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.training import eval_frequency
+from spacy_costner.training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 
 from .support.commands import run
 from .support.experiment import CONFIG, Experiment
@@ -127,14 +127,14 @@ def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
     """`nlp.initialize` needs no corpus, and a stream has no epochs."""
     for config in (config_of(Path("nowhere.spacy"), EACH_EPOCH), config_of(corpus, max_epochs=-1)):
         nlp = spacy.blank("xx").from_config(config, auto_fill=True)
-        assert evaluation.evaluate_each_epoch(nlp) is nlp
+        assert eval_frequency.evaluate_each_epoch(nlp) is nlp
         assert nlp.config["training"]["eval_frequency"] == 100
     assert read_evaluations(config_of(corpus, max_epochs=-1)) is None
 
 
 def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It evaluates at the end, and reads the corpus once."""
-    monkeypatch.delattr("spacy_costner.training.evaluation.count_evaluations")
+    monkeypatch.delattr("spacy_costner.training.eval_frequency.count_evaluations")
     config = put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
     fitted = fit(config, tmp_path)
     saved = load_config(fitted.path / "config.cfg")

@@ -1,0 +1,35 @@
+"""What people call from Python: training, calibration, promises and more, as functions of
+pipelines and docs. Nothing here prints, and no page is made; the commands of `cli/` do that."""
+
+from .annotating import annotate, annotate_texts
+from .auditing import audit
+from .calibration import calibrate
+from .checks import check
+from .comparison import compare
+from .distillation import distill
+from .explanation import explain
+from .fitting import fit
+from .guarantees import guarantee
+from .initial_config import init
+from .reporting import report
+from .suggestions import suggest
+from .tuning import tune
+from .watching import watch
+
+__all__ = [
+    "annotate",
+    "annotate_texts",
+    "audit",
+    "calibrate",
+    "check",
+    "compare",
+    "distill",
+    "explain",
+    "fit",
+    "guarantee",
+    "init",
+    "report",
+    "suggest",
+    "tune",
+    "watch",
+]

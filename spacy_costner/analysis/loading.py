@@ -1,0 +1,52 @@
+"""loading."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spacy.cli._util import import_code, setup_gpu
+from spacy.language import Language
+from spacy.util import load_config, load_model
+from thinc.api import Config, ConfigValidationError
+
+from ..saving import clear
+from ..settings import check_overrides
+
+
+def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
+    """Read a config with other settings, which it has to have.
+
+    RAISES (ValueError): If the file isn't a config for training.
+    """
+    config = open_config(path)
+    if missing := [name for name in ("nlp", "training") if name not in config]:
+        got = ", ".join(f"[{name}]" for name in config) or "no section"
+        raise ValueError(f"{path}: expected a config with [{missing[0]}], got {got}")
+    check_overrides(config, overrides)
+    return load_config(path, overrides=dict(overrides), interpolate=False)
+
+
+def open_config(path: str | Path) -> Config:
+    """Read a config, and leave its variables as they are.
+
+    RAISES (ValueError): If the file isn't a config, such as a corpus.
+    """
+    try:
+        return load_config(path, interpolate=False)
+    except (ConfigValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
+        ) from error
+
+
+def load_pipeline(
+    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
+) -> Language:
+    """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
+    if Path(model).is_file():
+        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    clear(model)
+    return load_model(model)

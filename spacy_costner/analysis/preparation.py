@@ -1,0 +1,493 @@
+"""Linear models of a config: load and initialize them, train them, hold out folds."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, chain, compress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.pipeline import Sentencizer
+from spacy.schemas import ConfigSchemaTraining
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.training.initialize import get_sourced_components
+from spacy.util import (
+    dot_to_object,
+    fix_random_seed,
+    get_lang_class,
+    get_model_meta,
+    get_package_path,
+    is_package,
+    load_config,
+    load_model_from_config,
+    minibatch,
+    registry,
+    resolve_dot_names,
+)
+from spacy.vocab import Vocab
+from thinc.api import Config
+from thinc.types import Array1d, Ints1d
+
+from ..ml import is_linear, linear_part
+from ..pipeline.component import CostSensitiveNER
+from ..progress import progress
+from ..readers.sentences import copy_tokens
+from ..settings import check_settings
+from ..training.eval_frequency import without_evaluation
+from ..training.lbfgs import train_at_once
+from ..training.online import INTERRUPTED, OnEpoch, Trained, train
+from ..training.pieces import batch_pieces
+from ..types import Progress
+from .predictions import DevPredictions, predict_dev
+from .runs import Failed, MakeExecutor, Run, import_once, run_all
+
+FACTORY = "cost_sensitive_ner"
+
+LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
+
+START = (
+    "expected null without a development corpus, whose docs are held out of the training corpus: "
+    "the model to start from may have seen them"
+)
+
+FEW_SENTENCES = 1000
+"""Below this number of sentences training is on all docs at once."""
+
+MOST_WEIGHTS = 2 * 10**7
+"""Up to this number of weights, too: it takes about 150 bytes a weight."""
+
+SENTENCIZER = Sentencizer()
+
+N_DOCS = 256
+"""Number of docs that are annotated together, if the corpus isn't in memory."""
+
+Corpus = Callable[[Language], Iterable[Example]]
+
+PrepareComponent = Callable[[CostSensitiveNER], object]
+"""Changes a component before it is initialized."""
+
+
+class LinearPipeline(NamedTuple):
+    """A pipeline whose linear model is to be trained."""
+
+    nlp: Language
+    ner: CostSensitiveNER  # the component to train
+    training: dict[str, Any]  # the block [training] of its config, resolved
+
+
+def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
+    """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model.
+    Set the seed of the config.
+
+    RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
+        would have to be trained, or if training has no end.
+    """
+    check_settings(config)
+    seed = config.interpolate()["training"].get("seed")
+    if seed is not None:
+        fix_random_seed(seed)
+    nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
+    block = nlp.config.interpolate()["training"]
+    training = registry.resolve(block, schema=ConfigSchemaTraining)
+    first, *_ = components_to_fit(nlp, training["frozen_components"])
+    check_end(training)
+    return LinearPipeline(nlp, first, training)
+
+
+def check_end(training: Mapping[str, Any]) -> None:
+    """RAISES (ValueError): If training by a block [training] has no end."""
+    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    if max(limits.values()) <= 0 or min(limits.values()) < 0:
+        raise ValueError(
+            "training: expected max_epochs or max_steps of at least 1, and neither below 0, got "
+            f"{limits}"
+        )
+
+
+def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
+    """The component of a pipeline that can be trained here; several if they share a `spans_key`.
+
+    RAISES (ValueError): If others are not frozen, or a model is not linear.
+    """
+    trainable = [
+        (name, pipe)
+        for name, pipe in nlp.pipeline
+        if getattr(pipe, "is_trainable", False) and name not in frozen
+    ]
+    ners = [pipe for _, pipe in trainable if isinstance(pipe, CostSensitiveNER)]
+    is_possible = are_fitted_together([ner.objective.spans_key for ner in ners])
+    if len(ners) < len(trainable) or not is_possible:
+        raise ValueError(
+            f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
+            f"training.frozen_components, got {[name for name, _ in trainable]}"
+        )
+    for ner in ners:
+        if not is_linear(ner.model):
+            architecture = nlp.config["components"][ner.name]["model"].get("@architectures")
+            raise ValueError(
+                f"components.{ner.name}.model: expected {LINEAR_MODEL}, got {architecture}"
+            )
+    return ners
+
+
+def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
+    """Whether components with these keys can be trained: one, or several that share a key."""
+    if len(spans_keys) <= 1:
+        return len(spans_keys) == 1
+    return None not in spans_keys and len(set(spans_keys)) == 1
+
+
+def is_fitted(config: Config) -> bool:
+    """Whether `fit` trains a config: its components to train are linear, and training ends. Only
+    the config is read: no pipeline is built."""
+    with suppress(ValueError):
+        check_settings(config)
+        complete = Config(Language.default_config).merge(config).interpolate()
+        check_end(complete["training"])
+        blocks = blocks_to_train(complete)
+        spans_keys = [block.get("spans_key") for block in blocks]
+        is_each_linear = all(
+            block["factory"] == FACTORY and block["model"]["@architectures"] == LINEAR_MODEL
+            for block in blocks
+        )
+        return is_each_linear and are_fitted_together(spans_keys)
+    return False
+
+
+def blocks_to_train(config: Config) -> list[dict[str, Any]]:
+    """The blocks of the components that training changes, with the defaults of their factories:
+    those that have a model and are not frozen."""
+    language = get_lang_class(config["nlp"]["lang"])
+    unused = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
+    blocks: list[dict[str, Any]] = []
+    for name in config["nlp"]["pipeline"]:
+        if name in unused:
+            continue
+        block = config["components"][name]
+        if "source" in block:
+            components = read_pipeline_config(block["source"])["components"]
+            block = components[block.get("component", name)]
+        defaults = language.get_factory_meta(block["factory"]).default_config
+        block = {**(defaults or {}), **block}
+        if isinstance(block.get("model"), Mapping):
+            blocks.append(block)
+    return blocks
+
+
+def read_pipeline_config(name: str) -> Config:
+    """The config of a trained pipeline, a package or a folder."""
+    folder = Path(name)
+    if is_package(name):
+        package = get_package_path(name)
+        meta = get_model_meta(package)
+        folder = package / f"{meta['lang']}_{meta['name']}-{meta['version']}"
+    return load_config(folder / "config.cfg", interpolate=True)
+
+
+def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
+    """The readers of the training and the development corpus of a config. There is none of the
+    latter if its path is null."""
+    config = nlp.config.interpolate()
+    train_name = config["training"]["train_corpus"]
+    dev_name = config["training"]["dev_corpus"]
+    dev_block = dot_to_object(config, dev_name)
+    if isinstance(dev_block, dict) and dev_block.get("path", "") is None:
+        # A reader with a path of null can't be made.
+        section, _, key = dev_name.partition(".")
+        del config[section][key]
+        (train_corpus,) = resolve_dot_names(config, [train_name])
+        return train_corpus, None
+    train_corpus, dev_corpus = resolve_dot_names(config, [train_name, dev_name])
+    return train_corpus, dev_corpus
+
+
+def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
+    """Initialize a pipeline, and read its training corpus as the component will see it. In memory
+    it is read once, for initialization and for training: spaCy's `init_nlp` reads it twice, and
+    that takes longest. If it isn't in memory, the result can be read once."""
+    nlp, ner, training = linear
+    examples: list[Example] = []
+    if in_memory:
+        examples = list(progress(corpus(nlp), desc="read", unit="doc"))
+    frozen = training["frozen_components"]
+    sourced = get_sourced_components(nlp.config.interpolate())
+    resumed = [name for name in sourced if name not in frozen]
+    if resumed:
+        with nlp.select_pipes(enable=resumed):
+            nlp.resume_training(sgd=training["optimizer"])
+    with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
+        nlp.initialize(lambda: examples if in_memory else corpus(nlp), sgd=training["optimizer"])
+
+    earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in earlier if name in training["annotating_components"]]
+    if in_memory:
+        return annotate_predicted(nlp, examples, annotating)
+    batches = minibatch(corpus(nlp), N_DOCS)
+    annotated = (annotate_predicted(nlp, batch, annotating) for batch in batches)
+    return chain.from_iterable(annotated)
+
+
+def annotate_predicted(
+    nlp: Language, examples: list[Example], names: Sequence[str]
+) -> list[Example]:
+    """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
+    if not names:
+        return examples
+    with nlp.select_pipes(enable=names):
+        docs = list(nlp.pipe([eg.predicted for eg in examples]))
+    for eg, doc in zip(examples, docs):
+        eg.predicted = doc
+    return examples
+
+
+def count_sentences(doc: Doc) -> int:
+    """The number of sentences of a doc. Without sentence starts they end with punctuation."""
+    if doc.has_annotation("SENT_START"):
+        return sum(1 for _ in doc.sents)
+    return sum(SENTENCIZER.predict([doc])[0])
+
+
+def are_few(docs: Iterable[Doc]) -> bool:
+    """Whether docs have fewer than `FEW_SENTENCES` sentences."""
+    return all(total < FEW_SENTENCES for total in accumulate(map(count_sentences, docs)))
+
+
+def train_linear(
+    linear: LinearPipeline,
+    examples: Iterable[Example],
+    *,
+    n_seeds: int = 1,
+    on_epoch: OnEpoch = lambda trained: None,
+    cache: Path | None = None,
+    is_small: bool | None = None,
+) -> Trained:
+    """Train the linear model of a pipeline: on all docs at once if they are few, or else by the
+    updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
+    penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
+
+    The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
+    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
+
+    examples (Iterable[Example]): The docs, as `prepare` returns them.
+    n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
+    on_epoch (OnEpoch): Called with the state after each epoch of updates.
+    cache (Path | None): A folder for features and targets of tokens, in place of memory.
+    is_small (bool | None): Whether docs are few. None: if they have fewer than `FEW_SENTENCES`.
+    RETURNS (Trained): The end of the last training.
+    """
+    _, ner, training = linear
+    features, weights = linear_part(ner.model)
+    if cache is None and can_train_at_once(ner):
+        examples = list(examples)
+        if is_small is None:
+            is_small = are_few(eg.reference for eg in examples)
+        if is_small:
+            trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+            ner.cfg["progress"] = trained.progress._asdict()
+            return trained
+
+    batches = batch_pieces(
+        ner.model,
+        ner.objective,
+        ner.chain_tags,
+        examples,
+        training["batcher"],
+        random.shuffle,
+        cache,
+    )
+
+    def after_epoch(trained: Trained) -> None:
+        ner.cfg["progress"] = trained.progress._asdict()
+        on_epoch(trained)
+
+    optimizer = training["optimizer"]
+    first_weights = weights.rows.copy()
+    first_progress = Progress(**ner.cfg["progress"])
+    # The mean of several trainings is computed in float64.
+    sum_dtype = "float64" if n_seeds > 1 else "float32"
+    total = numpy.zeros(first_weights.shape, dtype=sum_dtype)
+    n_trainings = 0
+    for i in range(n_seeds):
+        weights.restart(first_weights)
+        trained = train(
+            weights,
+            ner.objective,
+            batches,
+            optimizer,
+            max_epochs=training["max_epochs"],
+            max_steps=training["max_steps"],
+            dropout=features.dropout,
+            progress=first_progress,
+            on_epoch=after_epoch,
+            desc=f"train {i + 1}/{n_seeds}" if n_seeds > 1 else "train",
+        )
+        total += weights.averaged(optimizer).astype(sum_dtype)
+        n_trainings += 1
+        if trained.reason == INTERRUPTED:
+            break
+    ner.cfg["progress"] = trained.progress._asdict()
+    weights.restart((total / n_trainings).astype("float32"))
+    return trained
+
+
+def can_train_at_once(ner: CostSensitiveNER) -> bool:
+    """Whether a component can be trained on all docs at once: it starts from 0, with few weights,
+    and has one loss, without kinks, that needs no start."""
+    _, weights = linear_part(ner.model)
+    first_loss, *later_losses = ner.objective.loss.stages
+    if later_losses or first_loss.needs_start or not first_loss.is_smooth:
+        return False
+    return weights.rows.size <= MOST_WEIGHTS and not weights.rows.any()
+
+
+class Fold(NamedTuple):
+    """Docs that were held out, and what a model predicts that was trained on the others."""
+
+    docs: Ints1d  # their numbers in the corpus. Shape: (D,)
+    dev: DevPredictions
+
+
+@dataclass(frozen=True)
+class FoldTraining:
+    """How the model of each fold is trained. Workers get it pickled."""
+
+    config: Config
+    labels: Sequence[str]
+    n_seeds: int
+    is_small: bool  # whether the docs of all folds are few
+    keeps_starts: bool
+    prepare_component: PrepareComponent | None
+
+    def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
+        """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
+        linear = load_linear(self.config.copy())
+        nlp, ner, _ = linear
+        # In the config, `initialize` would interpolate a label such as "${paths.train}".
+        nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
+        for label in self.labels:
+            ner.add_label(label)
+        if self.prepare_component is not None:
+            self.prepare_component(ner)
+
+        training_docs = list(self.copies(nlp, compress(examples, ~is_held_out)))
+        prepared = prepare(linear, lambda nlp: training_docs)
+        trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
+        if trained.reason == INTERRUPTED:
+            raise KeyboardInterrupt
+        dev = predict_dev(nlp, ner, self.copies(nlp, compress(examples, is_held_out)))
+        return Fold(numpy.flatnonzero(is_held_out), dev)
+
+    def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
+        """Examples with new predicted docs, of the pipeline's vocab."""
+        for eg in examples:
+            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
+            doc.user_data.update(eg.predicted.user_data)
+            yield Example(doc, eg.reference)
+
+
+def hold_out(
+    config: Config,
+    examples: Sequence[Example],
+    labels: Sequence[str],
+    *,
+    n_folds: int,
+    n_seeds: int = 1,
+    seed: int | None = None,
+    keeps_starts: bool = False,
+    prepare_component: PrepareComponent | None = None,
+    make_executor: MakeExecutor | None = None,
+    code_path: Path | None = None,
+    desc: str = "folds",
+) -> list[Fold]:
+    """Train the linear model of a config once for each fold, on all other docs, as it would be
+    trained on all: see `train_linear`. Features, label memory and first pass are made anew.
+
+    config (Config): The config.
+    examples (Sequence[Example]): The docs, none of them empty. Of predicted docs only the tokens
+        and the user data are taken.
+    labels (Sequence[str]): The labels of the component.
+    n_folds (int): Number of folds.
+    n_seeds (int): Trainings for each fold, whose weights are averaged.
+    seed (int | None): See `assign_folds`.
+    keeps_starts (bool): Take the sentence starts of predicted docs, too.
+    prepare_component (PrepareComponent | None): Called with the component of each fold before it is
+        initialized. Workers need to import it.
+    make_executor (MakeExecutor | None): Makes an executor of a task for each fold. None: folds are
+        trained in this process, and have the examples.
+    code_path (Path | None): Python file that workers import.
+    desc (str): What the progress bar says.
+    RETURNS (list[Fold]): The folds.
+    RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
+        worker failed.
+    """
+    fold_of_doc = assign_folds(len(examples), n_folds, seed)
+    training = FoldTraining(
+        config,
+        labels,
+        n_seeds=n_seeds,
+        is_small=are_few(eg.reference for eg in examples),
+        keeps_starts=keeps_starts,
+        prepare_component=prepare_component,
+    )
+    if make_executor is None:
+        numbers = progress(range(n_folds), desc=desc, unit="fold")
+        return [training.fit(examples, fold_of_doc == i) for i in numbers]
+
+    settings = {
+        "training": training,
+        "predicted": pack_docs([eg.predicted for eg in examples]),
+        "reference": pack_docs([eg.reference for eg in examples]),
+        "code_path": code_path,
+    }
+    runs = [
+        Run(str(i), fit_in_worker, {**settings, "is_held_out": fold_of_doc == i})
+        for i in range(n_folds)
+    ]
+    folds: dict[str, Fold] = {}
+    ended_runs = run_all(runs, make_executor)
+    for run, ended in progress(ended_runs, desc=desc, unit="fold", total=n_folds):
+        if isinstance(ended, Failed):
+            raise ValueError(f"fold {run.name}: {ended.reason}")
+        folds[run.name] = ended.value
+    return [folds[run.name] for run in runs]
+
+
+def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
+    """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
+
+    RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
+    """
+    if n_folds < 2:
+        raise ValueError(f"folds: expected at least 2, got {n_folds}")
+    if n_docs < n_folds:
+        raise ValueError(
+            f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
+        )
+    folds = numpy.arange(n_docs) * n_folds // n_docs
+    return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
+
+
+def pack_docs(docs: Iterable[Doc]) -> bytes:
+    """Docs as bytes, with their user data."""
+    return DocBin(docs=docs, store_user_data=True).to_bytes()
+
+
+def fit_in_worker(
+    training: FoldTraining,
+    predicted: bytes,
+    reference: bytes,
+    is_held_out: Array1d,
+    code_path: Path | None,
+) -> Fold:
+    """Fit a fold in a worker. It returns no examples, which the command has."""
+    import_once(code_path)
+    vocab = load_model_from_config(training.config, auto_fill=True).vocab
+    predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
+    reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
+    examples = [Example(doc, gold) for doc, gold in zip(predicted_docs, reference_docs)]
+    fold = training.fit(examples, is_held_out)
+    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))

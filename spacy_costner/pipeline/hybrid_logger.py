@@ -1,0 +1,51 @@
+"""The logger of `spacy train` for a hybrid whose linear part is trained at initialization."""
+
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+from spacy.language import Language
+from spacy.training.loggers import console_logger
+from wasabi import Printer
+
+NOTHING_LEARNED = """\
+The hybrid is no better than its linear part, with which training began: no evaluation was above the
+first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
+"""
+
+LogStep = Callable[[dict[str, Any] | None], None]
+"""Logs a step of training: what is known of it after an evaluation, or else None."""
+
+Finish = Callable[[], None]
+
+
+def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
+    """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
+    ConsoleLogger, which at the end says so if no evaluation was better than the first.
+
+        [training.logger]
+        @loggers = "spacy_costner.HybridLogger.v1"
+    """
+    console = console_logger()
+
+    def setup(
+        nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
+    ) -> tuple[LogStep, Finish]:
+        log_to_console, finish_console = console(nlp, stdout, stderr)
+        scores: list[float] = []
+
+        def log_step(info: dict[str, Any] | None) -> None:
+            if info is not None:
+                scores.append(info["score"])
+            log_to_console(info)
+
+        def finish() -> None:
+            finish_console()
+            if len(scores) > 1 and max(scores) == scores[0]:
+                warning = Printer(no_print=True).warn(NOTHING_LEARNED)
+                stdout.write(f"{warning}\n")
+                stdout.flush()
+
+        return log_step, finish
+
+    return setup

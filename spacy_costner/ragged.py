@@ -1,0 +1,55 @@
+"""Arrays in which sequences of any lengths stand one after another, without padding.
+
+B is the number of sequences, N the number of tokens in all of them. What is said of tokens holds
+for any parts, such as the words of a list.
+"""
+
+import numpy
+from thinc.types import Array1d, Ints1d
+
+
+def sequence_ids(lengths: Ints1d) -> Ints1d:
+    """The sequence of each token, counted from 0. Shapes: (B,) to (N,)"""
+    return numpy.repeat(numpy.arange(len(lengths)), lengths)
+
+
+def first_tokens(lengths: Ints1d) -> Ints1d:
+    """The first token of each sequence that has tokens, counted over the batch."""
+    begins = numpy.cumsum(lengths) - lengths
+    return begins[lengths > 0]
+
+
+def last_tokens(lengths: Ints1d) -> Ints1d:
+    """The last token of each sequence that has tokens, counted over the batch."""
+    ends = numpy.cumsum(lengths)
+    return ends[lengths > 0] - 1
+
+
+def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
+    """The numbers of ranges, one range after another.
+
+    For example, begin [3, 8] and end [5, 11] give [0, 0, 1, 1, 1] and [3, 4, 8, 9, 10].
+
+    begin (Ints1d): The first number of each range. Shape: (R,)
+    end (Ints1d): The number after the last one of each range. Shape: (R,)
+    RETURNS (tuple[Ints1d, Ints1d]): For each number the index of its range; the numbers.
+        Shapes: (N,)
+    """
+    sizes = (end - begin).astype("int64")
+    range_ids = sequence_ids(sizes)
+    # Counting up over all ranges, each range starts at the sum of the sizes before it. It has to
+    # start at its `begin`.
+    shifts = begin - (numpy.cumsum(sizes) - sizes)
+    return range_ids, numpy.arange(len(range_ids)) + shifts[range_ids]
+
+
+def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
+    """All places of keys in an ascending array.
+
+    ascending (Array1d): The array to search, in which a value may stand several times.
+    keys (Array1d): The values to look for.
+    RETURNS (tuple[Ints1d, Ints1d]): For each place the index of its key; the places. Shapes: (N,)
+    """
+    begin = numpy.searchsorted(ascending, keys, side="left")
+    end = numpy.searchsorted(ascending, keys, side="right")
+    return ranges(begin, end)
