@@ -23,19 +23,30 @@ from .targets import Targets
 BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
-MEMORIES, PERIOD = 6, 10
-"""Earlier steps that L-BFGS remembers, and the iterations over which improvement is measured;
-CRFsuite's defaults, too."""
+MEMORIES = 6
+"""Earlier steps that L-BFGS remembers: CRFsuite's default, too."""
 
-ENOUGH, MOST_HALVES = 1e-4, 20
-"""The share of the expected decrease that a step has to make (Armijo), and how often it is halved
-until it does."""
+PERIOD = 10
+"""The iterations over which improvement is measured: CRFsuite's default, too."""
 
-MANY_LABELS, C2, C2_OF_MANY = 20, 0.1, 1.0
-"""Above this number of labels the penalty is the second one."""
+ENOUGH = 1e-4
+"""The share of the expected decrease that a step has to make (Armijo)."""
 
-TOLERANCE, MOST_ITERATIONS = 1e-3, 60
-"""Where `train_at_once` ends. More makes no model better: see docs/linear.md."""
+MOST_HALVES = 20
+"""How often a step is halved until it makes that decrease."""
+
+MANY_LABELS = 20
+"""Above this number of labels the penalty is `C2_OF_MANY` in place of `C2`."""
+
+C2 = 0.1
+C2_OF_MANY = 1.0
+
+TOLERANCE = 1e-3
+"""Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
+docs/linear.md."""
+
+MOST_ITERATIONS = 60
+"""Of `train_at_once`. More make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
 
@@ -176,16 +187,25 @@ def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> Trained:
     """Train the weights of a linear model on all examples at once, from weights of 0. If O is
-    split, they are trained a second time with a single O, and become the mean of both. Each
-    evaluation of the loss is an epoch of one step. The value is the objective of the last training,
-    per token."""
+    split, they are trained a second time with a single O, and become the mean of both.
+
+    model (Model): A linear model that knows its features.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain.
+    examples (Sequence[Example]): The examples.
+    RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
+        value is the objective of the last training, per token.
+    """
     c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
     n_tokens = sum(len(eg.predicted) for eg in examples)
     rows: list[Floats2d] = []
     n_evaluations = 0
     value = 0.0
     reason = AT_ONCE
-    for trained_tags in [tags, tags.collapsed] if tags.is_split else [tags]:
+    tag_sets = [tags]
+    if tags.is_split:
+        tag_sets.append(tags.collapsed)
+    for trained_tags in tag_sets:
         total = TotalLoss(model, objective, trained_tags, examples, c2=c2)
         start = numpy.zeros(total.shape).reshape(-1)
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
