@@ -292,13 +292,13 @@ def keep_finished(
 ) -> dict[str, Entry]:
     """The entries of parts whose output is there, as long as it was, and of the same input, model
     and settings, whose fingerprints are the keys."""
-    kept: dict[str, Entry] = {}
+    finished: dict[str, Entry] = {}
     for file, entry in entries.items():
         path = folder / file
         is_same = keys.get(file) == entry["key"]
         if is_same and path.is_file() and path.stat().st_size == entry["bytes"]:
-            kept[file] = entry
-    return kept
+            finished[file] = entry
+    return finished
 
 
 def remove_gone(
