@@ -143,8 +143,8 @@ def mean(saved: Sequence[Saved]) -> Saved:
 def labels_of(doc: Doc) -> set[str]:
     """The labels of a training doc: of its entities, and those that its teacher has."""
     labels = {ent.label_ for ent in doc.ents}
-    if KEY in doc.user_data:
-        labels.update(doc.user_data[KEY]["labels"])
+    saved: Saved = doc.user_data.get(KEY, {})
+    labels.update(saved.get("labels", ()))
     return labels
 
 
