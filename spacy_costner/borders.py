@@ -17,33 +17,53 @@ Boundaries = bool | Literal["sentences"]
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     """True for the tokens that begin a sequence, but for the first of each doc: sentence starts
     and, after white space with a line break, the next token. Shape: (N,)"""
-    if not boundaries or not any(map(len, docs)):
-        return numpy.zeros(sum(map(len, docs)), dtype=bool)
-    attrs = [SENT_START, IS_SPACE, ORTH]
-    tables = [doc.to_array(attrs) for doc in docs]
+    n_tokens = sum(map(len, docs))
+    if not boundaries or n_tokens == 0:
+        return numpy.zeros(n_tokens, dtype=bool)
+    # A row for each token. Shape: (N, 3)
+    tables = [doc.to_array([SENT_START, IS_SPACE, ORTH]) for doc in docs]
     table = numpy.concatenate(tables) if len(tables) > 1 else tables[0]
-    starts, is_space, orth = table.T
-    begins = starts == 1
+    sentence_start, is_space, orth = table.T
+    begins = sentence_start == 1
     space = is_space.nonzero()[0]
     if boundaries is True and len(space):
-        stores = [*dict.fromkeys(doc.vocab.strings for doc in docs)]
-        words, which = numpy.unique(orth[space], return_inverse=True)
-        texts = [next(strings[x] for strings in stores if x in strings) for x in words.tolist()]
-        has_break = numpy.asarray([not {*"\n\r"}.isdisjoint(text) for text in texts])
-        after = space[has_break[which]] + 1
-        begins[after[after < len(begins)]] = True
-    first = first_tokens(numpy.asarray([*map(len, docs)], "int32")) if len(docs) > 1 else 0
-    begins[first] = False
+        after_break = space[_have_break(docs, orth[space])] + 1
+        begins[after_break[after_break < n_tokens]] = True
+    if len(docs) == 1:  # no arrays for a single text, whose time counts
+        begins[0] = False
+    else:
+        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+        begins[first_tokens(lengths)] = False
     return begins
 
 
+def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
+    """True for the words of docs, by their keys, that have a line break. Shape: (W,)"""
+    # In most batches all docs share one store. A store doesn't have the words of other docs.
+    stores = list(dict.fromkeys(doc.vocab.strings for doc in docs))
+    keys, key_of_word = numpy.unique(orths, return_inverse=True)
+    have_break = []
+    for key in keys.tolist():
+        text = next(strings[key] for strings in stores if key in strings)
+        have_break.append("\n" in text or "\r" in text)
+    return numpy.asarray(have_break)[key_of_word]
+
+
 def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
-    """Cut docs of some lengths, (D,), at borders, (N,), which are not first tokens. Returns the
-    lengths of the sequences and the doc of each, (B,). A doc without tokens is one sequence."""
-    places = numpy.flatnonzero(borders)
-    if not len(places):
+    """Cut docs into sequences. A doc without tokens is one sequence.
+
+    lengths (Ints1d): Tokens of each doc. Shape: (D,)
+    borders (Array1d): True for the tokens that begin a sequence, but for the first of each doc.
+        Shape: (N,)
+    RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
+        Shapes: (B,)
+    """
+    border_tokens = numpy.flatnonzero(borders)
+    if not len(border_tokens):
         return lengths, numpy.arange(len(lengths))
-    begins = numpy.sort(numpy.append(numpy.cumsum(lengths) - lengths, places))
-    n_sequences = 1 + numpy.bincount(sequence_ids(lengths)[places], minlength=len(lengths))
-    ends = numpy.append(begins[1:], len(borders))[: len(begins)]
+    n_sequences = 1 + numpy.bincount(sequence_ids(lengths)[border_tokens], minlength=len(lengths))
+    # A sequence begins with each doc and at each border, and ends where the next one begins.
+    doc_begins = numpy.cumsum(lengths) - lengths
+    begins = numpy.sort(numpy.append(doc_begins, border_tokens))
+    ends = numpy.append(begins[1:], len(borders))
     return (ends - begins).astype("int32"), sequence_ids(n_sequences)

@@ -9,7 +9,7 @@ one path. It is for the chain alone. Whatever has tags as annotation has them, s
 `Tags.collapsed`, where all of these are O again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,14 +21,22 @@ from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
 
-SINGLE, BEFORE = "single", "before"
-"""The tags of tokens outside of entities: O, or O and O-l directly before entities of label l."""
+SINGLE = "single"
+"""The tag of all tokens outside of entities is O."""
+
+BEFORE = "before"
+"""Directly before an entity of label l it is O-l, else O."""
 
 
 class Scheme(NamedTuple):
-    """How tags encode entities: the prefixes of the first, a middle, the last and the only token,
-    and the allowed transitions inside an entity. After a token that may be the last of an entity, a
-    new entity or O may follow."""
+    """How tags encode entities. After a token that may be the last of an entity, a new entity or O
+    may follow.
+
+    name (str): Its name in configs.
+    begin, inside, last, unit (str): The prefixes of the first token of an entity, of those in the
+        middle, of the last token, and of the only one.
+    within (frozenset[tuple[str, str]]): The allowed transitions inside an entity, (from, to).
+    """
 
     name: str
     begin: str
@@ -36,6 +44,11 @@ class Scheme(NamedTuple):
     last: str
     unit: str
     within: frozenset[tuple[str, str]]
+
+    @property
+    def prefixes(self) -> tuple[str, str, str, str]:
+        """The prefixes by position; some schemes have one prefix in two positions."""
+        return (self.begin, self.inside, self.last, self.unit)
 
     @property
     def closing(self) -> frozenset[str]:
@@ -63,7 +76,7 @@ class Entities(NamedTuple):
     label: Ints1d
 
     def select(self, which: Array1d) -> "Entities":
-        """Some of them: `which` is a mask, shape (E,), or their indices in the wanted order."""
+        """A part of them: `which` is a mask, shape (E,), or indices in the wanted order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def trim(self, is_space: Array1d) -> "Entities":
@@ -71,9 +84,11 @@ class Entities(NamedTuple):
         if not is_space.any():
             return self
         words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
+        # The first word at or after the begin, and the last word before the end. Shapes: (E,)
         first = words[numpy.searchsorted(words, self.begin)]
         last = words[numpy.searchsorted(words, self.end) - 1]
-        return Entities(first, last + 1, self.label).select(first < self.end)
+        has_words = first < self.end
+        return Entities(first, last + 1, self.label).select(has_words)
 
 
 class Tags:
@@ -102,14 +117,18 @@ class Tags:
         self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
-        prefixes = [*self.scheme[1:5], *([OUTSIDE] if outside == BEFORE else [])]
-        self._block = tuple(dict.fromkeys(prefixes))
-        self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._block * len(self.labels)))
-        names = numpy.repeat(numpy.arange(len(self.labels)), len(self._block))
-        self._named: Ints1d = numpy.concatenate([[-1], names]).astype("int32")
+        prefixes = list(dict.fromkeys(self.scheme.prefixes))
+        if outside == BEFORE:
+            prefixes.append(OUTSIDE)
+        self._prefixes_of_label = tuple(prefixes)
+        self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._prefixes_of_label * len(self.labels)))
+        # The label in the name of each tag: that of O-city is city, though it is outside of
+        # entities; -1 for O. Shape: (K,)
+        labels_of_tags = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
+        self._label_in_name: Ints1d = numpy.append(-1, labels_of_tags).astype("int32")
         is_outside = self.having([OUTSIDE])
-        self.label_of: Ints1d = numpy.where(is_outside, numpy.int32(-1), self._named)
-        self.next_label_of: Ints1d = numpy.where(is_outside, self._named, numpy.int32(-1))
+        self.label_of: Ints1d = numpy.where(is_outside, numpy.int32(-1), self._label_in_name)
+        self.next_label_of: Ints1d = numpy.where(is_outside, self._label_in_name, numpy.int32(-1))
 
     def __len__(self) -> int:
         return len(self.prefix_of)
@@ -117,10 +136,14 @@ class Tags:
     @property
     def names(self) -> tuple[str, ...]:
         """The tags as people write them: O, B-PER, I-PER, …; O-PER for O before a PER."""
-        return tuple(
-            prefix if label == -1 else f"{prefix}-{self.labels[label]}"
-            for prefix, label in zip(self.prefix_of, self._named)
-        )
+        return self._make_names(self.prefix_of)
+
+    def _make_names(self, prefixes: Sequence[str]) -> tuple[str, ...]:
+        """The names of the tags, with these prefixes in place of their own. Length: K"""
+        names = [OUTSIDE]
+        for prefix, label in zip(prefixes[1:], self._label_in_name[1:]):
+            names.append(f"{prefix}-{self.labels[label]}")
+        return tuple(names)
 
     @property
     def is_split(self) -> bool:
@@ -141,29 +164,33 @@ class Tags:
     def counts_as(self, other: "Tags") -> Ints1d:
         """The tag that each of the finest tags is in another set, of any scheme, that has these
         labels. Shape: (K,)"""
-        prefixes = dict(zip(self.scheme[1:5], other.scheme[1:5]))
+        other_prefix = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
+        prefixes = [other_prefix.get(prefix, prefix) for prefix in self.prefix_of]
         index = {name: tag for tag, name in enumerate(other.names)}
-        named = zip(self.prefix_of[1:], self._named[1:])
-        names = [f"{prefixes.get(prefix, prefix)}-{self.labels[label]}" for prefix, label in named]
-        return numpy.asarray([0, *(index.get(name, 0) for name in names)], dtype="int32")
+        # O-city is O, tag 0, where O is not split.
+        counts_as = [index.get(name, 0) for name in self._make_names(prefixes)]
+        return numpy.asarray(counts_as, dtype="int32")
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
         """The tag of `collapsed` that each tag is. Shape: (K,)"""
         is_outside = self.label_of < 0
-        return numpy.where(is_outside, 0, numpy.cumsum(~is_outside)).astype("int32")
+        # Without the tags of O the others keep their order, after O, which is 0.
+        rank = numpy.cumsum(~is_outside)
+        return numpy.where(is_outside, 0, rank).astype("int32")
 
     def collapse(self, values: Array2d) -> Array2d:
         """Sum numbers, or join truth values, over the tags that are one in `collapsed`.
         Shape: (N, K)"""
         if not self.is_split:
             return values
-        is_of = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
-        return values @ is_of.astype(values.dtype)
+        is_part = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
+        return values @ is_part.astype(values.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
-        """The tags of a prefix and some labels, all by index."""
-        return 1 + label * len(self._block) + self._block.index(prefix)
+        """The tags of a prefix and labels, all by index."""
+        place = self._prefixes_of_label.index(prefix)
+        return 1 + label * len(self._prefixes_of_label) + place
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
         """True for the tags that have one of these prefixes. Shape: (K,)"""
@@ -188,20 +215,24 @@ class Tags:
     @cached_property
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
-        opening = (self.label_of < 0) | self.opening
-        closing = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
-        transitions = (closing[:, None] & opening) | self.within
+        may_start = (self.label_of < 0) | self.opening
+        may_end = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
+        transitions = (may_end[:, None] & may_start) | self.within
         if self.is_split:
+            # No entity begins after O, tag 0, and one of label l has to begin after O-l.
+            is_announced = self.next_label_of[:, None] == self.label_of
             transitions[0] &= ~self.opening
-            transitions |= self.opening & (self.next_label_of[:, None] == self.label_of)
-        return Constraints(transitions=transitions, start=opening, end=closing)
+            transitions |= self.opening & is_announced
+        return Constraints(transitions=transitions, start=may_start, end=may_end)
 
     @cached_property
     def within(self) -> Array2d:
         """True for the transitions inside an entity, [from, to]. Shape: (K, K)"""
-        same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
-        goes_on = [[(a, b) in self.scheme.within for b in self.prefix_of] for a in self.prefix_of]
-        return same_label & numpy.asarray(goes_on)
+        has_same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
+        has_prefixes = numpy.zeros((len(self), len(self)), dtype=bool)
+        for prefix, next_prefix in self.scheme.within:
+            has_prefixes |= self.having([prefix])[:, None] & self.having([next_prefix])
+        return has_same_label & has_prefixes
 
     @cached_property
     def entity_tags(self) -> EntityTags:
@@ -211,10 +242,12 @@ class Tags:
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
         """Entities without overlap to tags, of all N tokens. Shape: (N,)"""
-        (begin, end, label), scheme = entities, self.scheme
-        which, inside = ranges(begin, end)
+        begin, end, label = entities
+        scheme = self.scheme
+        entity, token = ranges(begin, end)
         tags = numpy.zeros(n_tokens, dtype="int32")
-        tags[inside] = self.index(scheme.inside, label[which])
+        # All tokens of entities first, then the first and the last, then the only ones.
+        tags[token] = self.index(scheme.inside, label[entity])
         tags[begin] = self.index(scheme.begin, label)
         tags[end - 1] = self.index(scheme.last, label)
         is_unit = end - begin == 1
@@ -224,8 +257,9 @@ class Tags:
     def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:
         """The gold tag of each token, without the split of O: -1 where annotation is missing.
         Entities of other labels, -1, are O. Shapes: (N,), (N,)"""
-        known = entities.select(entities.label >= 0)
-        return numpy.where(is_annotated, self.encode(known, len(is_annotated)), -1)
+        has_label = entities.label >= 0
+        path = self.encode(entities.select(has_label), len(is_annotated))
+        return numpy.where(is_annotated, path, -1)
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
         """True if the token before, of the same doc, is known to be in an entity. Shape: (N,)"""
@@ -239,12 +273,14 @@ class Tags:
         tag that is not known. Shapes: (N,), (B,)"""
         if not self.is_split or not len(path):
             return path
-        opens = (path >= 0) & self.opening[path]
-        opens[first_tokens(lengths)] = False
-        before = numpy.flatnonzero(opens[1:] & (path[:-1] == 0))
-        split = path.copy()
-        split[before] = self.index(OUTSIDE, self.label_of[path[before + 1]])
-        return split
+        begins_entity = (path >= 0) & self.opening[path]
+        # The token before the first of a sequence is of another sequence.
+        begins_entity[first_tokens(lengths)] = False
+        before_entity = numpy.flatnonzero(begins_entity[1:] & (path[:-1] == 0))
+        split_path = path.copy()
+        label = self.label_of[path[before_entity + 1]]
+        split_path[before_entity] = self.index(OUTSIDE, label)
+        return split_path
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
         """Tags, as the scheme allows them, to entities. Shapes: (N,), (B,)"""
@@ -252,16 +288,23 @@ class Tags:
         return Entities(begin, end, self.label_of[tags[begin]])
 
 
-def runs(opening: Array1d, goes_on: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Find the first token of each run, and the one after its last. A run begins at a true token of
-    `opening`, goes on at those of `goes_on`, and never leaves its sequence. Shapes: (N,), (N,),
-    (B,)"""
+def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
+    """Find the runs of tokens that an opening token begins and continuing ones go on with. A run
+    never leaves its sequence.
+
+    opening (Array1d): True for the tokens that begin a run. Shape: (N,)
+    continuing (Array1d): True for those that go on with the run of the token before. Shape: (N,)
+    lengths (Ints1d): Tokens of each sequence. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The first token of each run, and the one after its last.
+    """
     # Methods in place of functions of numpy, as this is a good part of the time of a short text.
     begin = opening.nonzero()[0]
     if not len(begin):
         return begin, begin
-    stops = numpy.ones(len(goes_on) + 1, dtype=bool)
-    numpy.logical_not(goes_on, out=stops[:-1])
+    # A run stops before the next token that doesn't continue it or that begins a sequence, and at
+    # the end of all tokens. Shape: (N + 1,)
+    stops = numpy.ones(len(continuing) + 1, dtype=bool)
+    numpy.logical_not(continuing, out=stops[:-1])
     stops[lengths.cumsum()] = True
-    breaks = stops.nonzero()[0]
-    return begin, breaks[breaks.searchsorted(begin, side="right")]
+    stopping = stops.nonzero()[0]
+    return begin, stopping[stopping.searchsorted(begin, side="right")]

@@ -178,13 +178,14 @@ class Progress(NamedTuple):
     def after_update(self, n: int, n_examples: int) -> "Progress":
         """The progress after an update with n of the training examples, of which there are
         `n_examples`, at least one."""
-        n_seen = self.n_seen * n_examples // self.n_examples  # if their number has changed
-        more, n_seen = divmod(n_seen + n, n_examples)
-        return Progress(self.steps + 1, self.epochs + more, n_seen, n_examples)
+        # If their number has changed, the share of the pass that is over stays as it was.
+        n_seen_before = self.n_seen * n_examples // self.n_examples
+        n_passes, n_seen = divmod(n_seen_before + n, n_examples)
+        return Progress(self.steps + 1, self.epochs + n_passes, n_seen, n_examples)
 
 
 def nothing_to_forget() -> None:
-    """Do nothing: `forget` of losses without state. (A lambda could not be pickled.)"""
+    """Do nothing: `forget` of losses without state. (A lambda can't be pickled.)"""
 
 
 @dataclass(frozen=True)
@@ -230,18 +231,27 @@ class Loss:
 
 def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
     """Potentials that are 0."""
-    shapes: Any = (int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags
-    return Potentials._make([*(numpy.zeros(shape, dtype=dtype) for shape in shapes), lengths])
+
+    def zeros(*shape: int) -> Any:
+        return numpy.zeros(shape, dtype=dtype)
+
+    return Potentials(
+        emissions=zeros(int(lengths.sum()), n_tags),
+        transitions=zeros(n_tags, n_tags),
+        start=zeros(n_tags),
+        end=zeros(n_tags),
+        lengths=lengths,
+    )
 
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
-    """Apply a function to each of the four arrays, which keeps its shape."""
+    """Apply a function, which keeps shapes, to each of the four arrays of scores."""
     arrays = [function(array) for array in potentials[:4]]
     return Potentials._make([*arrays, potentials.lengths])
 
 
 def add_to(total: Potentials, gradient: Potentials) -> Potentials:
     """Add a gradient to another one of the same batch, in place, and return it."""
-    for sums, array in zip(total[:4], gradient[:4]):
-        sums += array
+    for sums, terms in zip(total[:4], gradient[:4]):
+        sums += terms
     return total

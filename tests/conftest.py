@@ -34,7 +34,7 @@ def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def online(monkeypatch: pytest.MonkeyPatch) -> None:
     """No corpus is small: all are trained by updates."""
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW", 0)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.analysis.explanation import reasons
+from spacy_costner.analysis.explanation import explain_tokens
 from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
@@ -29,8 +29,9 @@ from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.objective import Objective
-from spacy_costner.training.online import read_batches, train
+from spacy_costner.training.online import Batch, read_batches, train
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
@@ -139,7 +140,7 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
         loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
         annotation = Annotation(sentence_boundaries=True)
         objective = Objective("ner", SPLIT.vocab.strings, loss, annotation=annotation)
-        targets = objective.targets([eg], ner.chain_tags)
+        targets = objective.targets([eg], ner.chain_tags).finest
         assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
         return objective.evaluate(targets, scores, Progress())[0]
 
@@ -224,9 +225,10 @@ def test_few_docs_count_whole_and_by_sequences() -> None:
     total.write_weights(at)
     scores = ner.model.predict([eg.predicted for eg in examples])
     expected = 0.3 * float(at @ at)
-    for whole in (True, False):
-        targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
-        expected += ner.objective.evaluate(targets, scores, ner.progress)[0].value / 2
+    targets = ner.objective.targets(examples, ner.chain_tags)
+    assert targets.by_sequence is not None
+    for of_segmentation in (targets.by_doc, targets.by_sequence):
+        expected += ner.objective.evaluate(of_segmentation, scores, ner.progress)[0].value / 2
     assert value == pytest.approx(expected, rel=1e-5)
     step = 1e-2 * numpy.random.default_rng(2).normal(size=at.shape)
     difference = total(at + step)[0] - total(at - step)[0]
@@ -238,19 +240,22 @@ def test_epochs_take_turns() -> None:
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
     parts = (ner.model, ner.objective, ner.chain_tags)
-    docs, sequences = read_pieces(*parts, examples)
-    assert [*map(len, docs)] == [6, 3, 4, 2] and [*map(len, sequences)] == [2, 4, 3, 4, 2]
-    for pieces, whole in ((docs, True), (sequences, False)):
-        seen, targets = join(pieces)[1]()
-        expected = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+    pieces = read_pieces(*parts, examples)
+    assert pieces.by_sequence is not None
+    assert [*map(len, pieces.by_doc)] == [6, 3, 4, 2]
+    assert [*map(len, pieces.by_sequence)] == [2, 4, 3, 4, 2]
+    for epoch in range(3):
+        seen, targets = join(pieces.in_epoch(epoch)).read()
+        expected = ner.objective.targets_in_epoch(examples, ner.chain_tags, epoch)
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
         assert_array_equal(seen.lengths, expected.lengths)
     ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
-    turns = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
-    assert [[n for n, _ in batches] for batches in turns] == [[4], [5]]
-    (alone,) = read_pieces(*parts, examples[1:])
-    assert len(alone) == 3
+    batches = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
+    n_sequences = [[batch.n_sequences for batch in batches.in_epoch(epoch)] for epoch in range(3)]
+    assert n_sequences == [[4], [5], [4]]
+    without_borders = read_pieces(*parts, examples[1:])
+    assert len(without_borders.by_doc) == 3 and without_borders.by_sequence is None
 
 
 def test_a_student_has_the_sequences_of_its_teacher() -> None:
@@ -267,14 +272,13 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
     for boundaries in (True, False):
         ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
-        for whole in (True, False):
-            targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+        for targets in ner.objective.targets(examples, ner.chain_tags).to_list():
             assert targets.lengths.tolist() == [2, 3, 1, 6]
             result, _ = ner.objective.evaluate(targets, scores, Progress())
             assert result.value == pytest.approx(0, abs=1e-4)
             assert_allclose(result.gradient.emissions, 0, atol=1e-5)
-        pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)[0]
-        seen, targets = join(pieces)[1]()
+        pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+        seen, targets = join(pieces.by_doc).read()
         assert seen.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
@@ -301,10 +305,10 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
-    tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
+    reasons = explain_tokens(ner, doc, linear_part(ner.model)[0].names(), 3)
     best = chain.best_path(ner.posterior([doc]).scores).scores
     assert len(best) == 3
-    total = sum(token["score"] + token["transition"] for token in tokens)
+    total = sum(reason.score + reason.transition for reason in reasons)
     assert total == pytest.approx(best.sum(), rel=1e-4)
 
 
@@ -347,10 +351,11 @@ def test_updates_take_turns() -> None:
     ner = nlp.get_pipe("ner")
     batch = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
     scores = ner.model.predict([eg.predicted for eg in batch])
+    targets = ner.objective.targets(batch, ner.chain_tags)
     expected = []
-    for whole in (True, False):
-        targets = ner.objective.targets(batch, ner.chain_tags, whole=whole)
-        expected.append(ner.objective.evaluate(targets, scores, Progress())[0].value / len(WORDS))
+    for of_segmentation in targets.to_list():
+        result, _ = ner.objective.evaluate(of_segmentation, scores, Progress())
+        expected.append(result.value / len(WORDS))
     assert expected[0] != pytest.approx(expected[1])
     for epoch in range(4):
         ner.cfg["progress"] = Progress(epochs=epoch)._asdict()
@@ -361,22 +366,30 @@ def test_epochs_of_online_training_take_turns() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
-    turns = read_batches(ner.model, ner.objective, ner.chain_tags, [examples])
-    used = []
+    batches = read_batches(ner.model, ner.objective, ner.chain_tags, [examples])
+    assert batches.by_sequence is not None
+    n_sequences_of_steps = []
 
-    def recorded(turn: int, batch: Any) -> Any:
-        n, read = batch
-
+    def recorded(batch: Batch) -> Batch:
         def read_and_record() -> Any:
-            used.append(turn)
-            return read()
+            n_sequences_of_steps.append(batch.n_sequences)
+            return batch.read()
 
-        return n, read_and_record
+        return Batch(batch.n_sequences, read_and_record)
 
-    recorded_turns = [[recorded(i, batch) for batch in turn] for i, turn in enumerate(turns)]
+    recorded_batches = batches.map(lambda of_epoch: [recorded(batch) for batch in of_epoch])
     weights = linear_part(ner.model)[1]
-    train(weights, ner.objective, recorded_turns, Adam(), max_epochs=5)
-    assert used == [0, 1, 0, 1, 0]
+    train(weights, ner.objective, recorded_batches, Adam(), max_epochs=5)
+    assert n_sequences_of_steps == [1, 2, 1, 2, 1]
+
+
+def test_parts_without_borders_are_in_all_epochs() -> None:
+    """Of a corpus where other parts have some."""
+    cut, plain = Segmentations(["doc"], ["begin", "end"]), Segmentations(["line"])
+    joined = concatenate([plain, cut, plain])
+    assert joined.by_doc == joined.in_epoch(2) == ["line", "doc", "line"]
+    assert joined.by_sequence == joined.in_epoch(3) == ["line", "begin", "end", "line"]
+    assert concatenate([plain, plain]) == Segmentations(["line", "line"])
 
 
 @pytest.mark.parametrize("of_reference", [True, False])
@@ -388,7 +401,7 @@ def test_an_entity_across_a_border_joins_sequences(of_reference: bool) -> None:
     doc = reference if of_reference else predicted
     doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
     targets = ner.objective.targets([Example(predicted, reference)], ner.chain_tags)
-    assert targets.lengths.tolist() == [5, 1]
+    assert targets.finest.lengths.tolist() == [5, 1]
 
 
 def test_rehearsal_is_of_sequences() -> None:
@@ -408,12 +421,15 @@ def test_rehearsal_is_of_sequences() -> None:
 
 
 def test_sequences_have_the_weight_of_their_doc() -> None:
-    """In the turn of sequences, where a doc has several, and in that of whole docs."""
+    """Where docs are cut, so that a doc has several, and where they are not."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp)) for _ in range(3)]
     for eg, weight in zip(examples, (2.0, 3.0, 5.0)):
         eg.reference.user_data[WEIGHT] = weight
-    turns = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
-    found = [join(pieces)[1]()[1].gold.weights.tolist() for pieces in turns]
-    assert found == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]
+    pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+    weights = []
+    for of_segmentation in pieces.to_list():
+        _, targets = join(of_segmentation).read()
+        weights.append(targets.gold.weights.tolist())
+    assert weights == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]

@@ -151,7 +151,7 @@ def test_a_variant_leaves_what_is_needed(
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
     zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
@@ -209,7 +209,7 @@ def test_a_pipeline_stays_until_another_is_complete(
     before = (first.path / "model-best" / "ner" / "model").read_bytes()
     (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.cli.compare.{step}")
+        patch.delattr(f"spacy_costner.analysis.comparison.{step}")
         run_variant(variant)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
     assert (variant.path / "trained.json").exists() is (step == "train_as_fitted")
@@ -241,7 +241,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
     one_model, two_model = ([path.read_bytes() for path in paths] for paths in models)
     assert (one, one_model) == (two, two_model) and len(one_model) == 4
-    monkeypatch.delattr("spacy_costner.cli.compare.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert as_json(again) == as_json(row._replace(seconds=again.seconds))

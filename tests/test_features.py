@@ -10,9 +10,10 @@ import pytest
 import spacy
 import srsly
 from spacy.tokens import Doc, Token
+from spacy.vocab import Vocab
 
-from spacy_costner.features import Features, Template, template
-from spacy_costner.features.template import character_type
+from spacy_costner.features import Features, Template
+from spacy_costner.features.words import character_type, flag
 
 from .support.linear import found_names
 
@@ -76,7 +77,7 @@ def values(token: Token) -> dict[str, str | None]:
         "NORM": token.norm_,
         "TAG": token.tag_,
         "POS": token.pos_,
-        "character_type": character_type(token.lex, token.text),
+        "character_type": character_type(token.text),
         "_.source": str(token._.source) if token._.source else None,
         "caseless": token.lower_ if len({c.isupper() for c in letters}) == 1 else None,
         **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
@@ -192,7 +193,29 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     expected = found_names(with_vocab(), TRAIN)
     for _ in range(2):
         assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
-    assert features.lookup._seen.n_words <= 7
+    assert features.lookup._word_cache.n_words <= 7
+
+
+@pytest.mark.parametrize("by_word", [False, True])
+def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
+    """A bare vocab has no lower case, shapes and stop words. Neither its docs nor those of the
+    pipeline change what the others see, whoever comes first, and in one batch."""
+    bare = [Doc(Vocab(), words=[token.text for token in doc]) for doc in NEW]
+    template = {"bigrams": None, "windows": {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}}
+    features = with_vocab(**template)
+
+    def found(docs: list[Doc], features: Features) -> list[list[int]]:
+        batch = features.find(docs, by_word=by_word)
+        if batch.word_cache is None:
+            return batch.rows.tolist()
+        return batch.word_cache.table[batch.word_ids].tolist()
+
+    expected = [found(docs, with_vocab(**template)) for docs in (NEW, bare)]
+    assert expected[0] != expected[1]
+    for _ in range(2):
+        assert [found(docs, features) for docs in (bare, NEW)] == expected[::-1]
+    assert found([*NEW, *bare], with_vocab(**template)) == expected[0] + expected[1]
+    assert found([*bare, *NEW], with_vocab(**template)) == expected[1] + expected[0]
 
 
 def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +280,9 @@ def test_what_features_need_is_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_character_types(word: str, expected: str) -> None:
-    assert character_type(VOCAB[word], word) == expected
+    assert character_type(word) == expected
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
 def test_words_that_end_with_a_period(word: str, expected: str | None) -> None:
-    assert template.flag("ends_with_period")(VOCAB[word], word) == expected
+    assert flag("ends_with_period").value_of(VOCAB[word], word) == expected

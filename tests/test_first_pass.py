@@ -12,8 +12,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features.elsewhere import WIDTH, find_labels_elsewhere, number_occurrences
-from spacy_costner.features.memory import BORDERS, share_names
+from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_occurrences
+from spacy_costner.features.shares import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
 
 from .support.linear import HYBRID, SPARSE

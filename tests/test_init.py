@@ -26,7 +26,7 @@ from spacy_costner.analysis.initial_config import (
     parse_losses,
     read_notes,
 )
-from spacy_costner.analysis.preparation import FEW as FEWEST
+from spacy_costner.analysis.preparation import FEW_SENTENCES
 from spacy_costner.cli import costner
 
 from .support.commands import run
@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
     (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
     write_docs(path / "empty.spacy", [("No", "O")])
-    for n_docs, name in ((FEWEST - 1, "few"), (FEWEST, "many")):
+    for n_docs, name in ((FEW_SENTENCES - 1, "few"), (FEW_SENTENCES, "many")):
         write_docs(path / f"{name}.spacy", [("Oslo", "B-city")] * n_docs)
     return path
 

@@ -113,8 +113,8 @@ def test_features_are_those_of_the_slow_version(
     corpus: Corpus, new: Corpus, unit: int | str, often: int, least: int
 ) -> None:
     """However many docs are read together, and however often a text is there."""
-    collecting, memory = "spacy_costner.features.collecting", "spacy_costner.features.memory"
-    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{memory}.LEAST_UNITS", least):
+    collecting, counts = "spacy_costner.features.collecting", "spacy_costner.features.label_counts"
+    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{counts}.LEAST_UNITS", least):
         features, units = memory_of(corpus, unit), slow_units(corpus, unit, least)
     docs = [Doc(VOCAB, words=words) for words, _, _ in corpus + new]
     in_training, in_prediction = [], []

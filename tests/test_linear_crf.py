@@ -241,7 +241,7 @@ def test_predictions_sum_the_weights_of_features(
 ) -> None:
     """The sums of a word are kept until weights change; a larger table has them, too. Those of
     words for which there is no room are not kept."""
-    monkeypatch.setattr("spacy_costner.ml.weights.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(L2=penalty)
     weights, vocab = linear_part(model)[1], DOCS[0].vocab
     texts = ["a c b", "d", "A A x a", " ".join(f"b w{i} d" for i in range(50))]
@@ -250,7 +250,8 @@ def test_predictions_sum_the_weights_of_features(
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
-            assert weights._sums[2].nbytes <= most_bytes
+            assert weights._word_sums is not None
+            assert weights._word_sums.sums.nbytes <= most_bytes
         weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
         weights.finish_update(Optimizer(0.1))
 
@@ -407,8 +408,8 @@ def test_the_template_of_features_has_a_default() -> None:
     model = {"@architectures": "spacy_costner.SparseCRF.v1"}
     nlp.add_pipe("cost_sensitive_ner", "ner", config={"model": model})
     features, _ = linear_part(nlp.get_pipe("ner").model)
-    names = [(column.name, column.offsets) for column in features.template.columns]
-    assert names == [(column.name, column.offsets) for column in Template().columns]
+    layouts = [column.layout for column in features.template.make_columns()]
+    assert layouts == [column.layout for column in Template().make_columns()]
     train(nlp, steps=5)
     loaded = spacy.blank("en").from_config(nlp.config)
     loaded.from_bytes(nlp.to_bytes())

@@ -24,7 +24,7 @@ from spacy_costner.costs.tables import (
     make_zero_one_cost,
 )
 from spacy_costner.tags import SCHEMES, Tags
-from spacy_costner.training.incorrect_spans import collapse
+from spacy_costner.training.incorrect_spans import IncorrectSpan, collapse
 from spacy_costner.training.targets import Targets, allowed_tags, gold_cost
 from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
@@ -162,7 +162,8 @@ def test_values_and_gradients_with_incorrect_spans(
     )
     targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(len(lengths)))
     if spans:
-        targets = targets.exclude([(0, *span, 0) for span in sorted(spans)])
+        incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]
+        targets = targets.exclude(incorrect)
     case, table = LOSSES[name], HAMMING(plain)
     annotation = Gold(
         path,

@@ -7,7 +7,7 @@ import spacy
 
 from spacy_costner.analysis.annotating import annotate
 from spacy_costner.analysis.comparison import read_seeds
-from spacy_costner.analysis.initial_config import choose_groups, parse_losses
+from spacy_costner.analysis.initial_config import TrainingCorpus, choose_groups, parse_losses
 from spacy_costner.analysis.predictions import get_component
 
 
@@ -44,4 +44,4 @@ def test_groups_are_json(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n", encoding="utf8")
     with pytest.raises(ValueError, match=r"x\.csv: --groups: expected JSON, {component: \[labels"):
-        choose_groups({"counts": {}, "overlaps": {}}, path)
+        choose_groups(TrainingCorpus(), path)

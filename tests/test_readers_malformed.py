@@ -128,7 +128,7 @@ ARRAYS = {
     "an end lost": ('[\n{"text": "Kim", "label": []}\n', 3, "got the end of the file"),
     "an item cut": ('[\n{"text": "Kim",\n"label"}]', 3, "expected JSON"),
     "something after it": ("[{}]\n\n{}", 3, "expected the end of the file"),
-    "nothing in it": ("[]", 1, "expected annotated text, got nothing in it"),
+    "nothing in it": ("[]", 1, "expected texts, got nothing in it"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
     "null": ("[{},\nnull]", 2, "expected a text and its spans, got None"),
@@ -221,8 +221,8 @@ def test_damaged_spacy_files(tmp_path: Path) -> None:
 
 
 FOLDERS: dict[str, tuple[dict[str, str], str]] = {
-    "nothing in it": ({}, ": expected a folder with annotated files, got none in it"),
-    "a folder without files": ({"a/.keep": ""}, ": expected a folder with annotated files"),
+    "nothing in it": ({}, ": expected a folder with files of texts, got none in it"),
+    "a folder without files": ({"a/.keep": ""}, ": expected a folder with files of texts"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
     "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected text"),
     "a damaged file": ({"a.conll": GOOD, "b/c.conll": f"{GOOD}Kim\n"}, "/b/c.conll, line 4: "),

@@ -16,7 +16,8 @@ from spacy_costner.analysis.comparison import put_onto
 from spacy_costner.analysis.initial_config import make_loss
 from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import Template
-from spacy_costner.features.template import GAZETTEER, OWN_FLAGS, WORD_VIEWS
+from spacy_costner.features.template import KINDS
+from spacy_costner.features.words import TEXT_FLAGS
 from spacy_costner.ml import build_sparse_crf
 
 from .support.config import declared, fragment
@@ -92,12 +93,12 @@ def test_blocks_of_the_docs_build(block: str) -> None:
 def test_features_are_explained() -> None:
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
     settings = {*signature(Template).parameters, *signature(build_sparse_crf).parameters}
-    assert {*settings - {"features", "nO"}, *WORD_VIEWS, *OWN_FLAGS, GAZETTEER} <= explained
+    assert {*settings - {"features", "nO"}, *KINDS, *TEXT_FLAGS} <= explained
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None
     head = "[components]\n\n[components.ner]\n\n[components.ner.model]\n\n"
     features = Config().from_str(head + ini[1])["components"]["ner"]["model"]["features"]
-    assert registry.resolve({"features": features})["features"].columns
+    assert registry.resolve({"features": features})["features"].make_columns()
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/linear.md", "project.yml"])

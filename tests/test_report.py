@@ -435,14 +435,14 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     """Its figures have numbers on hover, and no more tags than there is room for."""
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
-    monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
+    monkeypatch.setattr("spacy_costner.analysis.reporting.MAX_TAGS", 6)
     for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
         transitions = TransitionWeights(names, names, weights)
         html = render(by_hand._replace(confusion=many(38), transitions=transitions))
         assert check(html).count("svg") == n_svgs
-        assert ("explain --plot" in html) is (n == 7) and "are summed" in html
+        assert ("too many tags for a figure" in html) is (n == 7) and "are summed" in html
     cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
     assert ("t5", "t1", "5,001") in cells
     assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells

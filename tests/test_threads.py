@@ -18,11 +18,13 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain, sparse
-from spacy_costner.features import FeatureBatch, Features, Template, tokens
+from spacy_costner.features import FeatureBatch, Features, Template, gazetteers
+from spacy_costner.features.words import WordView
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
@@ -91,15 +93,16 @@ def test_words_that_threads_see_at_once() -> None:
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
     features = Features(features.template).from_bytes(features.to_bytes())
-    [column], meeting, met = features.lookup.of_words, Barrier(2), local()
+    [column], meeting, met = features.lookup.word_columns, Barrier(2), local()
+    value_of = column.view.value_of
 
-    def view(lexeme: Any, word: str) -> Any:
+    def slow_value_of(lexeme: Any, word: str) -> Any:
         if not hasattr(met, "done"):
             met.done = True
             meet(meeting)
-        return column.view(lexeme, word)
+        return value_of(lexeme, word)
 
-    features.lookup.of_words = [column._replace(view=view)]
+    column.view = WordView(slow_value_of)
     assert in_threads(lambda i: features.find([docs[i]]).rows.tolist(), 2) == expected
     assert [features.find([doc]).rows.tolist() for doc in docs] == expected
 
@@ -141,8 +144,9 @@ def test_numbers_are_found_while_others_are_set() -> None:
 
 def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = spacy.blank("xx").vocab
-    phrases, doc = tokens.Gazetteer(["New York"]), Doc(vocab, words=["New", "York"])
-    expected = tokens.Gazetteer(["New York"]).find([doc]).tolist()
+    doc = Doc(vocab, words=["New", "York"])
+    phrases = gazetteers.Gazetteer(["New York"])
+    expected = gazetteers.Gazetteer(["New York"]).find([doc], get_string_id).tolist()
     meeting, met = Barrier(2), local()
 
     def slow_doc(*args: Any, **kwargs: Any) -> Doc:
@@ -150,12 +154,12 @@ def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.05)
         return Doc(*args, **kwargs)
 
-    monkeypatch.setattr(tokens, "Doc", slow_doc)
+    monkeypatch.setattr(gazetteers, "Doc", slow_doc)
 
     def find(i: int) -> Any:
         meet(meeting)
         time.sleep(0.02 * i)
-        return phrases.find([doc]).tolist()
+        return phrases.find([doc], get_string_id).tolist()
 
     assert in_threads(find, 2) == [expected, expected] and any(expected)
 
@@ -249,7 +253,7 @@ def test_pipelines_with_confidence_are_made_at_once() -> None:
 
 FORK_WHILE_ADDING = """
 import os, signal, threading, time, numpy
-from spacy_costner.features import SeenWords
+from spacy_costner.features import WordCache
 
 class Slow:
     def __init__(self, numbers):
@@ -263,19 +267,19 @@ class Slow:
 
 def add(*words):
     rows = numpy.asarray(words, dtype="int32")[:, None]
-    seen.add(numpy.asarray(words, dtype="uint64"), rows)
+    cache.add(numpy.asarray(words, dtype="uint64"), rows)
 
-seen = SeenWords(1, {})
-seen.numbers = Slow(seen.numbers)
+cache = WordCache(1, {})
+cache.word_ids = Slow(cache.word_ids)
 thread = threading.Thread(target=add, args=(5, 6))
 thread.start()
-seen.numbers.is_setting.wait()
+cache.word_ids.is_setting.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(10)
     add(7)
     words = numpy.asarray([5, 6, 7], dtype="uint64")
-    os._exit(seen.table[seen.numbers.find(words), 0].tolist() != words.tolist())
+    os._exit(cache.table[cache.word_ids.find(words), 0].tolist() != words.tolist())
 thread.join()
 assert os.waitpid(child, 0)[1] == 0
 """

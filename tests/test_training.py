@@ -19,15 +19,18 @@ from thinc.api import Adam
 from spacy_costner.analysis import preparation
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.preparation import (
-    FEW,
-    annotate,
+    FEW_SENTENCES,
+    annotate_predicted,
     are_few,
     components_to_fit,
-    fit_linear,
     hold_out,
+    is_fitted,
     load_linear,
+    prepare,
+    train_linear,
 )
 from spacy_costner.chain import constrain, log_partition
+from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
@@ -37,7 +40,7 @@ from spacy_costner.training.lbfgs import (
     TOLERANCE,
     TotalLoss,
     minimise_by_lbfgs,
-    of_split,
+    spread_over_split,
     train_at_once,
 )
 from spacy_costner.training.online import Trained
@@ -228,8 +231,8 @@ def sentences(n: int, is_split: bool) -> list[Doc]:
 @pytest.mark.parametrize("is_split", [True, False])
 def test_few_sentences_end_at_a_number(is_split: bool) -> None:
     """Docs without sentence starts have none afterwards."""
-    docs = sentences(FEW - 1, is_split)
-    assert are_few(docs) and not are_few(sentences(FEW, is_split)) and are_few([])
+    docs = sentences(FEW_SENTENCES - 1, is_split)
+    assert are_few(docs) and not are_few(sentences(FEW_SENTENCES, is_split)) and are_few([])
     assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
 
 
@@ -259,7 +262,7 @@ def test_what_is_trained_at_once(
 ) -> None:
     """Few docs with few weights and one smooth loss that needs no start; and so are the folds that
     are held out of them, whatever is left."""
-    monkeypatch.setattr(preparation, "FEW", 30)
+    monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
     monkeypatch.setattr(preparation, "MOST_WEIGHTS", n_weights)
     trained: list[Any] = []
     for name in ("train", "train_at_once"):
@@ -278,7 +281,8 @@ def test_what_is_trained_at_once(
     for doc in docs:
         doc.set_ents([Span(doc, 0, 1, "X")])
     examples = [Example(doc.copy(), doc) for doc in docs]
-    fit_linear(load_linear(config.copy()), lambda nlp: examples)
+    linear = load_linear(config.copy())
+    train_linear(linear, prepare(linear, lambda nlp: examples))
     hold_out(config, examples, ["X"], n_folds=2)
     assert trained == [AT_ONCE if is_at_once else "trained"] * 3
 
@@ -297,7 +301,7 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
         assert numpy.abs(total(found.vector)[1]).max() < 0.01
         rows.append(total.to_rows(found.vector))
     if tags.is_split:
-        rows[1] = of_split(rows[1], tags)
+        rows[1] = spread_over_split(rows[1], tags)
     assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0
@@ -312,7 +316,7 @@ def test_weights_of_a_single_outside_are_weights_of_all() -> None:
     k = len(tags.collapsed)
     rows = rng.normal(size=(len(features) + k + 2, k)).astype("float32")
     totals = []
-    for own, weights in ((tags.collapsed, rows), (tags, of_split(rows, tags))):
+    for own, weights in ((tags.collapsed, rows), (tags, spread_over_split(rows, tags))):
         weights = numpy.ascontiguousarray(weights)
         emissions, below = sum_rows(seen.rows, weights), weights[len(features) :]
         scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
@@ -363,9 +367,9 @@ def test_annotating_components_come_first() -> None:
     nlp, examples = initialized(model=model)
     ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)
     ruler.add([[{"ORTH": "Rome"}]], {"TAG": "CITY"})
-    annotate(nlp, examples, [])
+    annotate_predicted(nlp, examples, [])
     assert not any(token.tag_ for eg in examples for token in eg.predicted)
-    annotate(nlp, examples, ["ruler"])
+    annotate_predicted(nlp, examples, ["ruler"])
     tagged = [token.text for eg in examples for token in eg.predicted if token.tag_ == "CITY"]
     assert tagged == ["Rome", "Rome", "Rome"]
 
@@ -451,10 +455,60 @@ def test_seeds_come_to_the_mean_of_their_weights(
         seen.append(weights.rows.copy())
         return trained
 
-    monkeypatch.setattr("spacy_costner.cli.preparation.train", train_and_look)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.train", train_and_look)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training)
     path = fit(config, experiment.output_path, n_seeds=3).path
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(seen) == 3 and not numpy.allclose(seen[0], seen[1], atol=1e-3)
     numpy.testing.assert_allclose(rows, numpy.mean(seen, axis=0), atol=1e-3)
+
+
+def test_whether_fit_trains_a_config_is_read_from_the_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `load_linear` says, which builds the pipeline. Nothing is built, and no seed is set."""
+    configs = {path.stem: load_config(path) for path in CONFIGS.glob("*.cfg")}
+    sparse = configs["sparse"]
+    configs["endless"] = sparse.merge({"training": {"max_epochs": 0, "max_steps": 0}})
+    configs["unknown"] = sparse.merge({"training": {"epochs": 1}})
+    for name, factory in (("tagged", "tagger"), ("split", "sentencizer")):
+        pipeline = {"pipeline": [factory, "ner"]}
+        components = {factory: {"factory": factory}}
+        configs[name] = sparse.merge({"nlp": pipeline, "components": components})
+    configs["frozen"] = configs["tagged"].merge({"training": {"frozen_components": ["tagger"]}})
+    initialized()[0].to_disk(tmp_path / "model")
+    sourced = sparse.copy()
+    sourced["components"]["ner"] = {"source": str(tmp_path / "model")}
+    configs["sourced"] = sourced
+    expected: dict[str, bool] = {}
+    for name, config in configs.items():
+        if "transformer" in config["components"]:  # building it needs its package
+            expected[name] = False
+            continue
+        try:
+            load_linear(config.copy())
+            expected[name] = True
+        except ValueError:
+            expected[name] = False
+    names = ("sparse", "endless", "unknown", "tagged", "split", "frozen", "sourced", "cnn")
+    assert [expected[name] for name in names] == [True, *[False] * 3, *[True] * 3, False]
+
+    random.seed(5)
+    state = random.getstate()
+    monkeypatch.setattr(preparation, "load_model_from_config", None)
+    monkeypatch.setattr(preparation, "fix_random_seed", None)
+    assert {name: is_fitted(config) for name, config in configs.items()} == expected
+    assert random.getstate() == state
+
+
+def test_an_update_looks_features_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the scores and for a loss that uses them; `get_loss` alone looks them up itself."""
+    nlp, examples = initialized(loss=loss_block("MIRA", cost=HAMMING))
+    ner = nlp.get_pipe("ner")
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = ner.get_loss(examples, scores)[0]
+    find = Mock(side_effect=Features.find, autospec=True)
+    monkeypatch.setattr(Features, "find", lambda *args, **settings: find(*args, **settings))
+    assert ner.update(examples, sgd=Adam())["ner"] == pytest.approx(expected)
+    assert find.call_count == 1

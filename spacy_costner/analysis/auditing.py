@@ -130,10 +130,7 @@ def audit(
     component = config.interpolate()["components"][component_name(config, Path("config"))]
     settings = {"n_folds": n_folds, "n_seeds": n_seeds, "seed": seed, "code_path": code_path}
     settings["keeps_starts"] = file_tokens
-    try:
-        folds = cross_fit(config, docs, make_executor=make_executor, **settings)
-    except ValueError as error:
-        raise ValueError(str(error).replace("fit: ", "audit: ", 1)) from error
+    folds = cross_fit(config, docs, make_executor=make_executor, **settings)
     tags = folds[0].dev.posterior.tags.collapsed
     cost, _, cost_name = find_cost(component)
     suspects = rank(folds, docs, make_cost(cost(tags), tags) if cost_name else None)
@@ -164,7 +161,7 @@ def cross_fit(config: Config, docs: Sequence[Doc], **settings: Any) -> list[Fold
         label = [number[token.ent_type_] if token.ent_iob else -2 for token in eg.reference]
         one_hot = numpy.asarray(label)[:, None] == numpy.arange(-1, len(labels))
         eg.predicted.user_data[ANNOTATED] = one_hot
-    settings = {"n_folds": 5, **settings, "before": read_annotation, "desc": "audit"}
+    settings = {"n_folds": 5, **settings, "prepare_component": read_annotation, "desc": "audit"}
     folds = hold_out(config, examples, labels, **settings)
 
     temperatures = [
@@ -205,7 +202,7 @@ def _suspects_of(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """The places of a fold, by score."""
     dev, posterior = fold.dev, fold.dev.posterior
     likely, probs = posterior.likely_entities(LEAST)
-    known = dev.counts(likely)
+    known = dev.are_counted(likely)
     likely, probs = likely.select(known), probs[known]
     gold, others = (named(entities, posterior.tags.labels) for entities in (dev.gold, likely))
 

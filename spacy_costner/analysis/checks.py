@@ -30,7 +30,7 @@ from ..training.eval_frequency import Evaluations, count_evaluations
 from .loading import read_config
 from .predictions import get_component
 
-FEW = 20
+FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
 
 SHORT = 5
@@ -218,8 +218,8 @@ def check_corpora(
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check that there are enough entities of all labels, and that labels were not cut."""
     train, dev = counts["train"], counts["dev"]
-    if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW]:
-        message = f"labels of fewer than {FEW} entities: {', '.join(few)}"
+    if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW_ENTITIES]:
+        message = f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(few)}"
         yield Finding(WARNING, "train", message)
     if unknown := [label for label in labels if not dev[label]]:
         message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"

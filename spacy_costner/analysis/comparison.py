@@ -27,9 +27,10 @@ from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
-from .fitting import is_fitted, train_as_fitted
+from .fitting import train_as_fitted
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
+from .preparation import FACTORY, is_fitted
 from .runs import (
     Ended,
     Failed,
@@ -41,8 +42,6 @@ from .runs import (
     remembered,
     run_all,
 )
-
-FACTORY = "cost_sensitive_ner"
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 

@@ -31,8 +31,9 @@ from ..saving import check_folder, save_file
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fitting import is_fitted, train_as_fitted
+from .fitting import train_as_fitted
 from .predictions import check_ents
+from .preparation import is_fitted
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"

@@ -1,10 +1,11 @@
 """`fit`: train a linear model, calibrate it and tune it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from spacy.language import Language
 from spacy.scorer import Scorer
@@ -28,9 +29,11 @@ from .loading import read_config
 from .predictions import DevPredictions, predict, predict_dev, record_scores
 from .preparation import (
     START,
+    Corpus,
     components_to_fit,
     find_corpora,
     hold_out,
+    is_fitted,
     load_linear,
     prepare,
     train_linear,
@@ -50,14 +53,15 @@ Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The s
 again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
 
 
-class Fitted(NamedTuple):
+@dataclass(frozen=True)
+class Fitted:
     """A pipeline that was trained and saved."""
 
     path: Path
-    outcomes: dict[str, Trained]  # by component: several if they share a `spans_key`
+    outcomes: Mapping[str, Trained]  # by component: several if they share a `spans_key`
     scores: dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
-    ners: list[CostSensitiveNER]
+    ners: Sequence[CostSensitiveNER]
     has_dev: bool  # whether there is a development corpus
     calibration: Calibration | None = None
     tuning: Tuning | None = None
@@ -67,16 +71,45 @@ class Fitted(NamedTuple):
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
-        return not self.scores or any(o.reason == INTERRUPTED for o in self.outcomes.values())
+        if not self.scores:
+            return True
+        return any(outcome.reason == INTERRUPTED for outcome in self.outcomes.values())
+
+    @property
+    def n_weights(self) -> int:
+        """The number of weights of all components."""
+        return sum(linear_part(ner.model)[1].rows.size for ner in self.ners)
+
+    def describe_training(self) -> str:
+        """How training ended, on a line for each component."""
+        lines: list[str] = []
+        for name, outcome in self.outcomes.items():
+            prefix = f"{name}: " if len(self.ners) > 1 else ""
+            lines.append(prefix + outcome.describe())
+        return "\n".join(lines)
+
+    def describe_scores(self) -> str:
+        """The scores before calibration and tuning, and of what docs."""
+        source, scores = HELD_OUT, self.held_out
+        if self.has_dev:
+            source, scores = "dev", self.scores
+        if scores is None:
+            return "not evaluated: there is no development corpus"
+        spans_key = self.ners[0].annotation.spans_key
+        prefix = "ents" if spans_key is None else f"spans_{spans_key}"
+        parts: list[str] = []
+        for letter, word in DEV_SCORES.items():
+            score = scores.get(f"{prefix}_{letter}")
+            if score is not None:
+                parts.append(f"{word} {100 * score:.2f}")
+        return f"{source}: {', '.join(parts) or 'not scored'}"
 
     def result(self) -> dict[str, Any]:
-        """What is printed as JSON. "training" is how it ended, on a line for each component."""
-        ends = {name: outcome.describe() for name, outcome in self.outcomes.items()}
-        lines = [f"{name}: {end}" if len(self.ners) > 1 else end for name, end in ends.items()]
+        """What is printed as JSON."""
         return {
             "path": self.path,
-            "training": "\n".join(lines),
-            "weights": sum(linear_part(ner.model)[1].rows.size for ner in self.ners),
+            "training": self.describe_training(),
+            "weights": self.n_weights,
             "scores": self.scores,
             "calibration": self.calibration,
             "tuning": self.tuning,
@@ -86,22 +119,17 @@ class Fitted(NamedTuple):
 
     def describe(self) -> str:
         """Lines of text."""
-        result = self.result()
-        has_two = any(first_pass_of(ner.model) for ner in self.ners)
-        passes = ", two passes (features.document)" if has_two else ""
-        lines = [result["training"], f"{result['weights']:,} weights{passes}"]
-        name, scores = ("dev", self.scores) if self.has_dev else (HELD_OUT, self.held_out)
-        if scores is None:
-            lines.append("not evaluated: there is no development corpus")
-        else:
-            spans_key = self.ners[0].annotation.spans_key
-            prefix = "ents" if spans_key is None else f"spans_{spans_key}"
-            found = {word: scores.get(f"{prefix}_{key}") for key, word in DEV_SCORES.items()}
-            parts = [f"{word} {100 * x:.2f}" for word, x in found.items() if x is not None]
-            lines.append(f"{name}: {', '.join(parts) or 'not scored'}")
-        lines += [each.describe() for each in (self.calibration, self.tuning) if each is not None]
+        weights = f"{self.n_weights:,} weights"
+        if any(first_pass_of(ner.model) for ner in self.ners):
+            weights += ", two passes (features.document)"
+        lines = [self.describe_training(), weights, self.describe_scores()]
+        if self.calibration is not None:
+            lines.append(self.calibration.as_text())
+        if self.tuning is not None:
+            lines.append(self.tuning.as_text())
         lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines) + (STOPPED if self.is_interrupted else "")
+        text = "\n".join(lines)
+        return text + STOPPED if self.is_interrupted else text
 
 
 def fit(
@@ -124,12 +152,7 @@ def fit(
 
     config (Config | Path | None): A config for `spacy train`. None: the one that `init` writes
         for the corpora, to the output folder.
-    file_tokens (bool): Whether the development docs have the tokens and sentence starts of their
-        file. Otherwise they are read as `spacy evaluate` does.
-    cache (Path | None): The folder has features and targets. Docs are read twice and not kept,
-        and the pipeline is saved after each epoch.
-    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
-    command (str): The command, for the head of the config that is written.
+    output_path (Path): The folder for the pipeline, `model-best`.
     lang (str | None): Without a config: code of the language.
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
@@ -137,18 +160,32 @@ def fit(
     tune (str | None): Tune there: f, precision=0.9 (as `costner tune --precision 0.9`) or
         recall=0.9.
     n_seeds (int): Train so many times, and average weights.
+    file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
+        `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
+    cache (Path | None): Folder for features and targets, if memory is too small: docs are read
+        twice and not kept, and the pipeline is saved after each epoch.
+    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
+    command (str): The command, for the head of the config that is written.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the config's component can't be trained, or not so.
     """
-    improves = calibrate or tune is not None
-    if lang is not None and config is not None:
-        raise ValueError("fit: --lang: expected no config with it")
-    aim = {} if tune is None else parse_aim(tune)
+    aim = None if tune is None else parse_aim(tune)
     if config is None:
-        given: Any = {"train_path": train_path, "dev_path": dev_path, "aim": tune}
-        config = write_config(output_path, lang=lang or "en", command=command, **given)
-    paths = {"paths.train": train_path, "paths.dev": dev_path}
-    overrides = {**overrides, **{name: str(path) for name, path in paths.items() if path}}
+        config = write_config(
+            output_path,
+            lang=lang or "en",
+            train_path=train_path,
+            dev_path=dev_path,
+            aim=tune,
+            command=command,
+        )
+    elif lang is not None:
+        raise ValueError("fit: --lang: expected no config with it")
+    overrides = dict(overrides)
+    if train_path is not None:
+        overrides["paths.train"] = str(train_path)
+    if dev_path is not None:
+        overrides["paths.dev"] = str(dev_path)
     if isinstance(config, Path):
         config = read_config(config, overrides)
 
@@ -157,28 +194,19 @@ def fit(
     linear = load_linear(config)
     nlp, ner, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
-    if len(ners) > 1 and (improves or cache is not None):
-        raise ValueError(
-            "fit: --calibrate, --tune, --cache: expected one component to train, got "
-            f"{[each.name for each in ners]}: `costner calibrate` and `tune` take one by its --name"
-        )
     train_corpus, dev_corpus = find_corpora(nlp)
-    if file_tokens and dev_corpus is None:
-        raise ValueError(
-            "fit: --file-tokens: expected a development corpus with it, got none: docs that are "
-            "held out of the training corpus are read as for training"
-        )
-    held_out = improves and dev_corpus is None
-    if held_out and nlp.config["initialize"]["after_init"] is not None:
-        raise ValueError(f"fit: initialize.after_init: {START}")
+    is_improved = calibrate or aim is not None
+    check_options(
+        nlp,
+        ners,
+        dev_corpus,
+        is_improved=is_improved,
+        file_tokens=file_tokens,
+        has_cache=cache is not None,
+    )
     if cache is not None:
-        if held_out:
-            raise ValueError(
-                "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
-                "--tune, got none: docs of the training corpus can't be held out"
-            )
-        check_cache(nlp, ner)
         cache.mkdir(parents=True, exist_ok=True)
+
     examples = prepare(linear, train_corpus, in_memory=cache is None)
     dev_source = str(nlp.config.interpolate().get("paths", {}).get("dev") or "development docs")
     dev: list[Example] = []
@@ -188,72 +216,101 @@ def fit(
         dev = list(progress(to_measure, desc="read dev", unit="doc"))
         notes = find_faults(nlp, ner, dev, dev_source)
 
-    def save(scores: dict[str, Any], values: Mapping[str, float]) -> None:
-        losses = {name: value for name, value in values.items() if isfinite(value)}
-        update_meta(training, nlp, {"other_scores": scores, "losses": losses})
-        before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
-        save_folder(path, before_to_disk(nlp).to_disk)
-
-    def after_epoch(trained: Trained) -> None:
+    def save_unfinished(trained: Trained) -> None:
         with nlp.use_params(training["optimizer"].averages or {}):
-            save({}, {ner.name: trained.value})
+            save_trained(path, nlp, training, {}, {ner.name: trained.value})
 
-    settings: Any = {"n_seeds": n_seeds, "cache": cache}
-    settings |= {} if cache is None else {"on_epoch": after_epoch}
     outcomes: dict[str, Trained] = {}
-    for each in ners:
-        outcomes[each.name] = train_linear((nlp, each, training), examples, **settings)
-        if outcomes[each.name].reason == INTERRUPTED:
+    for component in ners:
+        outcomes[component.name] = train_linear(
+            linear._replace(ner=component),
+            examples,
+            n_seeds=n_seeds,
+            cache=cache,
+            on_epoch=ignore_epoch if cache is None else save_unfinished,
+        )
+        if outcomes[component.name].reason == INTERRUPTED:
             break
 
     # It is saved without scores if evaluation is interrupted.
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
         scores = nlp.evaluate(dev)
-    save(scores, {name: outcome.value for name, outcome in outcomes.items()})
+    losses = {name: outcome.value for name, outcome in outcomes.items()}
+    save_trained(path, nlp, training, scores, losses)
     fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes)
-    if fitted.is_interrupted or not improves:
+    if fitted.is_interrupted or not is_improved:
         return fitted
 
-    # Calibrate and tune on the development docs or, without them, on held-out folds.
     try:
-        parameter = "" if tune is None else check_parameter(nlp, ner)
-        if held_out:
-            examples = [eg for eg in examples if len(eg.predicted)]
-            settings = {"n_folds": N_FOLDS, "n_seeds": n_seeds, "desc": "held-out folds"}
-            folds = hold_out(nlp.config, examples, ner.labels, **settings)
-            devs = [fold.dev for fold in folds]
-            fitted = fitted._replace(held_out=score(nlp, ner, devs))
-            # Folds have no sentence starts: see `hold_out`.
-            bare = [Example(copy_tokens(eg.predicted), eg.reference) for eg in examples]
-            ner.set_reading(find_reading(nlp, ner.name, bare))
-        else:
-            devs = [predict_dev(nlp, ner, dev)]
-            ner.set_reading(find_reading(nlp, ner.name, dev, file_tokens=file_tokens))
-        if calibrate:
-            source = HELD_OUT if held_out else dev_source
-            calibration = calibrate_on(devs, nlp, ner, source)
-            fitted = fitted._replace(calibration=calibration)
-            devs = [each.with_temperature(calibration.temperature) for each in devs]
-        if tune is not None:
-            fitted = fitted._replace(tuning=tune_on(devs, nlp, ner, parameter, **aim))
+        improved = improve(
+            fitted,
+            dev,
+            examples,
+            calibrate=calibrate,
+            aim=aim,
+            n_seeds=n_seeds,
+            file_tokens=file_tokens,
+            dev_source=dev_source,
+        )
     except ValueError as error:
-        kept = f"{path} is trained, but neither calibrated nor tuned"
-        raise ValueError(f"{error}\n{kept}") from error
-    if held_out:
-        n_docs = sum(len(each.examples) for each in devs)
-        record_scores(nlp, score(nlp, ner, devs), HELD_OUT, n_docs)
-    else:
-        record_scores(nlp, nlp.evaluate(dev), dev_source, len(dev))
+        message = f"{error}\n{path} is trained, but neither calibrated nor tuned"
+        raise ValueError(message) from error
     save_folder(path, nlp.to_disk)
+    return improved
+
+
+def improve(
+    fitted: Fitted,
+    dev: Sequence[Example],
+    examples: Iterable[Example],
+    *,
+    calibrate: bool,
+    aim: Mapping[str, float] | None,
+    n_seeds: int,
+    file_tokens: bool,
+    dev_source: str,
+) -> Fitted:
+    """Calibrate and tune a pipeline on the development docs or, without them, on what models of
+    folds predict for the training docs. Record its scores.
+
+    aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
+    """
+    nlp = fitted.nlp
+    (ner,) = fitted.ners
+    if aim is not None:  # before folds are trained, which would be in vain
+        check_parameter(nlp, ner)
+    if fitted.has_dev:
+        source = dev_source
+        predictions = [predict_dev(nlp, ner, dev)]
+        reading = find_reading(nlp, ner.name, dev, file_tokens=file_tokens)
+    else:
+        source = HELD_OUT
+        nonempty = [eg for eg in examples if len(eg.predicted)]
+        predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
+        fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
+        # Folds have no sentence starts: see `hold_out`.
+        bare = [Example(copy_tokens(eg.predicted), eg.reference) for eg in nonempty]
+        reading = find_reading(nlp, ner.name, bare)
+    ner.set_reading(reading)
+    if calibrate:
+        calibration = calibrate_on(predictions, nlp, ner, source)
+        fitted = replace(fitted, calibration=calibration)
+        predictions = [part.with_temperature(calibration.temperature) for part in predictions]
+    if aim is not None:
+        tuning = tune_on(predictions, nlp, ner, check_parameter(nlp, ner), **aim)
+        fitted = replace(fitted, tuning=tuning)
+
+    if fitted.has_dev:
+        record_scores(nlp, nlp.evaluate(dev), source, len(dev))
+    else:
+        n_docs = sum(len(part.examples) for part in predictions)
+        record_scores(nlp, score_predictions(nlp, ner, predictions), source, n_docs)
     return fitted
 
 
-def is_fitted(config: Config) -> bool:
-    """Whether `fit` trains a config: its component to train is linear, and there is an end."""
-    with suppress(ValueError):
-        return bool(load_linear(config.copy()))
-    return False
+def ignore_epoch(trained: Trained) -> None:
+    """Do nothing after an epoch."""
 
 
 def train_as_fitted(
@@ -262,8 +319,11 @@ def train_as_fitted(
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
     if not is_fitted(config):
         nlp = init_nlp(config, use_gpu=use_gpu)
-        with nullcontext() if log.isatty() else updates_shown(nlp):
+        if log.isatty():  # spaCy prints a table of the scores
             train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
+        else:
+            with updates_shown(nlp):
+                train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
         return output_path / DIR_MODEL
     fitted = fit(config, output_path, n_seeds=n_seeds)
     if fitted.is_interrupted:
@@ -297,13 +357,21 @@ def updates_shown(nlp: Language) -> Iterator[None]:
         del vars(nlp)["update"]
 
 
-def write_config(output_path: Path, *, train_path: Path | None, **options: Any) -> Path:
+def write_config(
+    output_path: Path,
+    *,
+    lang: str,
+    train_path: Path | None,
+    dev_path: Path | None,
+    aim: str | None,
+    command: str,
+) -> Path:
     """Write the config that `init` writes for corpora to an output folder. Another config that is
     there is kept, which is an error."""
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
-    text = init(path, train_path=train_path, **options)
+    text = init(path, lang=lang, train_path=train_path, dev_path=dev_path, aim=aim, command=command)
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
@@ -314,16 +382,56 @@ def write_config(output_path: Path, *, train_path: Path | None, **options: Any) 
     return path
 
 
+def check_options(
+    nlp: Language,
+    ners: Sequence[CostSensitiveNER],
+    dev_corpus: Corpus | None,
+    *,
+    is_improved: bool,
+    file_tokens: bool,
+    has_cache: bool,
+) -> None:
+    """Check what options need before anything is trained.
+
+    ners (Sequence[CostSensitiveNER]): The components to train.
+    is_improved (bool): Whether to calibrate or tune: without a development corpus, on docs that are
+        held out.
+    RAISES (ValueError): If options don't go together, or a setting of the config with them.
+    """
+    if len(ners) > 1 and (is_improved or has_cache):
+        raise ValueError(
+            "fit: --calibrate, --tune, --cache: expected one component to train, got "
+            f"{[ner.name for ner in ners]}: `costner calibrate` and `tune` take one by its --name"
+        )
+    if file_tokens and dev_corpus is None:
+        raise ValueError(
+            "fit: --file-tokens: expected a development corpus with it, got none: docs that are "
+            "held out of the training corpus are read as for training"
+        )
+    holds_out = is_improved and dev_corpus is None
+    if holds_out and nlp.config["initialize"]["after_init"] is not None:
+        raise ValueError(f"fit: initialize.after_init: {START}")
+    if holds_out and has_cache:
+        raise ValueError(
+            "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
+            "--tune, got none: docs of the training corpus can't be held out"
+        )
+    if has_cache:
+        check_cache(nlp, ners[0])
+
+
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
-    template, name = linear_part(ner.model)[0].template, nlp.config["training"]["train_corpus"]
-    corpus = dot_to_object(nlp.config.interpolate(), name)
+    features, _ = linear_part(ner.model)
+    corpus_name = nlp.config["training"]["train_corpus"]
+    corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
     component = f"components.{ner.name}"
     refused: dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
-        f"{component}.model.features.bigrams": template.bigrams,
-        f"{component}.model.features.document": template.document,
-        **{f"{name}.{setting}": corpus.get(setting) for setting in ("augmenter", "shuffle")},
+        f"{component}.model.features.bigrams": features.template.bigrams,
+        f"{component}.model.features.document": features.template.document,
+        f"{corpus_name}.augmenter": corpus.get("augmenter"),
+        f"{corpus_name}.shuffle": corpus.get("shuffle"),
     }
     for setting, value in refused.items():
         if value:
@@ -333,11 +441,43 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
             )
 
 
-def score(nlp: Language, ner: CostSensitiveNER, devs: Sequence[DevPredictions]) -> dict[str, Any]:
+def save_trained(
+    path: Path,
+    nlp: Language,
+    training: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    losses: Mapping[str, float],
+) -> None:
+    """Save a pipeline as `spacy train` does, with its scores and the loss of each component, if
+    that is finite, in its meta."""
+    finite = {name: loss for name, loss in losses.items() if isfinite(loss)}
+    update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite})
+    before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
+    save_folder(path, before_to_disk(nlp).to_disk)
+
+
+def predict_held_out(
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
+) -> list[DevPredictions]:
+    """Predict training docs, none of them empty, by models of folds that have not seen them."""
+    folds = hold_out(
+        nlp.config,
+        examples,
+        ner.labels,
+        n_folds=N_FOLDS,
+        n_seeds=n_seeds,
+        desc="held-out folds",
+    )
+    return [fold.dev for fold in folds]
+
+
+def score_predictions(
+    nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
+) -> dict[str, Any]:
     """Score what a component predicts by posteriors that others have computed."""
     examples: list[Example] = []
-    for dev in devs:
-        copies = [Example(eg.predicted.copy(), eg.reference) for eg in dev.examples]
-        predict(ner, [eg.predicted for eg in copies], dev.posterior, ner.confidence)
+    for part in predictions:
+        copies = [Example(eg.predicted.copy(), eg.reference) for eg in part.examples]
+        predict(ner, [eg.predicted for eg in copies], part.posterior, ner.confidence)
         examples += copies
     return dict(as_json(Scorer(nlp).score(examples)))

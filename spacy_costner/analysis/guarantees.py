@@ -215,10 +215,10 @@ def score_spans(
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.miss is not None:  # what is predicted is always in the set
             predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
-            new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
+            new = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
             spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
             scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
-        is_own = ~numpy.isin(spans.label, dev.others)
+        is_own = ~numpy.isin(spans.label, dev.other_labels)
         spans, scores = spans.select(is_own), scores[is_own]
         is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
@@ -242,10 +242,10 @@ def found_at(
     owner, cells = ranges(both.begin, both.end)
     if terms.found == "exact":
         owner = numpy.arange(len(both.begin))
-        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
+        _, cells = numpy.unique(dev.entity_keys(both), return_inverse=True)
     elif terms.per_label:  # -1, those of the model, inner nodes
         label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
-        cells = cells + (label[owner] + 1) * len(dev.known)
+        cells = cells + (label[owner] + 1) * len(dev.is_known)
     is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
     numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
     firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))

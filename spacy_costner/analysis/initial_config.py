@@ -8,14 +8,16 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from inspect import getdoc, signature
-from itertools import product
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, Literal
 
 import spacy
 from spacy.cli.init_config import RECOMMENDATIONS
+from spacy.tokens import Span
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
 
@@ -31,8 +33,16 @@ from ..settings import check_settings
 from ..tags import OUTSIDE, Tags
 from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
-from .preparation import FEW, count_sentences
+from .preparation import FEW_SENTENCES, count_sentences
 from .tuning import parse_aim
+
+Model = Literal["linear", "cnn", "hybrid", "transformer"]
+Decoding = Literal["viterbi", "threshold", "min-cost"]
+Block = dict[str, Any]
+"""A block of a config."""
+
+MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
+"""The kinds of mistakes whose costs are options."""
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
@@ -49,11 +59,102 @@ MOST_LOST = 0.01
 LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
 
+HIGHEST_SCORE = 5
+"""No mistake has a higher score in a loss that scales its cost."""
+
+
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """What the config depends on in a training corpus. Without one, it is taken to be large."""
+
+    doc_lengths: Sequence[int] = ()  # in tokens
+    n_sentences: float = math.inf
+    n_word_forms: int = 5000
+    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans
+    overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of pairs of spans that overlap, by their labels, in both orders."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it has so few sentences that a linear model is trained on all at once."""
+        return self.n_sentences < FEW_SENTENCES
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What mistakes cost by the options: the costs are added."""
+
+    blocks: Mapping[str, Block]  # of "tree", "matrix", "tags" and "mistakes", if given
+    files: Mapping[str, str]  # their files, by their names in the block [paths]
+    mistakes: Mapping[str, float]  # by those of `MISTAKES` that are given
+
+    def block(self, aim: str) -> Block | None:
+        """The block of the cost, for scores, training and decoding; None if nothing has a cost."""
+        if len(self.blocks) > 1:
+            return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}
+        for block in self.blocks.values():
+            return block
+        if aim == "cost":
+            return HAMMING
+        return None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Settings that fit the size of a corpus."""
+
+    batcher: Block
+    eval_frequency: int
+    patience: int
+    max_epochs: int
+    max_steps: int
+    n_embed_rows: int
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the template may use."""
+
+    # What the head of the file says
+    version: str
+    command: str
+    config_path: Path
+    aim: str
+    has_mistakes: bool  # whether the cost of a kind of mistake is given
+    has_probabilities: bool  # whether scores are probabilities after the last loss
+
+    # The corpora
+    train_path: Path | None
+    dev_path: Path | None
+    files: Mapping[str, str]
+    corpus: TrainingCorpus
+    has_many_labels: bool
+    has_long_docs: bool
+
+    # The pipeline
+    lang: str
+    model: Model
+    transformer_name: str
+    transformer_size_factor: int
+    components: Mapping[str, Sequence[str] | None]  # the labels of each; None: all
+    lossy_components: Sequence[str]  # those with labels whose spans overlap
+    spans_key: str | None
+
+    # The blocks of each component
+    losses: Sequence[str]
+    loss: Block
+    decoding: Decoding
+    decoding_block: Block
+    cost: Block | None
+    has_tree: bool
+
+    sizes: Sizes
+
 
 def init(
     output_path: Path = Path("config.cfg"),
     *,
-    model: Literal["linear", "cnn", "hybrid", "transformer"] = "linear",
+    model: Model = "linear",
     lang: str = "en",
     train_path: Path | None = None,
     dev_path: Path | None = None,
@@ -66,19 +167,19 @@ def init(
     tree_by_prefix: str | None = None,
     cost: str | None = None,
     loss: str | None = None,
-    decoding: Literal["viterbi", "threshold", "min-cost"] | None = None,
+    decoding: Decoding | None = None,
     inner_nodes: bool = False,
     spans_key: str | None = None,
     groups_path: Path | None = None,
     transformer: str | None = None,
+    force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
     """Make a config. docs/init.md says what is chosen where an argument is None. Costs are by
-    token. With a separator of labels, `tree_by_prefix`, the file of `tree_path` is written.
+    token. Of all files only that of `tree_by_prefix` is written here.
 
-    output_path (Path): Where it will be, for the commands at its head. It is not written.
-    command (str): The command that makes it, for its head.
-    model (Literal["linear", "cnn", "hybrid", "transformer"]): Model.
+    output_path (Path): Where the config will be, for the commands at its head.
+    model (Literal["linear", "cnn", "hybrid", "transformer"]): Kind of model.
     lang (str): Code of the language.
     train_path (Path | None): Training corpus, to choose sizes; any format.
     dev_path (Path | None): Development corpus; any format.
@@ -90,8 +191,8 @@ def init(
     wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
         token.
     tree_path (Path | None): Label tree, a JSON or YAML file: near labels cost less.
-    tree_by_prefix (str | None): Write the tree: labels below their part before this separator, such
-        as _.
+    tree_by_prefix (str | None): Write the label tree, by default to tree.json beside the config:
+        each label is below its part before this separator, such as _.
     cost (str | None): hamming, zero-one or a CSV file: the cost of each pair of labels.
     loss (str | None): Loss, or several, separated by commas.
     decoding (Literal["viterbi", "threshold", "min-cost"] | None): How entities are chosen.
@@ -100,6 +201,8 @@ def init(
     groups_path (Path | None): JSON file, {component: [labels]}: labels of different components may
         overlap.
     transformer (str | None): Name or folder of the transformer.
+    force (bool): Overwrite the file of the tree.
+    command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
         if a file can't be read or lacks a label of the corpus.
@@ -110,187 +213,236 @@ def init(
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     if aim is not None:
         parse_aim(aim, "cost", "guarantee", option="--aim")
-    spans_key = spans_key or ("sc" if groups_path else None)
-    corpus = read_corpus(train_path, lang, spans_key)
-    groups = choose_groups(corpus, groups_path) if spans_key is not None else {}
-    components = [*groups] or ["ner"]
-    few = corpus["sentences"] < FEW
 
-    # What mistakes cost: a part for each option that is given.
-    given = {"miss": miss, "false_alarm": false_alarm}
-    given |= {"wrong_label": wrong_label, "wrong_boundary": wrong_boundary}
-    mistakes = {kind: value for kind, value in given.items() if value is not None}
-    matrix_path = Path(cost) if cost is not None and Path(cost).is_file() else None
-    paths = {"tree": tree_path, "costs": matrix_path}
-    files = {name: str(path) for name, path in paths.items() if path is not None}
-    costs: dict[str, dict[str, Any]] = {}
-    if tree_path is not None:
-        costs["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
-    if matrix_path is not None:
-        costs["matrix"] = {"@misc": "spacy_costner.MatrixCost.v1", "matrix": "${paths.costs}"}
-    elif cost is not None:
-        costs["tags"] = {"@misc": f"spacy_costner.{find_name('Cost', cost, 'a CSV file')}Cost.v1"}
-    if mistakes:
-        weights = {kind: mistakes.get(kind, 0.0 if costs else 1.0) for kind in given}
-        costs["mistakes"] = {"@misc": "spacy_costner.PrecisionRecallCost.v1", **weights}
-    aim = aim or ("cost" if costs or decoding == "min-cost" else "f")
-    shared: Any = next(iter(costs.values()), HAMMING if aim == "cost" else None)
-    if len(costs) > 1:
-        shared = {"@misc": "spacy_costner.SumCost.v1", "costs": costs}
-    if spans_key is not None and shared is not None:
+    if spans_key is None and groups_path is not None:
+        spans_key = "sc"
+    if tree_path is None and tree_by_prefix is not None:
+        tree_path = output_path.with_name("tree.json")
+    corpus = measure_corpus(train_path, lang, spans_key)
+    groups: dict[str, list[str]] = {}
+    if spans_key is not None:
+        groups = choose_groups(corpus, groups_path)
+
+    mistakes: dict[str, float] = {}
+    for kind, price in zip(MISTAKES, (miss, false_alarm, wrong_label, wrong_boundary)):
+        if price is not None:
+            mistakes[kind] = price
+    costs = choose_costs(tree_path, cost, mistakes)
+    if aim is None:
+        aim = "cost" if costs.blocks or decoding == "min-cost" else "f"
+    cost_block = costs.block(aim)
+    if spans_key is not None and cost_block is not None:
         raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
 
-    chosen = choose_losses(model, aim, costs, few=few)
-    losses = chosen if loss is None else parse_losses(loss)
-    last = build_loss(losses[-1])
-    has_probabilities = last.has_probabilities
-    # The best path of a linear model that learned a cost is better than the least expected cost of
-    # its shifted probabilities: see docs/init.md.
-    learned_cost = model == "linear" and last.shifts_probabilities and not inner_nodes
-    by_cost = aim == "cost" and has_probabilities and not learned_cost
-    decoding = decoding or ("min-cost" if by_cost else "viterbi")
-    if decoding == "min-cost" and aim != "cost":
-        raise ValueError(
-            "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
-            "and `costner guarantee` chooses a set of spans"
-        )
-    if not has_probabilities and (decoding != "viterbi" or aim == "guarantee"):
-        with_it = "--aim guarantee" if aim == "guarantee" else f"--decoding {decoding}"
-        raise ValueError(
-            f"--loss: expected a loss such as Sequential with {with_it}, got {losses[-1]}: its "
-            "scores are not probabilities"
-        )
-    uses_cost = tree_path is not None or any(build_loss(name).cost for name in losses)
-    if costs and aim != "cost" and not uses_cost:
-        raise ValueError(
-            f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
-            "nothing would use what you say mistakes cost"
-        )
-    if inner_nodes and (decoding != "min-cost" or tree_path is None):
-        raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
-
+    if loss is None:
+        losses = choose_losses(model, aim, costs.blocks, is_small=corpus.is_small)
+    else:
+        losses = parse_losses(loss)
+    if decoding is None:
+        decoding = choose_decoding(model, aim, build_loss(losses[-1]), inner_nodes=inner_nodes)
+    check_choices(aim, losses, decoding, costs, inner_nodes=inner_nodes)
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
-        labels, tree = sorted(corpus["counts"]), dict[str, Any]()
-        if not tree_by_prefix or not any(tree_by_prefix in label for label in labels):
-            raise ValueError(
-                f"--tree-by-prefix: expected a separator in labels, got {tree_by_prefix!r} for "
-                f"{', '.join(labels)}"
-            )
-        for label in labels:
-            prefix = label.partition(tree_by_prefix)[0] or label
-            tree.setdefault(prefix, {}).update({label: {}} if label != prefix else {})
-        save_text(tree_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+        if not force:
+            refuse_existing(tree_path)
+        write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
 
+    # Training and decoding refer to the cost of the scorer.
+    used_cost: Any = None
+    if cost_block is not None:
+        used_cost = "${components.ner.scorer.cost}"
+    elif loss is None:
+        used_cost = MISSES
     sizes = choose_sizes(model, corpus)
-    n_later = len(losses) - 1
-    first = max(5, math.ceil(500 / sizes["eval_frequency"]))
-    if sizes["max_epochs"]:
-        first = max(1, sizes["max_epochs"] - LATER_EPOCHS * n_later)
-    epochs = [float(first + LATER_EPOCHS * i) for i in range(n_later)]
-    # The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above 5.
-    multiplier = 1.0 if tree_path is None else 0.5
-    if shared is not None and multiplier * (largest := find_largest(shared, files, corpus)) > 5:
-        multiplier = float(f"{5 / largest:.2g}")
-    own_cost = "${components.ner.scorer.cost}" if shared else MISSES if loss is None else None
-    loss_block = make_loss(losses, own_cost, multiplier=multiplier, epochs=epochs)
-    threshold, both = 0.5, mistakes.get("miss", 1.0) + mistakes.get("false_alarm", 1.0)
-    if aim == "cost" and both:
-        threshold = round(1 - mistakes.get("miss", 1.0) / both, 4)  # see docs/decoding.md
-    modes: dict[str, tuple[str, dict[str, Any]]] = {
-        "viterbi": ("Viterbi", {"bias": 0.0, "labels": {}}),
-        "threshold": ("Threshold", {"threshold": threshold, "labels": {}}),
-        "min-cost": ("MinCost", {"cost": own_cost}),
-    }
-    kind, settings = modes[decoding]
-    decoding_block = {"@misc": f"spacy_costner.{kind}Decoding.v1", **settings}
-    if inner_nodes:
-        decoding_block["tree"] = "${paths.tree}"
-    lossy = [name for name, own in groups.items() if {*product(own, own)} & {*corpus["overlaps"]}]
-    known = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])["transformer"]["efficiency"]
-    # The template sees the variables of this function.
+    recommended = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])
+    efficient = recommended["transformer"]["efficiency"]
+    choices = Choices(
+        version=spacy_costner.__version__,
+        command=command,
+        config_path=output_path,
+        aim=aim,
+        has_mistakes=bool(mistakes),
+        has_probabilities=build_loss(losses[-1]).has_probabilities,
+        train_path=train_path,
+        dev_path=dev_path,
+        files=costs.files,
+        corpus=corpus,
+        has_many_labels=len(corpus.label_counts) > MANY_LABELS,  # see docs/linear.md
+        has_long_docs=0 < 3 * len(corpus.doc_lengths) <= corpus.n_sentences,
+        lang=lang,
+        model=model,
+        transformer_name=transformer or efficient["name"],
+        transformer_size_factor=efficient["size_factor"],
+        components=labels_of_components(groups),
+        lossy_components=[name for name in groups if has_overlaps(groups[name], corpus)],
+        spans_key=spans_key,
+        losses=losses,
+        loss=make_loss(
+            losses,
+            used_cost,
+            multiplier=choose_multiplier(cost_block, costs.files, corpus),
+            epochs=choose_epochs(losses, sizes),
+        ),
+        decoding=decoding,
+        decoding_block=make_decoding(decoding, aim, mistakes, used_cost, inner_nodes=inner_nodes),
+        cost=cost_block,
+        has_tree=tree_path is not None,
+        sizes=sizes,
+    )
     template = get_template("init.cfg.jinja", as_text, read_notes, shlex.quote)
-    text = template.render(locals(), **sizes, version=spacy_costner.__version__)
+    text = template.render(vars(choices))
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), output_path)
     return text
 
 
-def read_corpus(path: Path | None, lang: str, spans_key: str | None = None) -> dict[str, Any]:
-    """Measure a training corpus; without one, it is large. "counts" are the numbers of spans by
-    label, "overlaps" the numbers of pairs of them that overlap, by their labels."""
-    lengths: list[int] = []
-    counts: Counter[str] = Counter()
+def measure_corpus(
+    path: Path | None, lang: str = "en", spans_key: str | None = None
+) -> TrainingCorpus:
+    """Measure a training corpus, whose spans are those of a key or else `doc.ents`.
+
+    RAISES (ValueError): If it has no spans.
+    """
+    if path is None:
+        return TrainingCorpus()
+    doc_lengths: list[int] = []
+    label_counts: Counter[str] = Counter()
     overlaps: Counter[tuple[str, str]] = Counter()
-    corpus = {"lengths": lengths, "counts": counts, "overlaps": overlaps}
-    if path is None:
-        return {**corpus, "sentences": math.inf, "forms": 5000}
-    sentences, forms = 0, set[int]()
-    keys = set[str]()  # of groups of spans, which `doc.ents` leaves out
+    n_sentences = 0
+    word_forms = set[int]()
+    group_keys = set[str]()
     for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
-        lengths.append(len(doc))
-        keys.update(key for key, spans in doc.spans.items() if len(spans))
-        sentences += count_sentences(doc)
-        forms.update(token.norm for token in doc)
-        spans = sorted({*doc.spans.get(spans_key, ())} if spans_key else doc.ents)
-        for i, one in enumerate(spans):
-            counts[one.label_] += 1
-            for other in spans[i + 1 :]:
-                if other.start >= one.end:
-                    break
-                overlaps.update({(one.label_, other.label_), (other.label_, one.label_)})
-    if not counts:
-        where = "" if spans_key is None else f" in doc.spans[{spans_key!r}]"
-        advice = ""
+        doc_lengths.append(len(doc))
+        n_sentences += count_sentences(doc)
+        word_forms.update(token.norm for token in doc)
+        for key, group in doc.spans.items():
+            if len(group):
+                group_keys.add(key)
+        spans = doc.ents
+        if spans_key is not None:
+            spans = sorted(set(doc.spans.get(spans_key, ())))
+        label_counts.update(span.label_ for span in spans)
+        count_overlaps(spans, overlaps)
+    if not label_counts:
+        message = "expected docs with entities"
+        if spans_key is not None:
+            message += f" in doc.spans[{spans_key!r}]"
+        message += f", got none in {len(doc_lengths)} docs"
         if spans_key is None:
-            key = min(keys, default="sc")
-            advice = (
-                ". If entities overlap, write a config with `costner init --spans-key "
-                f"{key}`, and train with it"
+            # `doc.ents` has none where entities overlap: they are in groups of spans.
+            key = min(group_keys, default="sc")
+            message += (
+                f". If entities overlap, write a config with `costner init --spans-key {key}`, and "
+                "train with it"
             )
-        raise ValueError(
-            f"{path}: expected docs with entities{where}, got none in {len(lengths)} docs{advice}"
-        )
-    return {**corpus, "sentences": sentences, "forms": len(forms)}
+        raise ValueError(f"{path}: {message}")
+    return TrainingCorpus(doc_lengths, n_sentences, len(word_forms), label_counts, overlaps)
 
 
-def choose_groups(corpus: Mapping[str, Any], path: Path | None) -> dict[str, list[str]]:
-    """The labels of each component, from a file. Without one, each label, the most frequent first,
-    joins the group with which the fewest of its spans overlap or, if these are more than
-    `MOST_LOST`, opens another."""
-    counts, overlaps = corpus["counts"], corpus["overlaps"]
-    if path is None:
-        if not counts:
-            raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
-        found: list[list[str]] = []
-        for label, n in counts.most_common():
-            lost = [sum(overlaps[label, other] for other in own) for own in found]
-            if min(lost, default=math.inf) <= MOST_LOST * n:
-                found[lost.index(min(lost))].append(label)
-            else:
-                found.append([label])
-        names = [f"ner_{i + 1}" for i in range(len(found))] if len(found) > 1 else ["ner"]
-        return {name: sorted(own) for name, own in zip(names, found)}
+def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
+    """Count the pairs of spans of a doc that overlap, by their labels. Spans are sorted."""
+    for i, span in enumerate(spans):
+        for later in spans[i + 1 :]:
+            if later.start >= span.end:
+                break
+            # A pair of spans with the same label counts once.
+            overlaps.update({(span.label_, later.label_), (later.label_, span.label_)})
+
+
+def has_overlaps(labels: Sequence[str], corpus: TrainingCorpus) -> bool:
+    """Whether spans of these labels overlap with each other."""
+    return any(pair in corpus.overlaps for pair in combinations_with_replacement(labels, 2))
+
+
+def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[str]]:
+    """The labels of each component, from a file or, without one, by what overlaps in the corpus.
+
+    RAISES (ValueError): If there is neither, or the file doesn't have each label once.
+    """
+    if path is not None:
+        return read_groups(path, corpus.label_counts)
+    if not corpus.label_counts:
+        raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
+    groups = group_labels(corpus)
+    if len(groups) == 1:
+        return {"ner": groups[0]}
+    return {f"ner_{i}": labels for i, labels in enumerate(groups, start=1)}
+
+
+def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
+    """Groups of labels whose spans rarely overlap. Each label, the most frequent first, joins the
+    group with which the fewest of its spans overlap or, if these are more than `MOST_LOST`, opens
+    another."""
+    groups: list[list[str]] = []
+    for label, n_spans in corpus.label_counts.most_common():
+        n_lost = [sum(corpus.overlaps[label, member] for member in group) for group in groups]
+        if groups and min(n_lost) <= MOST_LOST * n_spans:
+            groups[n_lost.index(min(n_lost))].append(label)
+        else:
+            groups.append([label])
+    return [sorted(group) for group in groups]
+
+
+def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
+    """The labels of each component by its name. A single component has all: None."""
+    if len(groups) > 1:
+        return dict(groups)
+    return dict.fromkeys(groups or ["ner"])
+
+
+def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """Read the labels of each component, and check that all labels of the corpus have one."""
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
         message = f"{path}: --groups: expected JSON, {{component: [labels]}}, got {error}"
         raise ValueError(message) from None
-    items = groups.items() if isinstance(groups, dict) else ()
-    if not items or not all(
-        re.fullmatch(r"\w+", name) and own and isinstance(own, list) for name, own in items
-    ):
+    pairs = groups.items() if isinstance(groups, dict) else ()
+    if not pairs or not all(is_group(name, labels) for name, labels in pairs):
         raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
-    every = [label for own in groups.values() for label in own]
-    if twice := [label for label, n in Counter(every).items() if n > 1]:
-        raise ValueError(f"{path}: expected each label in one component, got {twice} in several")
-    if missing := sorted({*counts} - {*every}):
+    n_components: Counter[str] = Counter()
+    for group in groups.values():
+        n_components.update(group)
+    repeated = [label for label, n in n_components.items() if n > 1]
+    if repeated:
+        raise ValueError(f"{path}: expected each label in one component, got {repeated} in several")
+    missing = sorted(set(label_counts) - set(n_components))
+    if missing:
         raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
     return groups
 
 
-def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) -> list[str]:
+def is_group(name: str, labels: Any) -> bool:
+    """Whether these can be the name of a component and its labels."""
+    return re.fullmatch(r"\w+", name) is not None and isinstance(labels, list) and len(labels) > 0
+
+
+def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str, float]) -> Costs:
+    """The block of each cost that options name, and their files.
+
+    RAISES (ValueError): If there is no such cost.
+    """
+    blocks: dict[str, Block] = {}
+    files: dict[str, str] = {}
+    if tree_path is not None:
+        files["tree"] = str(tree_path)
+        blocks["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
+    if cost is not None and Path(cost).is_file():
+        files["costs"] = str(Path(cost))
+        blocks["matrix"] = {"@misc": "spacy_costner.MatrixCost.v1", "matrix": "${paths.costs}"}
+    elif cost is not None:
+        name = find_name("Cost", cost, "a CSV file")
+        blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
+    if mistakes:
+        # Beside another cost, a mistake that isn't named adds nothing to it.
+        default = 0.0 if blocks else 1.0
+        prices = {kind: mistakes.get(kind, default) for kind in MISTAKES}
+        blocks["mistakes"] = {"@misc": "spacy_costner.PrecisionRecallCost.v1", **prices}
+    return Costs(blocks, files, mistakes)
+
+
+def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
     """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
     "tags", "mistakes"."""
     if aim == "guarantee":
@@ -299,9 +451,72 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, few: bool) 
         return ["SoftmaxMargin", "MCEF"] if model == "linear" else ["Sequential"]
     if "tree" in costs and model != "linear":
         return ["SoftmaxMargin", "Risk"]
-    if costs or aim == "cost" or (model == "linear" and few):
+    if costs or aim == "cost" or (model == "linear" and is_small):
         return ["SoftmaxMargin"]
     return ["Sequential"]
+
+
+def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
+    """By expected cost if the aim is the lowest cost and scores are probabilities. The best path of
+    a linear model that learned a cost is better than the least expected cost of its shifted
+    probabilities: see docs/init.md."""
+    learned_cost = model == "linear" and last_loss.shifts_probabilities and not inner_nodes
+    if aim == "cost" and last_loss.has_probabilities and not learned_cost:
+        return "min-cost"
+    return "viterbi"
+
+
+def check_choices(
+    aim: str, losses: Sequence[str], decoding: str, costs: Costs, *, inner_nodes: bool
+) -> None:
+    """RAISES (ValueError): If a choice makes another one pointless or impossible."""
+    if decoding == "min-cost" and aim != "cost":
+        raise ValueError(
+            "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
+            "and `costner guarantee` chooses a set of spans"
+        )
+    needs_probabilities = None
+    if aim == "guarantee":
+        needs_probabilities = "--aim guarantee"
+    elif decoding != "viterbi":
+        needs_probabilities = f"--decoding {decoding}"
+    if needs_probabilities is not None and not build_loss(losses[-1]).has_probabilities:
+        raise ValueError(
+            f"--loss: expected a loss such as Sequential with {needs_probabilities}, got "
+            f"{losses[-1]}: its scores are not probabilities"
+        )
+    takes_cost = any(build_loss(name).cost for name in losses)
+    # The scorer has the levels of a tree whatever the loss.
+    if costs.blocks and aim != "cost" and "tree" not in costs.blocks and not takes_cost:
+        raise ValueError(
+            f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
+            "nothing would use what you say mistakes cost"
+        )
+    if inner_nodes and (decoding != "min-cost" or "tree" not in costs.blocks):
+        raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
+
+
+def refuse_existing(path: Path) -> None:
+    """RAISES (ValueError): If there is a file."""
+    if path.exists():
+        raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
+
+
+def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
+    """Write a label tree of two levels: each label below its part before the separator. A label
+    without the separator, or that begins with it, is on the first level."""
+    if not separator or not any(separator in label for label in labels):
+        raise ValueError(
+            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
+            f"{', '.join(labels)}"
+        )
+    tree: dict[str, Any] = {}
+    for label in labels:
+        prefix = label.partition(separator)[0] or label
+        children = tree.setdefault(prefix, {})
+        if label != prefix:
+            children[label] = {}
+    save_text(path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
 
 def parse_losses(text: str, option: str = "--loss") -> list[str]:
@@ -311,28 +526,35 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
     return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
 
 
-def find_name(kind: str, given: str, *others: str, option: str | None = None) -> str:
-    """The name of a registered "Loss" or "Cost". softmax_margin, SoftmaxMargin and
-    spacy_costner.SoftmaxMargin.v1 are the same."""
-    group, pattern = {
-        "Loss": ("thinc_losses", r"spacy_costner\.(?!Schedule)(\w+)\.v1"),
-        "Cost": ("spacy_misc", r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"),
-    }[kind]
-    found = (re.fullmatch(pattern, point.name) for point in entry_points(group=group))
-    names = {match[1].lower(): match[1] for match in found if match}
-    short = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", given.strip().lower())
+def find_name(
+    kind: Literal["Loss", "Cost"], text: str, *other_choices: str, option: str | None = None
+) -> str:
+    """The name of a registered loss or cost. softmax_margin, SoftmaxMargin and
+    spacy_costner.SoftmaxMargin.v1 are the same. An error names the option and all choices."""
+    if kind == "Loss":
+        group, pattern = "thinc_losses", r"spacy_costner\.(?!Schedule)(\w+)\.v1"
+    else:
+        group = "spacy_misc"
+        pattern = r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"
+    names: dict[str, str] = {}
+    for entry_point in entry_points(group=group):
+        match = re.fullmatch(pattern, entry_point.name)
+        if match is not None:
+            names[match[1].lower()] = match[1]
+    short = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
     if short not in names:
-        choices = ", ".join([*names.values(), *others])
-        hint = ": separate losses by commas for a schedule" if short == "schedule" else ""
-        option = option or f"--{kind.lower()}"
-        raise ValueError(f"{option}: expected any of {choices}, got {given!r}{hint}")
+        choices = ", ".join([*names.values(), *other_choices])
+        message = f"{option or f'--{kind.lower()}'}: expected any of {choices}, got {text!r}"
+        if short == "schedule":
+            message += ": separate losses by commas for a schedule"
+        raise ValueError(message)
     return names[short]
 
 
 def build_loss(name: str) -> Loss:
     """A loss, with the Hamming cost if it takes one."""
-    built: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
-    return built
+    loss: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
+    return loss
 
 
 def make_loss(
@@ -341,72 +563,158 @@ def make_loss(
     *,
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
-) -> dict[str, Any]:
+) -> Block:
     """The block of a loss, or of a schedule of losses that end after these epochs, with its
     recommended settings. The cost is a block or a variable, the Hamming cost by default; the
     multiplier is a factor of the recommended score per unit of cost."""
-    blocks = []
-    for loss in losses:
-        name = f"spacy_costner.{loss}.v1"
-        parameters = signature(registry.losses.get(name)).parameters
-        given = {key: p.default for key, p in parameters.items() if p.default is not None}
-        block = {"@losses": name, **given, **RECOMMENDED.get(loss, {})}
-        for score in {"multiplier", "alpha"} & {*block}:
-            block[score] = float(f"{block[score] * multiplier:.2g}")
-        if "cost" in parameters and (cost is not None or loss != "Mixed"):  # whose cost is optional
-            block["cost"] = cost or HAMMING
-        blocks.append(block)
+    blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]
-    names = [f"loss_{i + 1}" for i in range(len(blocks))] if len(blocks) > 2 else ["first", "then"]
+    names = ["first", "then"]
+    if len(blocks) > 2:
+        names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
     stages = dict(zip(names, blocks))
     return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
 
 
-def find_largest(
-    cost: Mapping[str, Any], files: dict[str, str], corpus: Mapping[str, Any]
+def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
+    """The block of a loss: the defaults of its factory, and what is recommended. See `make_loss`
+    for the arguments."""
+    name = f"spacy_costner.{loss}.v1"
+    parameters = signature(registry.losses.get(name)).parameters
+    block: Block = {"@losses": name}
+    for parameter in parameters.values():
+        if parameter.default is not None:
+            block[parameter.name] = parameter.default
+    block.update(RECOMMENDED.get(loss, {}))
+    for score in ("multiplier", "alpha"):
+        if score in block:
+            block[score] = two_digits(block[score] * multiplier)
+    # Mixed has a cost only if one is given.
+    if "cost" in parameters and (cost is not None or loss != "Mixed"):
+        block["cost"] = cost or HAMMING
+    return block
+
+
+def two_digits(value: float) -> float:
+    """Round to two significant digits."""
+    return float(f"{value:.2g}")
+
+
+def choose_multiplier(
+    cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
 ) -> float:
+    """The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above
+    `HIGHEST_SCORE`."""
+    multiplier = 0.5 if "tree" in files else 1.0
+    if cost is None:
+        return multiplier
+    largest = find_largest(cost, files, corpus.label_counts)
+    if multiplier * largest > HIGHEST_SCORE:
+        return two_digits(HIGHEST_SCORE / largest)
+    return multiplier
+
+
+def find_largest(cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]) -> float:
     """The cost of the worst mistake with the labels of the corpus, or of the files of costs."""
-    labels = corpus["counts"]
+    labels = list(label_counts)
     if not labels and "costs" in files:
-        labels = make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows
+        labels = list(make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows)
     elif not labels and "tree" in files:
-        labels = make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages
-    block = Config({"paths": files, "cost": cost}).interpolate()["cost"]
+        labels = list(make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages)
     tags = Tags([label for label in labels if label != OUTSIDE] or ["label"])
-    return float(registry.resolve({"cost": block})["cost"](tags).max())
+    block = Config({"paths": dict(files), "cost": cost}).interpolate()["cost"]
+    make_table = registry.resolve({"cost": block})["cost"]
+    return float(make_table(tags).max())
 
 
-def choose_sizes(model: str, corpus: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the template that fit the size of a corpus, or a large one if it is unknown:
-    100 batches or more in an epoch, and at least one evaluation."""
-    lengths, is_linear = corpus["lengths"], model == "linear"
-    part = sum(lengths) // 100 if lengths else 1000
-    size = max(1, min(500, part)) if is_linear else max(100, min(1000, part))
-    batcher: dict[str, Any] = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
-    batcher |= {"discard_oversize": False, "size": size}
-    if model == "transformer":
-        batcher = {"@batchers": "spacy.batch_by_padded.v1", "size": 2000, "buffer": 256}
-        batcher |= {"discard_oversize": True}
-    epoch = 2000 if is_linear else 200
-    if lengths:
-        batch = registry.resolve({"batcher": batcher})["batcher"]
-        n_batches = sum(1 for _ in batch([range(length) for length in lengths]))
-        epoch = max(1, int(n_batches * 0.9))  # it may have fewer if docs are shuffled
-    if model in ("cnn", "hybrid"):
-        growing = {"@schedules": "compounding.v1", "start": 100, "stop": size, "compound": 1.001}
-        batcher["size"] = growing
-    patience, least_steps = (1000, 3000) if model == "hybrid" else (1600, 20000)
+def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
+    """After how many epochs each loss but the last ends: the first after about 500 steps, or such
+    that the schedule ends with training."""
+    n_later = len(losses) - 1
+    first = max(5, math.ceil(500 / sizes.eval_frequency))
+    if sizes.max_epochs > 0:
+        first = max(1, sizes.max_epochs - LATER_EPOCHS * n_later)
+    return [float(first + LATER_EPOCHS * i) for i in range(n_later)]
+
+
+def make_decoding(
+    decoding: Decoding,
+    aim: str,
+    mistakes: Mapping[str, float],
+    cost: Any,
+    *,
+    inner_nodes: bool,
+) -> Block:
+    """The block of decoding. With the aim of the lowest cost, an entity is predicted if it is more
+    probable than 1 - c(miss) / (c(miss) + c(false alarm)): see docs/decoding.md."""
+    if decoding == "viterbi":
+        return {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
+    if decoding == "min-cost":
+        block = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost}
+        if inner_nodes:
+            block["tree"] = "${paths.tree}"
+        return block
+    threshold = 0.5
+    miss = mistakes.get("miss", 1.0)
+    total = miss + mistakes.get("false_alarm", 1.0)
+    if aim == "cost" and total > 0:
+        threshold = round(1 - miss / total, 4)
     return {
-        "batcher": batcher,
-        "rows": min(5000, max(1000, corpus["forms"])),
-        "many_labels": len(corpus["counts"]) > MANY_LABELS,  # see docs/linear.md
-        "long_docs": bool(lengths) and corpus["sentences"] >= 3 * len(lengths),
-        "patience": 0 if is_linear else max(patience, 2 * epoch),
-        "max_epochs": 8 if is_linear else 0,
-        "max_steps": 0 if is_linear else max(least_steps, 5 * epoch),
-        "eval_frequency": max(1, epoch // 2) if is_linear else min(200, epoch),
+        "@misc": "spacy_costner.ThresholdDecoding.v1",
+        "threshold": threshold,
+        "labels": {},
     }
+
+
+def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
+    """The settings that fit the size of a corpus: 100 batches or more in an epoch, and at least one
+    evaluation."""
+    batcher, batch_size = choose_batcher(model, corpus)
+    steps_of_epoch = 2000 if model == "linear" else 200
+    if corpus.doc_lengths:
+        make_batches = registry.resolve({"batcher": batcher})["batcher"]
+        docs = [range(length) for length in corpus.doc_lengths]
+        n_batches = sum(1 for _ in make_batches(docs))
+        steps_of_epoch = max(1, int(n_batches * 0.9))  # it may have fewer if docs are shuffled
+    n_embed_rows = min(5000, max(1000, corpus.n_word_forms))
+    if model == "linear":
+        return Sizes(
+            batcher,
+            eval_frequency=max(1, steps_of_epoch // 2),
+            patience=0,
+            max_epochs=8,
+            max_steps=0,
+            n_embed_rows=n_embed_rows,
+        )
+    if model != "transformer":  # batches grow
+        growing = {"@schedules": "compounding.v1", "start": 100, "stop": batch_size}
+        batcher["size"] = {**growing, "compound": 1.001}
+    # The hybrid model begins with a trained linear part.
+    is_hybrid = model == "hybrid"
+    return Sizes(
+        batcher,
+        eval_frequency=min(200, steps_of_epoch),
+        patience=max(1000 if is_hybrid else 1600, 2 * steps_of_epoch),
+        max_epochs=0,
+        max_steps=max(3000 if is_hybrid else 20000, 5 * steps_of_epoch),
+        n_embed_rows=n_embed_rows,
+    )
+
+
+def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
+    """The block of the batcher, and the words of a batch: a hundredth of the corpus, in limits."""
+    if model == "transformer":
+        size = 2000
+        padded = {"@batchers": "spacy.batch_by_padded.v1", "size": size, "buffer": 256}
+        return {**padded, "discard_oversize": True}, size
+    size = 1000
+    if corpus.doc_lengths:
+        size = sum(corpus.doc_lengths) // 100
+    smallest, largest = (1, 500) if model == "linear" else (100, 1000)
+    size = max(smallest, min(largest, size))
+    by_words = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
+    return {**by_words, "discard_oversize": False, "size": size}, size
 
 
 def as_text(value: Any) -> str:
@@ -416,15 +724,19 @@ def as_text(value: Any) -> str:
 
 
 def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Comments for a block of a loss, from docstrings: by setting, and with the name "" for all."""
+    """Comments for a block of a loss, from docstrings: by setting, and with the name "" for the
+    block itself."""
     if "@losses" not in block:
         return {}
     factory = registry.losses.get(block["@losses"])
-    found = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(factory) or "", re.MULTILINE)
-    notes = {name: text for name, text in found if name != "cost"}
+    texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(factory) or "", re.MULTILINE)
+    notes = {name: text for name, text in texts if name != "cost"}
     if "*" not in block:
-        cost = {"cost": HAMMING} if "cost" in block else {}
-        compute = registry.resolve({"loss": {**block, **cost}})["loss"].compute
+        settings = dict(block)
+        if "cost" in settings:
+            settings["cost"] = HAMMING
+        compute = registry.resolve({"loss": settings})["loss"].compute
+        # The function with the formula is below a composition or a `partial`.
         for inner in ("compute", "func"):
             compute = getattr(compute, inner, compute)
         notes[""] = (getdoc(compute) or "").split("\n\n")[0]

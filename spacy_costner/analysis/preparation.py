@@ -1,7 +1,9 @@
 """Linear models of a config: load and initialize them, train them, hold out folds."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate, chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +18,11 @@ from spacy.training.initialize import get_sourced_components
 from spacy.util import (
     dot_to_object,
     fix_random_seed,
+    get_lang_class,
+    get_model_meta,
+    get_package_path,
+    is_package,
+    load_config,
     load_model_from_config,
     minibatch,
     registry,
@@ -38,14 +45,20 @@ from ..types import Progress
 from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
+FACTORY = "cost_sensitive_ner"
+
+LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
+
 START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
 
-FEW, MOST_WEIGHTS = 1000, 2 * 10**7
-"""Below this number of sentences, and up to this number of weights, training is on all docs at
-once. That takes about 150 bytes a weight."""
+FEW_SENTENCES = 1000
+"""Below this number of sentences training is on all docs at once."""
+
+MOST_WEIGHTS = 2 * 10**7
+"""Up to this number of weights, too: it takes about 150 bytes a weight."""
 
 SENTENCIZER = Sentencizer()
 
@@ -54,13 +67,21 @@ N_DOCS = 256
 
 Corpus = Callable[[Language], Iterable[Example]]
 
+PrepareComponent = Callable[[CostSensitiveNER], object]
+"""Changes a component before it is initialized."""
 
-Linear = tuple[Language, CostSensitiveNER, dict[str, Any]]
-"""A pipeline, its component to train, and the block [training] of its config, resolved."""
+
+class LinearPipeline(NamedTuple):
+    """A pipeline whose linear model is to be trained."""
+
+    nlp: Language
+    ner: CostSensitiveNER  # the component to train
+    training: dict[str, Any]  # the block [training] of its config, resolved
 
 
-def load_linear(config: Config, vocab: Vocab | bool = True) -> Linear:
+def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model.
+    Set the seed of the config.
 
     RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
         would have to be trained, or if training has no end.
@@ -72,14 +93,19 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> Linear:
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
     block = nlp.config.interpolate()["training"]
     training = registry.resolve(block, schema=ConfigSchemaTraining)
-    ner = components_to_fit(nlp, training["frozen_components"])[0]
+    first, *_ = components_to_fit(nlp, training["frozen_components"])
+    check_end(training)
+    return LinearPipeline(nlp, first, training)
+
+
+def check_end(training: Mapping[str, Any]) -> None:
+    """RAISES (ValueError): If training by a block [training] has no end."""
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
-    if not max(limits.values()) > 0 or min(limits.values()) < 0:
+    if max(limits.values()) <= 0 or min(limits.values()) < 0:
         raise ValueError(
-            "fit: training: expected max_epochs or max_steps of at least 1, and neither below 0, "
-            f"got {limits}"
+            "training: expected max_epochs or max_steps of at least 1, and neither below 0, got "
+            f"{limits}"
         )
-    return nlp, ner, training
 
 
 def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
@@ -87,66 +113,134 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
 
     RAISES (ValueError): If others are not frozen, or a model is not linear.
     """
-    trained: dict[str, Any] = {
-        name: pipe
+    trainable = [
+        (name, pipe)
         for name, pipe in nlp.pipeline
         if getattr(pipe, "is_trainable", False) and name not in frozen
-    }
-    ours = [pipe for pipe in trained.values() if isinstance(pipe, CostSensitiveNER)]
-    keys = {ner.annotation.spans_key for ner in ours}
-    if len(ours) < max(len(trained), 1) or (len(ours) > 1 and (len(keys) > 1 or None in keys)):
+    ]
+    ners = [pipe for _, pipe in trainable if isinstance(pipe, CostSensitiveNER)]
+    is_possible = are_fitted_together([ner.annotation.spans_key for ner in ners])
+    if len(ners) < len(trainable) or not is_possible:
         raise ValueError(
-            "fit: nlp.pipeline: expected one component to train, of factory 'cost_sensitive_ner', "
-            f"and others in training.frozen_components, got {[*trained]}"
+            f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
+            f"training.frozen_components, got {[name for name, _ in trainable]}"
         )
-    for ner in ours:
+    for ner in ners:
         if not is_linear(ner.model):
+            architecture = nlp.config["components"][ner.name]["model"].get("@architectures")
             raise ValueError(
-                f"fit: components.{ner.name}.model: expected spacy_costner.SparseCRF.v1, got "
-                f"{nlp.config['components'][ner.name]['model'].get('@architectures')}"
+                f"components.{ner.name}.model: expected {LINEAR_MODEL}, got {architecture}"
             )
-    return ours
+    return ners
+
+
+def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
+    """Whether components with these keys can be trained: one, or several that share a key."""
+    if len(spans_keys) <= 1:
+        return len(spans_keys) == 1
+    return None not in spans_keys and len(set(spans_keys)) == 1
+
+
+def is_fitted(config: Config) -> bool:
+    """Whether `fit` trains a config: its components to train are linear, and training ends. Only
+    the config is read: no pipeline is built."""
+    with suppress(ValueError):
+        check_settings(config)
+        complete = Config(Language.default_config).merge(config).interpolate()
+        check_end(complete["training"])
+        blocks = blocks_to_train(complete)
+        spans_keys = [block.get("spans_key") for block in blocks]
+        is_each_linear = all(
+            block["factory"] == FACTORY and block["model"]["@architectures"] == LINEAR_MODEL
+            for block in blocks
+        )
+        return is_each_linear and are_fitted_together(spans_keys)
+    return False
+
+
+def blocks_to_train(config: Config) -> list[dict[str, Any]]:
+    """The blocks of the components that training changes, with the defaults of their factories:
+    those that have a model and are not frozen."""
+    language = get_lang_class(config["nlp"]["lang"])
+    unused = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
+    blocks: list[dict[str, Any]] = []
+    for name in config["nlp"]["pipeline"]:
+        if name in unused:
+            continue
+        block = config["components"][name]
+        if "source" in block:
+            components = read_pipeline_config(block["source"])["components"]
+            block = components[block.get("component", name)]
+        defaults = language.get_factory_meta(block["factory"]).default_config
+        block = {**(defaults or {}), **block}
+        if isinstance(block.get("model"), Mapping):
+            blocks.append(block)
+    return blocks
+
+
+def read_pipeline_config(name: str) -> Config:
+    """The config of a trained pipeline, a package or a folder."""
+    folder = Path(name)
+    if is_package(name):
+        package = get_package_path(name)
+        meta = get_model_meta(package)
+        folder = package / f"{meta['lang']}_{meta['name']}-{meta['version']}"
+    return load_config(folder / "config.cfg", interpolate=True)
 
 
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
     """The readers of the training and the development corpus of a config. There is none of the
     latter if its path is null."""
     config = nlp.config.interpolate()
-    names = [config["training"][name] for name in ("train_corpus", "dev_corpus")]
-    dev = dot_to_object(config, names[1])
-    if isinstance(dev, dict) and dev.get("path", "") is None:
-        section, _, key = names.pop().partition(".")
-        del config[section][key]  # where null is an error
-    train_corpus, dev_corpus, *_ = [*resolve_dot_names(config, names), None]
+    train_name = config["training"]["train_corpus"]
+    dev_name = config["training"]["dev_corpus"]
+    dev_block = dot_to_object(config, dev_name)
+    if isinstance(dev_block, dict) and dev_block.get("path", "") is None:
+        # A reader with a path of null can't be made.
+        section, _, key = dev_name.partition(".")
+        del config[section][key]
+        (train_corpus,) = resolve_dot_names(config, [train_name])
+        return train_corpus, None
+    train_corpus, dev_corpus = resolve_dot_names(config, [train_name, dev_name])
     return train_corpus, dev_corpus
 
 
-def prepare(linear: Linear, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
+def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
     """Initialize a pipeline, and read its training corpus as the component will see it. In memory
     it is read once, for initialization and for training: spaCy's `init_nlp` reads it twice, and
     that takes longest. If it isn't in memory, the result can be read once."""
     nlp, ner, training = linear
-    examples = list(progress(corpus(nlp), desc="read", unit="doc")) if in_memory else []
+    examples: list[Example] = []
+    if in_memory:
+        examples = list(progress(corpus(nlp), desc="read", unit="doc"))
     frozen = training["frozen_components"]
-    sourced = [n for n in get_sourced_components(nlp.config.interpolate()) if n not in frozen]
-    if sourced:
-        with nlp.select_pipes(enable=sourced):
+    sourced = get_sourced_components(nlp.config.interpolate())
+    resumed = [name for name in sourced if name not in frozen]
+    if resumed:
+        with nlp.select_pipes(enable=resumed):
             nlp.resume_training(sgd=training["optimizer"])
-    with nlp.select_pipes(disable=[*frozen, *sourced]), without_evaluation(nlp):
+    with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
         nlp.initialize(lambda: examples if in_memory else corpus(nlp), sgd=training["optimizer"])
-    before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
-    annotating = [name for name in before if name in training["annotating_components"]]
-    batches = [examples] if in_memory else minibatch(corpus(nlp), N_DOCS)
-    prepared = chain.from_iterable(annotate(nlp, batch, annotating) for batch in batches)
-    return list(prepared) if in_memory else prepared
+
+    earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in earlier if name in training["annotating_components"]]
+    if in_memory:
+        return annotate_predicted(nlp, examples, annotating)
+    batches = minibatch(corpus(nlp), N_DOCS)
+    annotated = (annotate_predicted(nlp, batch, annotating) for batch in batches)
+    return chain.from_iterable(annotated)
 
 
-def annotate(nlp: Language, examples: list[Example], names: list[str]) -> list[Example]:
+def annotate_predicted(
+    nlp: Language, examples: list[Example], names: Sequence[str]
+) -> list[Example]:
     """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
-    if names:
-        with nlp.select_pipes(enable=names):
-            for eg, doc in zip(examples, list(nlp.pipe([eg.predicted for eg in examples]))):
-                eg.predicted = doc
+    if not names:
+        return examples
+    with nlp.select_pipes(enable=names):
+        docs = list(nlp.pipe([eg.predicted for eg in examples]))
+    for eg, doc in zip(examples, docs):
+        eg.predicted = doc
     return examples
 
 
@@ -158,12 +252,12 @@ def count_sentences(doc: Doc) -> int:
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW` sentences."""
-    return all(total < FEW for total in accumulate(map(count_sentences, docs)))
+    """Whether docs have fewer than `FEW_SENTENCES` sentences."""
+    return all(total < FEW_SENTENCES for total in accumulate(map(count_sentences, docs)))
 
 
 def train_linear(
-    linear: Linear,
+    linear: LinearPipeline,
     examples: Iterable[Example],
     *,
     n_seeds: int = 1,
@@ -173,37 +267,52 @@ def train_linear(
 ) -> Trained:
     """Train the linear model of a pipeline: on all docs at once if they are few, or else by the
     updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
-    penalty: see `train_at_once`. That needs docs in memory, few weights, and one loss without kinks
-    that needs no start.
+    penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
 
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
     shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
 
-    Weights are the mean of `n_seeds` trainings, with the batches in other orders; the last is
-    returned. `cache` is a folder for features and targets of tokens, in place of memory. `is_small`
-    says whether docs are few; None: if they have fewer than `FEW` sentences.
+    examples (Iterable[Example]): The docs, as `prepare` returns them.
+    n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
+    on_epoch (OnEpoch): Called with the state after each epoch of updates.
+    cache (Path | None): A folder for features and targets of tokens, in place of memory.
+    is_small (bool | None): Whether docs are few. None: if they have fewer than `FEW_SENTENCES`.
+    RETURNS (Trained): The end of the last training.
     """
     _, ner, training = linear
-    parts, optimizer = (ner.model, ner.objective, ner.chain_tags), training["optimizer"]
     features, weights = linear_part(ner.model)
-    first, *later = ner.objective.loss.stages
-    is_possible = first.is_smooth and not (later or first.needs_start or weights.rows.any())
-    if is_possible and cache is None and weights.rows.size <= MOST_WEIGHTS:
+    if cache is None and can_train_at_once(ner):
         examples = list(examples)
-        if are_few(eg.reference for eg in examples) if is_small is None else is_small:
-            trained = train_at_once(*parts, examples)
+        if is_small is None:
+            is_small = are_few(eg.reference for eg in examples)
+        if is_small:
+            trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
             ner.cfg["progress"] = trained.progress._asdict()
             return trained
-    batches = batch_pieces(*parts, examples, training["batcher"], random.shuffle, cache)
+
+    batches = batch_pieces(
+        ner.model,
+        ner.objective,
+        ner.chain_tags,
+        examples,
+        training["batcher"],
+        random.shuffle,
+        cache,
+    )
 
     def after_epoch(trained: Trained) -> None:
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)
 
-    start, before = weights.rows.copy(), Progress(**ner.cfg["progress"])
-    total: Any = 0
+    optimizer = training["optimizer"]
+    first_weights = weights.rows.copy()
+    first_progress = Progress(**ner.cfg["progress"])
+    # The mean of several trainings is computed in float64.
+    sum_dtype = "float64" if n_seeds > 1 else "float32"
+    total = numpy.zeros(first_weights.shape, dtype=sum_dtype)
+    n_trainings = 0
     for i in range(n_seeds):
-        weights.restart(start)
+        weights.restart(first_weights)
         trained = train(
             weights,
             ner.objective,
@@ -212,34 +321,72 @@ def train_linear(
             max_epochs=training["max_epochs"],
             max_steps=training["max_steps"],
             dropout=features.dropout,
-            progress=before,
+            progress=first_progress,
             on_epoch=after_epoch,
             desc=f"train {i + 1}/{n_seeds}" if n_seeds > 1 else "train",
         )
-        # The mean of several is computed in float64.
-        total = total + weights.averaged(optimizer).astype("float64" if n_seeds > 1 else "float32")
+        total += weights.averaged(optimizer).astype(sum_dtype)
+        n_trainings += 1
         if trained.reason == INTERRUPTED:
             break
     ner.cfg["progress"] = trained.progress._asdict()
-    weights.restart((total / (i + 1)).astype("float32"))
+    weights.restart((total / n_trainings).astype("float32"))
     return trained
 
 
-def fit_linear(linear: Linear, corpus: Corpus, **settings: Any) -> None:
-    """Initialize a pipeline and train it, by the settings of `train_linear`.
-
-    RAISES (KeyboardInterrupt): If training is interrupted.
-    """
-    if train_linear(linear, prepare(linear, corpus), **settings).reason == INTERRUPTED:
-        raise KeyboardInterrupt
+def can_train_at_once(ner: CostSensitiveNER) -> bool:
+    """Whether a component can be trained on all docs at once: it starts from 0, with few weights,
+    and has one loss, without kinks, that needs no start."""
+    _, weights = linear_part(ner.model)
+    first_loss, *later_losses = ner.objective.loss.stages
+    if later_losses or first_loss.needs_start or not first_loss.is_smooth:
+        return False
+    return weights.rows.size <= MOST_WEIGHTS and not weights.rows.any()
 
 
 class Fold(NamedTuple):
-    """Docs that were held out: their numbers in the corpus, shape (D,), and their annotation and
-    posterior, by a model that was trained on the others."""
+    """Docs that were held out, and what a model predicts that was trained on the others."""
 
-    docs: Ints1d
+    docs: Ints1d  # their numbers in the corpus. Shape: (D,)
     dev: DevPredictions
+
+
+@dataclass(frozen=True)
+class FoldTraining:
+    """How the model of each fold is trained. Workers get it pickled."""
+
+    config: Config
+    labels: Sequence[str]
+    n_seeds: int
+    is_small: bool  # whether the docs of all folds are few
+    keeps_starts: bool
+    prepare_component: PrepareComponent | None
+
+    def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
+        """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
+        linear = load_linear(self.config.copy())
+        nlp, ner, _ = linear
+        # In the config, `initialize` would interpolate a label such as "${paths.train}".
+        nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
+        for label in self.labels:
+            ner.add_label(label)
+        if self.prepare_component is not None:
+            self.prepare_component(ner)
+
+        training_docs = list(self.copies(nlp, compress(examples, ~is_held_out)))
+        prepared = prepare(linear, lambda nlp: training_docs)
+        trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
+        if trained.reason == INTERRUPTED:
+            raise KeyboardInterrupt
+        dev = predict_dev(nlp, ner, self.copies(nlp, compress(examples, is_held_out)))
+        return Fold(numpy.flatnonzero(is_held_out), dev)
+
+    def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
+        """Examples with new predicted docs, of the pipeline's vocab."""
+        for eg in examples:
+            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
+            doc.user_data.update(eg.predicted.user_data)
+            yield Example(doc, eg.reference)
 
 
 def hold_out(
@@ -251,7 +398,7 @@ def hold_out(
     n_seeds: int = 1,
     seed: int | None = None,
     keeps_starts: bool = False,
-    before: Callable[[CostSensitiveNER], object] | None = None,
+    prepare_component: PrepareComponent | None = None,
     make_executor: MakeExecutor | None = None,
     code_path: Path | None = None,
     desc: str = "folds",
@@ -259,31 +406,54 @@ def hold_out(
     """Train the linear model of a config once for each fold, on all other docs, as it would be
     trained on all: see `train_linear`. Features, label memory and first pass are made anew.
 
-    No doc may be empty; of predicted docs only the tokens and the user data are taken, and with
-    `keeps_starts` their sentence starts. `before` is called with each component before it is
-    initialized; workers need to import it, and import the file of `code_path`. Without an executor
-    folds are trained in this process, and have the examples.
-
+    config (Config): The config.
+    examples (Sequence[Example]): The docs, none of them empty. Of predicted docs only the tokens
+        and the user data are taken.
+    labels (Sequence[str]): The labels of the component.
+    n_folds (int): Number of folds.
+    n_seeds (int): Trainings for each fold, whose weights are averaged.
+    seed (int | None): See `assign_folds`.
+    keeps_starts (bool): Take the sentence starts of predicted docs, too.
+    prepare_component (PrepareComponent | None): Called with the component of each fold before it is
+        initialized. Workers need to import it.
+    make_executor (MakeExecutor | None): Makes an executor of a task for each fold. None: folds are
+        trained in this process, and have the examples.
+    code_path (Path | None): Python file that workers import.
+    desc (str): What the progress bar says.
+    RETURNS (list[Fold]): The folds.
     RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
         worker failed.
     """
-    fold_of = assign_folds(len(examples), n_folds, seed)
-    settings: Any = {"config": config, "labels": labels, "n_seeds": n_seeds, "before": before}
-    settings["is_small"] = are_few(eg.reference for eg in examples)
-    settings["keeps_starts"] = keeps_starts
+    fold_of_doc = assign_folds(len(examples), n_folds, seed)
+    training = FoldTraining(
+        config,
+        labels,
+        n_seeds=n_seeds,
+        is_small=are_few(eg.reference for eg in examples),
+        keeps_starts=keeps_starts,
+        prepare_component=prepare_component,
+    )
     if make_executor is None:
-        turns = progress(range(n_folds), desc=desc, unit="fold")
-        return [fit_fold(examples, fold_of == i, **settings) for i in turns]
-    sides = [eg.predicted for eg in examples], [eg.reference for eg in examples]
-    settings["docs"] = [DocBin(docs=side, store_user_data=True).to_bytes() for side in sides]
-    settings["code_path"] = code_path
-    runs = [Run(str(i), work, {**settings, "is_held_out": fold_of == i}) for i in range(n_folds)]
-    done: dict[str, Fold] = {}
-    for run, ended in progress(run_all(runs, make_executor), desc=desc, unit="fold", total=n_folds):
+        numbers = progress(range(n_folds), desc=desc, unit="fold")
+        return [training.fit(examples, fold_of_doc == i) for i in numbers]
+
+    settings = {
+        "training": training,
+        "predicted": pack_docs([eg.predicted for eg in examples]),
+        "reference": pack_docs([eg.reference for eg in examples]),
+        "code_path": code_path,
+    }
+    runs = [
+        Run(str(i), fit_in_worker, {**settings, "is_held_out": fold_of_doc == i})
+        for i in range(n_folds)
+    ]
+    folds: dict[str, Fold] = {}
+    ended_runs = run_all(runs, make_executor)
+    for run, ended in progress(ended_runs, desc=desc, unit="fold", total=n_folds):
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
-        done[run.name] = ended.value
-    return [done[run.name] for run in runs]
+        folds[run.name] = ended.value
+    return [folds[run.name] for run in runs]
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
@@ -301,42 +471,23 @@ def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
     return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
 
 
-def work(docs: list[bytes], config: Config, code_path: Path | None, **settings: Any) -> Fold:
-    """Fit a fold in a worker, with predicted and reference docs as two `DocBin`s. No examples are
-    returned."""
-    import_once(code_path)
-    vocab = load_model_from_config(config, auto_fill=True).vocab
-    predicted, reference = (DocBin().from_bytes(side).get_docs(vocab) for side in docs)
-    fold = fit_fold(list(map(Example, predicted, reference)), config=config, **settings)
-    return fold._replace(dev=fold.dev._replace(examples=[]))
+def pack_docs(docs: Iterable[Doc]) -> bytes:
+    """Docs as bytes, with their user data."""
+    return DocBin(docs=docs, store_user_data=True).to_bytes()
 
 
-def fit_fold(
-    examples: Sequence[Example],
+def fit_in_worker(
+    training: FoldTraining,
+    predicted: bytes,
+    reference: bytes,
     is_held_out: Array1d,
-    labels: Sequence[str],
-    config: Config,
-    keeps_starts: bool,
-    before: Callable[[CostSensitiveNER], object] | None,
-    **settings: Any,
+    code_path: Path | None,
 ) -> Fold:
-    """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
-    linear = load_linear(config.copy())
-    nlp, ner, _ = linear
-    # In the config, `initialize` would interpolate a label such as "${paths.train}".
-    nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
-    for label in labels:
-        ner.add_label(label)
-    if before is not None:
-        before(ner)
-
-    def copies(is_chosen: Array1d) -> Iterator[Example]:
-        """Some of the examples, with predicted docs of the pipeline's vocab."""
-        for eg in compress(examples, is_chosen):
-            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=keeps_starts)
-            doc.user_data.update(eg.predicted.user_data)
-            yield Example(doc, eg.reference)
-
-    fit_linear(linear, lambda nlp: [*copies(~is_held_out)], **settings)
-    dev = predict_dev(nlp, ner, copies(is_held_out))
-    return Fold(numpy.flatnonzero(is_held_out), dev)
+    """Fit a fold in a worker. It returns no examples, which the command has."""
+    import_once(code_path)
+    vocab = load_model_from_config(training.config, auto_fill=True).vocab
+    predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
+    reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
+    examples = [Example(doc, gold) for doc, gold in zip(predicted_docs, reference_docs)]
+    fold = training.fit(examples, is_held_out)
+    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))

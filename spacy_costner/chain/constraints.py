@@ -15,14 +15,21 @@ token, shape (N,)."""
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
     the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
-    return Potentials._make([*map(_mask, potentials[:4], constraints), potentials.lengths])
+    return Potentials(
+        emissions=_mask(potentials.emissions, constraints.emissions),
+        transitions=_mask(potentials.transitions, constraints.transitions),
+        start=_mask(potentials.start, constraints.start),
+        end=_mask(potentials.end, constraints.end),
+        lengths=potentials.lengths,
+    )
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
     """The mask of the tags allowed at each token. Shape: (N, K)"""
     if allowed.ndim == 2:
         return allowed
-    return allowed[:, None] == get_array_module(allowed).arange(n_tags)
+    tags = get_array_module(allowed).arange(n_tags)
+    return allowed[:, None] == tags
 
 
 def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
@@ -30,8 +37,11 @@ def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
     return constrain(potentials, Constraints(emissions=allowed))
 
 
-def _mask(scores: FloatsXd, possible: Array2d | None) -> FloatsXd:
-    if possible is None:
+def _mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
+    """Scores, with minus infinity where a mask of the same shape is False."""
+    if is_allowed is None:
         return scores
     xp = get_array_module(scores)
-    return xp.where(xp.asarray(possible), scores, xp.asarray(FORBIDDEN, dtype=scores.dtype))
+    # A scalar of this type, so that float32 stays float32.
+    forbidden = xp.asarray(FORBIDDEN, dtype=scores.dtype)
+    return xp.where(xp.asarray(is_allowed), scores, forbidden)

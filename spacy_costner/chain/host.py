@@ -19,10 +19,12 @@ def on_host(function: FunctionT) -> FunctionT:
 
     @wraps(function)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        for arg in (*args, *kwargs.values()):
-            array = getattr(arg, "emissions", arg)
+        for argument in (*args, *kwargs.values()):
+            # Of potentials, one array stands for all.
+            array = getattr(argument, "emissions", argument)
             if is_cupy_array(array):
-                return OnHost(function, get_array_module(array).asarray)(*args, **kwargs)
+                asarray = get_array_module(array).asarray
+                return OnHost(function, asarray)(*args, **kwargs)
         return function(*args, **kwargs)
 
     return cast(FunctionT, dispatch)
@@ -37,30 +39,36 @@ class OnHost:
         self.asarray = asarray
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        on_host = {name: _to_host(value) for name, value in kwargs.items()}
-        return self._to_device(self.target(*map(_to_host, args), **on_host))
+        host_args = [_to_host(argument) for argument in args]
+        host_kwargs = {name: _to_host(argument) for name, argument in kwargs.items()}
+        return self._to_device(self.target(*host_args, **host_kwargs))
 
     def __getattr__(self, name: str) -> "OnHost":
         return OnHost(getattr(self.target, name), self.asarray)
 
-    def _to_device(self, value: Any) -> Any:
-        """Lengths stay on the host; messages and callbacks run there."""
-        if isinstance(value, tuple):
-            on_device, lengths = _rebuild(value, self._to_device), getattr(value, "lengths", None)
-            return on_device if lengths is None else on_device._replace(lengths=lengths)
-        if isinstance(value, numpy.ndarray):
-            return self.asarray(value)
-        return OnHost(value, self.asarray)
+    def _to_device(self, result: Any) -> Any:
+        """Copy the arrays of a result. Lengths stay on the host; messages and callbacks run
+        there."""
+        if isinstance(result, tuple):
+            copied = _map_tuple(result, self._to_device)
+            if hasattr(result, "lengths"):
+                return copied._replace(lengths=result.lengths)
+            return copied
+        if isinstance(result, numpy.ndarray):
+            return self.asarray(result)
+        return OnHost(result, self.asarray)
 
 
-def _to_host(value: Any) -> Any:
-    if isinstance(value, OnHost):
-        return value.target
-    if isinstance(value, tuple):
-        return _rebuild(value, _to_host)
-    return to_numpy(value) if is_cupy_array(value) else value
+def _to_host(argument: Any) -> Any:
+    """Copy the arrays of an argument. The inverse of `OnHost._to_device`."""
+    if isinstance(argument, OnHost):
+        return argument.target
+    if isinstance(argument, tuple):
+        return _map_tuple(argument, _to_host)
+    return to_numpy(argument) if is_cupy_array(argument) else argument
 
 
-def _rebuild(values: Any, copy: Callable[[Any], Any]) -> Any:
-    copies = [copy(value) for value in values]
-    return values._make(copies) if hasattr(values, "_make") else tuple(copies)
+def _map_tuple(parts: Any, copy: Callable[[Any], Any]) -> Any:
+    """Copy each part of a tuple. A named tuple keeps its type."""
+    copies = [copy(part) for part in parts]
+    return parts._make(copies) if hasattr(parts, "_make") else tuple(copies)

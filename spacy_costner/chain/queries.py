@@ -1,7 +1,7 @@
 """Queries of linear chains. The recursions are in cpp/.
 
 `ForwardBackward` and `MaxMessages` compute the messages of a batch once for several queries; the
-function of a query, such as `log_partition`, is for those who have one. Values and scores are in
+function of a query, such as `log_partition`, is for a single query. Values and scores are in
 float64, gradients in the type of the potentials.
 """
 
@@ -20,7 +20,7 @@ from .host import on_host
 
 MessagesT = TypeVar("MessagesT")
 ResultT = TypeVar("ResultT")
-Rest = ParamSpec("Rest")
+Arguments = ParamSpec("Arguments")
 
 ValuesWithVjp = tuple[Any, Callable[[Any], Potentials]]
 """Values of any shape, and the callback from the derivative with respect to them to that with
@@ -84,8 +84,8 @@ class ForwardBackward:
 
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
         """The log partition function of the paths outside a set, that of paths whose tags are
-        all allowed; minus infinity where all legal paths are in it. Nothing is subtracted: log(Z
-        - Z') would lose all digits where the set has nearly all the probability.
+        all allowed; minus infinity where all legal paths are in it. Nothing is subtracted:
+        log(Z - Z') would lose all digits where the set has nearly all the probability.
 
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
         """
@@ -142,12 +142,10 @@ class ForwardBackward:
         probability, (E,), ordered by begin, end and descending probability. None ends in white
         space.
 
-        It takes at most N / floor steps. Entities that contain the same token exclude each other,
-        so that those which are found have at most N / floor tokens in all, and no memory is used
-        beyond them.
+        It takes at most N / floor steps. Entities that contain the same token exclude each other.
+        So the result has entities of at most N / floor tokens in all, and takes all the memory.
         """
-        is_number = isinstance(floor, (int, float, numpy.number))
-        if not (is_number and 0 < floor <= 1):
+        if not (_is_number(floor) and 0 < floor <= 1):
             raise ValueError(f"floor: expected a probability above 0, got {floor!r}")
         return self._messages.likely_entities(floor, entity_tags, is_space)
 
@@ -213,7 +211,7 @@ class MaxMessages:
         The score of a path is the best score minus the sum of its regrets. So the result is within
         T times the tolerance of the best path, whatever its probability.
         """
-        if not (isinstance(tolerance, (int, float, numpy.number)) and tolerance >= 0):
+        if not (_is_number(tolerance) and tolerance >= 0):
             raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
         return self._messages.best_of_tied(log_probs, tolerance)
 
@@ -232,13 +230,17 @@ def max_messages(potentials: Potentials) -> MaxMessages:
 
 def _function(
     messages: Callable[[Potentials], MessagesT],
-    method: Callable[Concatenate[MessagesT, Rest], ResultT],
-) -> Callable[Concatenate[Potentials, Rest], ResultT]:
+    method: Callable[Concatenate[MessagesT, Arguments], ResultT],
+) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
     """Make a function of potentials from a method of messages."""
 
     @wraps(method)
-    def function(potentials: Potentials, *args: Rest.args, **kwargs: Rest.kwargs) -> ResultT:
-        return getattr(messages(potentials), method.__name__)(*args, **kwargs)
+    def function(
+        potentials: Potentials, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> ResultT:
+        # By its name: the messages of arrays on a GPU are an `OnHost`, which copies the results.
+        query = getattr(messages(potentials), method.__name__)
+        return query(*args, **kwargs)
 
     return function
 
@@ -296,7 +298,13 @@ def k_best(potentials: Potentials, k: int) -> BestPath:
     return BestPath(*native.k_best(potentials, k))
 
 
+def _is_number(argument: Any) -> bool:
+    """Whether an argument is a real number, of Python or NumPy."""
+    return isinstance(argument, (int, float, numpy.number))
+
+
 def _check_count(name: str, count: Any) -> None:
+    """Raise a ValueError if a number of paths is not a whole number above 0."""
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
     if not is_integer or count < 1:
         raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")

@@ -1,14 +1,14 @@
-"""The command `fit`."""
+"""Train a linear model, and print how good it is."""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
 from typer import Argument, Option
 
-from ..analysis.fitting import fit
+from ..analysis.fitting import Fitted, fit
 from .command_line import command, command_line
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
@@ -26,7 +26,7 @@ from .output import JsonOption, errors_shown, print_result
     without=("overrides", "command"),
 )
 def fit_cli(
-    run: partial[Any],
+    run: partial[Fitted],
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,

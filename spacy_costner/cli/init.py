@@ -1,14 +1,14 @@
-"""The command `init`."""
+"""Write the config that `analysis.initial_config` makes, and show the commands to run next."""
 
 import textwrap
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from ..analysis.initial_config import init
+from ..analysis.initial_config import init, refuse_existing
 from ..saving import save_text
 from .command_line import command, command_line
 from .output import errors_shown
@@ -40,11 +40,11 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
         ),
         "transformer": Option(show_default="as `spacy init config`"),
     },
-    without=("command",),
+    without=("force", "command"),
 )
 @errors_shown()
 def init_cli(
-    run: partial[Any],
+    run: partial[str],
     ctx: typer.Context,
     output_path: Annotated[
         Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
@@ -58,20 +58,14 @@ def init_cli(
     config begins with the commands to run next. With several options for costs, a mistake costs
     the sum of them.
     """
-    on_terminal = output_path == Path("-")
-    output_path = Path("config.cfg") if on_terminal else output_path
-    written = [] if on_terminal else [output_path]
-    tree_path = run.keywords["tree_path"]
-    if run.keywords["tree_by_prefix"] is not None:
-        tree_path = tree_path or output_path.with_name("tree.json")
-        written.append(tree_path)
-    for path in written:
-        if path.exists() and not force:
-            raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
-    text = run(output_path, tree_path=tree_path, command=command_line(ctx))
-    if on_terminal:
+    if output_path == Path("-"):  # the terminal
+        text = run(force=force, command=command_line(ctx))
         typer.echo(text, nl=False)
         return
+    if not force:
+        refuse_existing(output_path)
+    text = run(output_path, force=force, command=command_line(ctx))
     save_text(output_path, text)
+    # The head of the config, a comment, ends with the commands to run next.
     head, _, _ = text.partition("\n\n")
     typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")

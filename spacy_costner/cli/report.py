@@ -15,7 +15,6 @@ from ..saving import check_file, save_text
 from ..tags import OUTSIDE
 from . import plots
 from .command_line import command
-from .explain import draw_transitions
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
 from .pages import percent, render
@@ -67,7 +66,7 @@ def page(report: Report) -> str:
     curves = plots.precision_recall(report.curves, (p, r), chosen_name=current)
     figures = {"precision-recall": curves}
     if len(report.transitions.origins) <= MAX_TAGS:
-        figures["transitions"] = draw_transitions(report.transitions)
+        figures["transitions"] = plots.draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
         figures["reliability"] = plots.reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
@@ -108,4 +107,4 @@ def sum_others(confusion: Confusion) -> Confusion:
     target[[*kept, -1]] = [*range(MAX_LABELS), MAX_LABELS + 1]
     summed = numpy.eye(MAX_LABELS + 2)[target]
     names = [*(labels[i] for i in kept), f"{n_others} others", OUTSIDE]
-    return names, summed.T @ cost @ summed
+    return Confusion(names, summed.T @ cost @ summed)

@@ -1,5 +1,5 @@
 """Sparse features of tokens, from a template in the config."""
 
 from .extractor import FeatureBatch, Features
-from .lookup import SeenWords
+from .lookup import WordCache
 from .template import Template

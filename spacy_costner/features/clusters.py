@@ -1,19 +1,22 @@
-"""Clusters of words, from files or by the k-means of static vectors."""
+"""Features of clusters of words, from files or by the k-means of static vectors."""
 
 import json
+from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
-from spacy.strings import StringStore
+from spacy.strings import StringStore, get_string_id
 from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .. import sparse
-from .memory import pack, unpack
+from .column import BatchColumn, Saved, StringColumn, Window
+from .counts import TrainingCounts
+from .ids import id_map, pack, unpack
+from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
@@ -29,36 +32,125 @@ CHUNK = 1 << 14
 """Words whose distances are computed at a time."""
 
 
-class Clusters(NamedTuple):
-    """The clusters of D words, as the numbers of the values of a column.
+class ClusterColumn(StringColumn, BatchColumn):
+    """The clusters of a word. A word has them as it is written or, if it has none, in lower case.
+    The model saves them."""
 
-    keys (Array1d): The hashes of the words. Shape: (D,)
-    numbers (Ints2d): Their clusters, -1 for none. Shape: (D, width)
+    attributes = ("LOWER",)
+
+    def __init__(self, name: str, window: Window) -> None:
+        super().__init__(name, window)
+        self._set_words(numpy.zeros(0, dtype="uint64"), numpy.full((0, 1), -1, dtype="int32"))
+
+    def _set_words(self, keys: Array1d, cluster_ids: Ints2d) -> None:
+        """Set the words by their hashes, and their clusters, -1 for none.
+        Shapes: (D,), (D, width)"""
+        self._keys = keys
+        self._word_ids = id_map(keys)
+        # The last row is for words without clusters. Shape: (D + 1, width)
+        self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
+
+    @abstractmethod
+    def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
+        """The clusters of each word, by the hash of the word."""
+
+    def collect(self, counts: TrainingCounts) -> None:
+        clusters_of_word = self.read_words(counts)
+        n_times: Counter[str] = Counter()
+        for key, n in counts.word_counts.items():
+            lexeme = counts.lexemes[key]
+            # As `find_values` does: the word as it is written, then in lower case.
+            clusters = clusters_of_word.get(lexeme.orth)
+            if not clusters:
+                clusters = clusters_of_word.get(lexeme.lower, [])
+            for cluster in clusters:
+                n_times[cluster] += n
+        self.collect_frequent(n_times)
+
+        cluster_ids = {cluster: i for i, cluster in enumerate(self.values)}
+        ids_of_word = {}
+        for key, clusters in clusters_of_word.items():
+            ids = [cluster_ids[cluster] for cluster in clusters if cluster in cluster_ids]
+            if ids:
+                ids_of_word[key] = ids
+        width = max((len(ids) for ids in ids_of_word.values()), default=1)
+        table = numpy.full((len(ids_of_word), width), -1, dtype="int32")
+        for row, ids in zip(table, ids_of_word.values()):
+            row[: len(ids)] = ids
+        self._set_words(numpy.asarray(list(ids_of_word), dtype="uint64"), table)
+
+    def save(self, saved: Saved) -> None:
+        super().save(saved)
+        saved["clusters"][self.name] = {
+            "keys": self._keys.astype("<u8").tobytes(),
+            "width": self.width,
+            "numbers": pack(self._cluster_ids[:-1].T.reshape(-1)),
+        }
+
+    def load(self, saved: Saved) -> None:
+        super().load(saved)
+        saved_words = saved["clusters"][self.name]
+        keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
+        # They are saved column after column. Shape: (D, width)
+        width = saved_words["width"]
+        cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(keys)).T
+        is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
+        if width < 1 or not is_id.all():
+            raise ValueError(f"clusters: expected some of {self.n_values} for each word")
+        self._set_words(keys, cluster_ids)
+
+    @property
+    def width(self) -> int:
+        return self._cluster_ids.shape[1]
+
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        as_written = self._word_ids.find(batch.tokens.orth)
+        in_lower_case = self._word_ids.find(batch.tokens.keys["LOWER"])
+        word_ids = numpy.where(as_written < 0, in_lower_case, as_written)
+        value_ids[:] = self._cluster_ids[word_ids]  # -1 is the last row
+
+    def examples_of_values(self, strings: StringStore) -> dict[int, str]:
+        """Some words of each cluster, of those that a string store has."""
+        words_of_cluster: dict[int, list[str]] = defaultdict(list)
+        for key, cluster_ids in zip(self._keys.tolist(), self._cluster_ids.tolist()):
+            if key not in strings:
+                continue
+            for cluster_id in cluster_ids:
+                words = words_of_cluster[cluster_id]
+                if cluster_id >= 0 and len(words) < N_SHOWN:
+                    words.append(strings[key])
+        return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
+
+
+class FileClusterColumn(ClusterColumn):
+    """The clusters of a file.
+
+    path (str): The file. It is needed in training only.
     """
 
-    keys: Array1d
-    numbers: Ints2d
+    def __init__(self, name: str, window: Window, path: str) -> None:
+        super().__init__(name, window)
+        self.path = path
 
-    def to_dict(self) -> dict[str, Any]:
-        """What is saved."""
-        keys, width = self.keys.astype("<u8").tobytes(), self.numbers.shape[1]
-        return {"keys": keys, "width": width, "numbers": pack(self.numbers.T.reshape(-1))}
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any], n_values: int) -> "Clusters":
-        """Load the clusters of a column with this number of values."""
-        keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
-        numbers = unpack(saved["numbers"]).reshape(saved["width"], len(keys)).T
-        if numbers.shape[1] < 1 or (numbers < -1).any() or (numbers >= n_values).any():
-            raise ValueError(f"clusters: expected some of {n_values} for each word")
-        return cls(keys, numpy.ascontiguousarray(numbers))
+    def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
+        words = read_clusters(self.path)
+        return {get_string_id(word): clusters for word, clusters in words.items()}
 
 
-def find_words(words: sparse.IdMap, orth: Array1d, lower: Array1d) -> Ints1d:
-    """The numbers of words by the hash of the word or, if it has none, of the lower-case word; -1
-    for none. Shapes: (N,)"""
-    found = words.find(orth)
-    return numpy.where(found < 0, words.find(lower), found)
+class VectorClusterColumn(ClusterColumn):
+    """Clusters of the words that have a static vector.
+
+    sizes (Sequence[int]): Numbers of clusters. A word has one for each.
+    """
+
+    def __init__(self, name: str, window: Window, sizes: Sequence[int]) -> None:
+        super().__init__(name, window)
+        self.sizes = sizes
+
+    def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
+        if not counts.word_counts:
+            return {}
+        return cluster_vectors(counts.vocabs[0], self.sizes)
 
 
 def read_clusters(path: str | Path) -> dict[str, list[str]]:
@@ -73,76 +165,60 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """
     try:
         text = Path(path).read_text(encoding="utf8")
-        if text.lstrip()[:1] == "{":
-            pairs = list(json.loads(text).items())
+        words: list[tuple[str, Any]]
+        if text.lstrip().startswith("{"):
+            words = list(json.loads(text).items())
         else:
             lines = [line.split("\t") for line in text.splitlines() if line.strip()]
-            pairs = [(line[1], line[0]) for line in lines]
-        clusters = [(word, _values(cluster)) for word, cluster in pairs]
-        if wrong := [pair for pair, (_, names) in zip(pairs, clusters) if not names]:
-            raise ValueError(f"expected a number or a path for each word, got {wrong[0]}")
+            words = [(fields[1], fields[0]) for fields in lines]
+        clusters_of_word = {}
+        for word, cluster in words:
+            clusters_of_word[word] = cluster_names(cluster)
+            if not clusters_of_word[word]:
+                expected = "expected a number or a path for each word"
+                raise ValueError(f"{expected}, got {(word, cluster)}")
     except (OSError, ValueError, IndexError) as error:
         raise ValueError(
             "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
             f"paths and words, in {path}: {error}"
         ) from error
-    return dict(clusters)
+    return clusters_of_word
 
 
-def _values(cluster: Any) -> list[str]:
-    """The names of the clusters of a word; none if this is not a cluster."""
+def cluster_names(cluster: Any) -> list[str]:
+    """The names of the clusters of a word, from its cluster in a file; none if it is not one."""
+    if isinstance(cluster, list):
+        if all(isinstance(name, str) and name for name in cluster):
+            return cluster
+        return []
     if isinstance(cluster, int) and not isinstance(cluster, bool):
         cluster = str(cluster)
-    names = cluster if isinstance(cluster, list) else [cluster]
-    if not all(isinstance(name, str) and name for name in names):
+    if not isinstance(cluster, str) or not cluster:
         return []
-    if names is not cluster and set(cluster) <= {"0", "1"} and len(cluster) > 1:
-        return [*dict.fromkeys(cluster[:size] for size in PREFIXES)]
-    return names
-
-
-def collect_clusters(
-    words: Mapping[int, list[str]], n_times: Mapping[int, int], vocab: Vocab, least: int
-) -> tuple[list[str], Clusters]:
-    """Number the clusters that are in a corpus often enough. `words` has the clusters of words by
-    hash, `n_times` how often each word is in the corpus."""
-    counts: Counter[str] = Counter()
-    for lexeme, n in ((vocab[key], n) for key, n in n_times.items()):
-        for name in words.get(lexeme.orth) or words.get(lexeme.lower) or []:  # as in `find_words`
-            counts[name] += n
-    values = sorted(name for name, n in counts.items() if n >= least)
-    number = {value: i for i, value in enumerate(values)}
-    known = [[number[x] for x in names if x in number] for names in words.values()]
-    numbers = numpy.full((len(words), max(map(len, known), default=0) or 1), -1, dtype="int32")
-    for row, found in zip(numbers, known):
-        row[: len(found)] = found
-    kept = numbers[:, 0] >= 0
-    return values, Clusters(numpy.asarray([*words], dtype="uint64")[kept], numbers[kept])
-
-
-def words_of_clusters(clusters: Clusters, strings: StringStore) -> dict[int, str]:
-    """Some words of each cluster, of those that a string store has."""
-    found: dict[int, list[str]] = defaultdict(list)
-    for key, numbers in zip(clusters.keys.tolist(), clusters.numbers.tolist()):
-        for number in numbers if key in strings else ():
-            if number >= 0 and len(found[number]) < N_SHOWN:
-                found[number].append(strings[key])
-    return {number: " ".join(words) for number, words in found.items()}
+    is_path = set(cluster) <= {"0", "1"} and len(cluster) > 1
+    if is_path:
+        # A short path is its own prefix of several lengths.
+        return list(dict.fromkeys(cluster[:size] for size in PREFIXES))
+    return [cluster]
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[int, list[str]]:
     """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
     Returns the clusters of each word, by hash. Raises a ValueError if there are no vectors."""
-    rows = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
-    if not (rows and vocab.vectors.size):
+    row_of_word = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
+    if not row_of_word or not vocab.vectors.size:
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
-    points = to_unit_length(to_numpy(vocab.vectors.data)[[*rows.values()]])
-    names = {size: [f"{size}:{i}" for i in range(size)] for size in sizes}
-    clusters = [[names[n][i] for i in k_means(points, n, seed=seed).tolist()] for n in sizes]
-    return dict(zip(rows, map(list, zip(*clusters))))
+    rows = list(row_of_word.values())
+    points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
+    clusters_of_word: dict[int, list[str]] = {key: [] for key in row_of_word}
+    for size in sizes:
+        clusters = k_means(points, size, seed=seed).tolist()
+        for key, cluster in zip(row_of_word, clusters):
+            clusters_of_word[key].append(f"{size}:{cluster}")
+    return clusters_of_word
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
@@ -158,6 +234,7 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
         nearest = nearest_centres(sample, centres)
         sums = numpy.zeros_like(centres)
         numpy.add.at(sums, nearest, sample)
+        # A centre that is nearest to no point stays where it is.
         is_used = sums.any(axis=1)
         sums[~is_used] = centres[~is_used]
         centres = to_unit_length(sums)
@@ -166,8 +243,11 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     """The centre of the largest cosine, the first of equal ones. Shape: (D,)"""
-    starts = range(0, len(points), CHUNK)
-    return numpy.concatenate([(points[i : i + CHUNK] @ centres.T).argmax(axis=1) for i in starts])
+    nearest = []
+    for start in range(0, len(points), CHUNK):
+        cosines = points[start : start + CHUNK] @ centres.T
+        nearest.append(cosines.argmax(axis=1))
+    return numpy.concatenate(nearest)
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:

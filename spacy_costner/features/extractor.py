@@ -1,7 +1,7 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy
 import srsly
@@ -11,14 +11,10 @@ from thinc.api import Optimizer
 from thinc.shims import Shim
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .. import sparse
-from .clusters import words_of_clusters
-from .collecting import collect_vocabulary, count_labels
-from .elsewhere import find_labels_elsewhere
-from .lookup import Lookup, SeenWords
-from .template import Form, Template
-from .tokens import read_tokens
-from .vocabulary import Vocabulary
+from .collecting import collect_columns, load_columns, recount_labels, save_columns
+from .column import Column
+from .lookup import Lookup, WordCache
+from .template import Template
 
 
 class FeatureBatch(NamedTuple):
@@ -26,20 +22,23 @@ class FeatureBatch(NamedTuple):
 
     rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    groups (Sequence[Ints1d]): See `number_occurrences`. Shapes: (N,)
+    groups (Sequence[Ints1d]): For each column that waits for a first pass, which tokens see each
+        other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
     text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
-    values (Ints2d | None): The numbers of the values of tokens in each column, -1 for none, from
-        which rows were gathered. Shape: (N, C)
-    words (tuple[SeenWords, Ints1d] | None): All words and the numbers of the tokens' words, if
-        `rows` lacks the slots that depend on the word alone. Shape: (N,)
+    value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none. Rows are
+        gathered from them. Shape: (N, C)
+    word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
+        word alone.
+    word_ids (Ints1d | None): The words of tokens in `word_cache`. Shape: (N,)
     """
 
     rows: Ints2d
     lengths: Ints1d
     groups: Sequence[Ints1d] = ()
     text_ids: Array1d | None = None
-    values: Ints2d | None = None
-    words: tuple[SeenWords, Ints1d] | None = None
+    value_ids: Ints2d | None = None
+    word_cache: WordCache | None = None
+    word_ids: Ints1d | None = None
 
 
 class Features(Shim):
@@ -49,7 +48,7 @@ class Features(Shim):
     numbered. A slot is a column at some offset. Each slot and value is one feature with a row of
     its own:
 
-        row = first row of the slot + number of the value
+        row = first row of the slot + id of the value
 
     Features of a word are computed once and cached.
 
@@ -61,22 +60,27 @@ class Features(Shim):
         super().__init__(None)
         self.template = template
         self.dropout = dropout
-        self._vocabulary: Vocabulary | None = None
+        self._columns: list[Column] | None = None
         self._lookup: Lookup | None = None
 
     @property
     def has_vocab(self) -> bool:
-        return self._vocabulary is not None
+        """Whether columns have values, from training docs or a saved model."""
+        return self._columns is not None
 
     @property
     def text_ids(self) -> Array1d:
         """The hashes of the training docs, if there is label memory: see `text_id`. Shape: (D,)"""
-        memory = None if self._vocabulary is None else self._vocabulary.memory
-        return numpy.zeros(0, dtype="uint64") if memory is None else memory.text_ids
+        for column in self._columns or []:
+            if len(column.text_ids):
+                return column.text_ids
+        return numpy.zeros(0, dtype="uint64")
 
     def __len__(self) -> int:
         """V, the number of features."""
-        return self.lookup.n_rows if self.has_vocab else 0
+        if not self.has_vocab:
+            return 0
+        return self.lookup.n_rows
 
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
@@ -85,71 +89,80 @@ class Features(Shim):
         the memory leaves out what it has from them. With `by_word`, those of words are not in the
         rows."""
         lookup = self.lookup
-        tokens = read_tokens(docs, lookup.attributes, lookup.gazetteers, in_training=is_train)
-        words, numbers = lookup.words(tokens.orth, [*dict.fromkeys(doc.vocab for doc in docs)])
-        of_words = words.table[numbers]
-        values, groups = lookup.values(tokens, of_words), lookup.occurrences(tokens, of_words)
-        seen = FeatureBatch(values, tokens.lengths, groups, tokens.text_ids, values)
-        return self._gather(seen._replace(words=(words, numbers) if by_word else None))
+        tokens = lookup.reader.read(docs, in_training=is_train)
+        word_cache, word_ids = lookup.find_words(tokens)
+        token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
+        batch = FeatureBatch(
+            rows=token_batch.value_ids,  # until they are gathered
+            lengths=tokens.lengths,
+            groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
+            text_ids=tokens.text_ids,
+            value_ids=token_batch.value_ids,
+        )
+        if by_word:
+            batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
+        return self._gather_rows(batch)
 
-    def _gather(self, seen: FeatureBatch) -> FeatureBatch:
-        slots = self.lookup.all_slots if seen.words is None else self.lookup.other_slots
-        return seen._replace(rows=sparse.gather_window(seen.values, seen.lengths, *slots))
+    def _gather_rows(self, batch: FeatureBatch) -> FeatureBatch:
+        """Gather the rows of a batch again, from the ids of its values."""
+        assert batch.value_ids is not None
+        slots = self.lookup.slots
+        if batch.word_cache is not None:
+            slots = self.lookup.batch_slots
+        return batch._replace(rows=slots.gather(batch.value_ids, batch.lengths))
 
-    def gather(self, values: Ints2d, lengths: Ints1d) -> Ints2d:
+    def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
         """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
-        return sparse.gather_window(values, lengths, *self.lookup.all_slots)
+        return self.lookup.slots.gather(value_ids, lengths)
 
     @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
-        return int(numpy.abs(self.lookup.all_slots[1]).max(initial=0))
+        return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
 
     def add_labels(
-        self, seen: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
+        self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
         """Add the features of the labels that a first pass predicts for other occurrences, from the
         probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
         none."""
-        lookup, number = self.lookup, {name: i for i, name in enumerate(["O", *labels])}
-        known = [number.get(name, -1) for name in lookup.vocabulary.labels]
-        of_known = numpy.pad(probabilities, ((0, 0), (0, 1)))[:, known].astype("float32")
-        values = cast(Ints2d, seen.values).copy()
-        for column, group in zip(lookup.of_documents, seen.groups):
-            values[:, lookup.places[column.name]] = find_labels_elsewhere(of_known, group)
-        return self._gather(seen._replace(values=values))
+        assert batch.value_ids is not None
+        lookup = self.lookup
+        value_ids = batch.value_ids.copy()
+        for column, groups in zip(lookup.label_columns, batch.groups):
+            label_ids = column.find_label_values(probabilities, labels, groups)
+            value_ids[:, lookup.places[column.name]] = label_ids
+        return self._gather_rows(batch._replace(value_ids=value_ids))
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
         followed by some of their words in it: "clusters:own=64:17 (Rome Oslo)"."""
-        names, vocabulary = [], self.lookup.vocabulary
-        for column, offset in self.lookup.slots:
-            place = f"[{offset:+d}]" if offset else ""
-            if column.form == Form.PAIR:
-                place = f"[{offset:+d},{offset + 1:+d}]"
-            shown: dict[int, str] = {}
-            if column.form == Form.CLUSTER and strings is not None:
-                shown = words_of_clusters(vocabulary.clusters[column.name], strings)
-            for i, name in enumerate(vocabulary.names(column)):
-                words = f" ({shown[i]})" if i in shown else ""
-                names.append(f"{column.name}{place}={name}{words}")
+        names = []
+        for column in self.lookup.columns:
+            value_names = list(column.value_names)
+            if strings is not None:
+                for i, examples in column.examples_of_values(strings).items():
+                    value_names[i] = f"{value_names[i]} ({examples})"
+            for offset in column.offsets:
+                slot_name = column.slot_name(offset)
+                names += [f"{slot_name}={value_name}" for value_name in value_names]
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features from docs with their entities."""
-        self._set(collect_vocabulary(docs, self.template))
+        self._set_columns(collect_columns(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
         """The same features with the label memory of some of the training docs, or of all."""
-        if not (docs and self.template.memory and self._vocabulary):
+        if not docs or not self.template.memory or self._columns is None:
             return self
-        memory = count_labels(docs, self.template, self._vocabulary)
-        other = Features(self.template, self.dropout)
-        other._set(self._vocabulary._replace(memory=memory))
-        return other
+        features = Features(self.template, self.dropout)
+        features._set_columns(recount_labels(docs, self.template, self._columns))
+        return features
 
-    def _set(self, vocabulary: Vocabulary | None) -> None:
-        self._vocabulary, self._lookup = vocabulary, None
+    def _set_columns(self, columns: list[Column] | None) -> None:
+        self._columns = columns
+        self._lookup = None
 
     @property
     def lookup(self) -> Lookup:
@@ -157,14 +170,23 @@ class Features(Shim):
         any of them will do."""
         lookup = self._lookup
         if lookup is None:
-            if self._vocabulary is None:
+            if self._columns is None:
                 expected = "a vocabulary, made by `nlp.initialize` or loaded, there is none"
                 raise ValueError(f"features of a linear CRF: expected {expected}")
-            lookup = self._lookup = Lookup(self.template.columns, self._vocabulary)
+            lookup = Lookup(self._columns)
+            self._lookup = lookup
         return lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lookup": None}
+        """Pickle what is saved of the columns: their maps of ids can't be pickled."""
+        state = {**self.__dict__, "saved": self.to_bytes()}
+        del state["_columns"], state["_lookup"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("saved")
+        self.__dict__.update(state)
+        self.from_bytes(saved)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
         return Features(self.template, self.dropout).from_bytes(self.to_bytes())
@@ -177,30 +199,32 @@ class Features(Shim):
 
     def to_bytes(self) -> bytes:
         """Save the vocabulary."""
-        vocabulary = self._vocabulary
-        saved: dict[str, Any] = {"values": None} if vocabulary is None else vocabulary.to_dict()
-        return srsly.msgpack_dumps({"columns": self._columns(), **saved})
+        saved: dict[str, Any] = {"columns": self._layouts()}
+        if self._columns is None:
+            saved["values"] = None
+        else:
+            saved.update(save_columns(self._columns))
+        return srsly.msgpack_dumps(saved)
 
-    def _columns(self) -> list[list[Any]]:
+    def _layouts(self) -> list[list[Any]]:
         """What of the template says which feature a row is."""
-        return [
-            [column.name, list(column.offsets), *([column.n_nearest] if column.n_nearest else [])]
-            for column in self.template.columns
-        ]
+        return [column.layout for column in self.template.make_columns()]
 
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary. Raises a ValueError if it is damaged, or of another template."""
-        expected: list[Any] = self._columns()
+        expected = self._layouts()
         try:
             saved = srsly.msgpack_loads(data)
-            columns, is_empty = saved["columns"], saved["values"] is None
-            if is_empty or columns == expected:
-                of = self.template.columns
-                self._set(None if is_empty else Vocabulary.from_dict(saved, of))
+            layouts = saved["columns"]
+            is_empty = saved["values"] is None
+            if is_empty:
+                self._set_columns(None)
+            elif layouts == expected:
+                self._set_columns(load_columns(saved, self.template))
         except Exception as error:
             message = f"expected what was saved of them, found damage: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
-        if columns != expected and not is_empty:
-            message = f"expected those of the config, {expected}, got {columns}"
+        if layouts != expected and not is_empty:
+            message = f"expected those of the config, {expected}, got {layouts}"
             raise ValueError(f"features of a linear CRF: {message}")
         return self

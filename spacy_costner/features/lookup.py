@@ -1,21 +1,17 @@
-"""Lookup of the values of tokens in a vocabulary, with array operations."""
+"""Lookup of the values of tokens, with array operations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy
-from spacy.strings import get_string_id
-from spacy.vocab import Vocab
+from spacy.lexeme import Lexeme
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..locks import make_lock
-from ..ragged import last_tokens
-from .clusters import find_words
-from .elsewhere import nearest_elsewhere, number_occurrences, values_beside
-from .memory import number_keys
-from .template import YES, Column, Form, attributes_of, flag
-from .tokens import Gazetteer, Tokens
-from .vocabulary import Vocabulary
+from .column import BatchColumn, Column, LabelColumn, reader_of
+from .tokens import TokenBatch, Tokens
+from .words import TEXT_FLAGS, WordColumn
 
 MOST_WORDS = 1 << 16
 """Words that are remembered at a time, with their values and the sums of their weights."""
@@ -23,175 +19,192 @@ MOST_WORDS = 1 << 16
 MOST_ROWS = (1 << 31) - 1
 """Features that have a number: rows are int32."""
 
-OF_NAMES = ("is_first_upper", "has_digit")
-"""The flags of words whose other occurrences count: capitalised ones, and those with a digit."""
+MARKS = ("is_first_upper", "has_digit")
+"""The flags of words whose other occurrences in the doc count."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
 
-Slots = tuple[Ints1d, Ints1d, Ints1d]
-"""The column, the offset and the row of value 0 of slots. Shapes: (S,)"""
 
+class Slots(NamedTuple):
+    """Columns at an offset. A column of several values has as many slots.
 
-class SeenWords:
-    """Cached values of words, `width` of each. At each offset, `slots` has those that depend on the
-    word alone. `window` takes the numbers of words, times the number of offsets, to rows.
-
-    Rows are only added, and are there before `numbers` has their words. So any threads may read,
-    without waiting. Those that add wait for each other. `table` grows by another taking its place,
-    so it is read after `numbers`.
+    places (Ints1d): Where in an array of value ids its values stand. Shape: (S,)
+    offsets (Ints1d): The offset, positive to the right. Shape: (S,)
+    first_rows (Ints1d): The row of its value 0. Shape: (S,)
     """
 
-    def __init__(self, width: int, slots: dict[int, Slots]) -> None:
-        self.slots = slots
-        offsets = _int32(slots)
-        self.window: Slots = 0 * offsets, offsets, _int32(range(len(slots)))
-        self.numbers = sparse.IdMap()
+    places: Ints1d
+    offsets: Ints1d
+    first_rows: Ints1d
+
+    def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
+        """The rows of tokens, from the values in their windows, -1 for none. Shapes: (N, C), (B,)
+        to (N, S)"""
+        return sparse.gather_window(value_ids, lengths, self.places, self.offsets, self.first_rows)
+
+    def select(self, is_selected: Array1d) -> "Slots":
+        """Some of the slots. Shape: (S,)"""
+        return Slots(*(column[is_selected] for column in self))
+
+
+class WordCache:
+    """The ids of the values of words, `width` for each word. Words have numbers in the order in
+    which they come.
+
+    Rows are only added, and are there before `word_ids` has their words. So any threads may read,
+    without waiting. Those that add wait for each other. `table` grows by another taking its place,
+    so it is read after `word_ids`.
+
+    slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
+        places in `table`.
+    window (Slots): Takes the ids of words, times the number of offsets, to a row for each word and
+        offset. Shape: (number of offsets,)
+    """
+
+    def __init__(self, width: int, slots_by_offset: dict[int, Slots]) -> None:
+        self.slots_by_offset = slots_by_offset
+        offsets = to_int32(list(slots_by_offset))
+        self.window = Slots(
+            places=numpy.zeros_like(offsets),
+            offsets=offsets,
+            first_rows=numpy.arange(len(offsets), dtype="int32"),
+        )
+        self.word_ids = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
 
-    def add(self, orth: Array1d, rows: Ints2d) -> None:
-        """Add words by their hashes, but for those that another thread has added. Shapes: (W,), (W,
+    def add(self, word_keys: Array1d, rows: Ints2d) -> None:
+        """Add words by their keys, but for those that another thread has added. Shapes: (W,), (W,
         width)"""
         with _ADDING:
-            is_new = self.numbers.find(orth) < 0
-            first, end = self.n_words, self.n_words + int(is_new.sum())
+            is_new = self.word_ids.find(word_keys) < 0
+            first = self.n_words
+            end = first + int(is_new.sum())
             if end > len(self.table):
+                # Twice as large as what is needed now, so that it seldom grows.
                 n_more = 2 * end - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first:end] = rows[is_new]
             self.n_words = end
-            self.numbers.set(orth[is_new], numpy.arange(first, end, dtype="int32"))
+            self.word_ids.set(word_keys[is_new], numpy.arange(first, end, dtype="int32"))
 
 
 class Lookup:
-    """A vocabulary with fast lookup. Threads can share it.
+    """Columns with their values, as arrays to look tokens up in. Threads can share it.
 
-    The values of a column have places next to each other. A slot is a column at some offset, or
-    each of its places if it has several.
+    The values of a column have places next to each other in an array of value ids. A slot is a
+    column at some offset, or each of its places if it has several.
     """
 
-    def __init__(self, columns: Sequence[Column], vocabulary: Vocabulary) -> None:
-        self.columns, self.vocabulary = columns, vocabulary
-        self.attributes = attributes_of(columns)
-        self.of_words = [column for column in columns if column.form == Form.WORD]
-        self.not_of_words = [column for column in columns if column.form != Form.WORD]
-        self.of_documents = [column for column in columns if column.form == Form.DOCUMENT]
-        self.elsewhere: dict[str, list[Column]] = {}
-        for column in (column for column in columns if column.n_nearest):
-            self.elsewhere.setdefault(column.of, []).append(column)
-        values = vocabulary.values
-        self.gazetteers = {name: Gazetteer(lines) for name, lines in vocabulary.phrases.items()}
-        self.numbers: dict[str, dict[str | None, int]] = {
-            name: {v: i for i, v in enumerate(names)} for name, names in values.items()
-        }
-        of_tokens = [column.name for column in columns if column.form == Form.TOKEN]
-        keys = {name: [*map(get_string_id, values[name])] for name in of_tokens}
-        keys |= {name: each.keys for name, each in vocabulary.clusters.items()} | vocabulary.pairs
-        self.keys = {name: number_keys(numpy.asarray(k, "uint64")) for name, k in keys.items()}
-        self._place_slots()
-        self._seen = SeenWords(len(self.of_words) + len(OF_NAMES), self.word_slots)
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = columns
+        self.word_columns = [column for column in columns if isinstance(column, WordColumn)]
+        self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
+        self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
+        self.reader = reader_of(columns)
+        self.places: dict[str, slice] = {}
+        self.n_places = 0
+        for column in columns:
+            first = self.n_places
+            self.n_places += column.width
+            self.places[column.name] = slice(first, self.n_places)
+        self._word_places = to_int32(
+            [self.places[column.name].start for column in self.word_columns]
+        )
+        self.slots, self.n_rows = self._make_slots()
+        self.batch_slots, self._word_slots = self._divide_slots()
+        self._word_cache = self._empty_cache()
 
-    def _place_slots(self) -> None:
-        """Find the place of the values of each column, and the rows of each slot."""
-        widths = [self.vocabulary.width(column) for column in self.columns]
-        ends = numpy.cumsum(widths).tolist()
-        places = [slice(end - width, end) for width, end in zip(widths, ends)]
-        self.places = {column.name: place for column, place in zip(self.columns, places)}
-        self.word_places = _int32(self.places[column.name].start for column in self.of_words)
-        self.width = sum(widths)
-        self.slots = [(column, offset) for column in self.columns for offset in column.offsets]
-        per_slot = [self.vocabulary.size(column) for column, _ in self.slots]
-        self.n_rows = sum(per_slot)
-        if self.n_rows > MOST_ROWS:
-            expected = f"expected at most {MOST_ROWS}, got {self.n_rows}"
+    def _make_slots(self) -> tuple[Slots, int]:
+        """Number the features: the slots of each column at each offset, and how many rows there
+        are."""
+        places: list[int] = []
+        offsets: list[int] = []
+        first_rows: list[int] = []
+        n_rows = 0
+        for column in self.columns:
+            place = self.places[column.name]
+            n_values = column.n_values
+            for offset in column.offsets:
+                places.extend(range(place.start, place.stop))
+                offsets.extend([offset] * column.width)
+                first_rows.extend([n_rows] * column.width)
+                n_rows += n_values
+        if n_rows > MOST_ROWS:
+            expected = f"expected at most {MOST_ROWS}, got {n_rows}"
             raise ValueError(f"features of a linear CRF: {expected}")
-        first_rows = numpy.cumsum([0, *per_slot])[:-1]
-        places = [self.places[column.name] for column, _ in self.slots]
-        repeats = [place.stop - place.start for place in places]
-        columns = _int32(i for place in places for i in range(place.start, place.stop))
-        offsets = numpy.repeat(_int32(offset for _, offset in self.slots), repeats)
-        first_rows = numpy.repeat(_int32(first_rows), repeats)
-        of_word = {self.places[column.name].start: i for i, column in enumerate(self.of_words)}
-        number = _int32(of_word.get(i, -1) for i in columns.tolist())
-        self.all_slots: Slots = (columns, offsets, first_rows)
-        self.other_slots: Slots = tuple(each[number < 0] for each in self.all_slots)
-        self.word_slots: dict[int, Slots] = {}
-        for offset in numpy.unique(offsets[number >= 0]).tolist():
-            there = (number >= 0) & (offsets == offset)
-            self.word_slots[offset] = number[there], 0 * offsets[there], first_rows[there]
+        return Slots(to_int32(places), to_int32(offsets), to_int32(first_rows)), n_rows
 
-    def values(self, tokens: Tokens, words: Ints2d) -> Ints2d:
-        """The number of the value of each token in each column, -1 for none, from the values
-        of words. Shapes: words (N, columns of words + 2), values (N, C)"""
-        values = numpy.full((len(tokens.orth), self.width), -1, dtype="int32")
-        if not len(words):
-            return values
-        values[:, self.word_places] = words[:, : len(self.word_places)]
-        for column in self.not_of_words:
-            name, place = column.name, self.places[column.name]
-            if column.form == Form.TOKEN:
-                values[:, place] = self.keys[name].find(tokens.keys[name])[:, None]
-            elif column.form == Form.CLUSTER:
-                found = find_words(self.keys[name], tokens.orth, tokens.keys[column.of])
-                numbers = self.vocabulary.clusters[name].numbers
-                none = numpy.full((1, numbers.shape[1]), -1, dtype="int32")
-                values[:, place] = numpy.concatenate([numbers, none])[found]  # -1 is the last
-            elif column.form == Form.MEMORY and self.vocabulary.memory is not None:
-                values[:, place] = self.vocabulary.memory.find(column.of, tokens)
-            elif column.form == Form.PAIR and name in self.keys:
-                pairs = pair_up(values[:, self.places[column.of].start], tokens.lengths)
-                numbers = self.keys[name].find(pairs.astype("uint64"))
-                values[:, place.start] = numpy.where(pairs < 0, -1, numbers)
-        lengths, is_capitalised = tokens.lengths, words[:, -len(OF_NAMES)] >= 0
-        for name, columns in self.elsewhere.items():
-            keys, own = tokens.keys[name], values[:, self.places[name].start]
-            takes_part = is_capitalised & (keys != 0)
-            those, others = nearest_elsewhere(keys, takes_part, lengths, columns[0].n_nearest)
-            for column in columns if len(those) else ():  # none in most short docs
-                side = -1 if column.form == Form.BEFORE else 1
-                beside = values_beside(own, others, lengths, side)
-                values[those, self.places[column.name]] = beside
-        return values
+    def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
+        """The slots that are looked up for each batch; and those that depend on the word alone, by
+        offset, with places in the rows of `WordCache`."""
+        # The place in a row of `WordCache`, -1 for none: first of each place in an array of value
+        # ids, then of each slot.
+        word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
+        for i, place in enumerate(self._word_places):
+            word_place_of_place[place] = i
+        word_place = word_place_of_place[self.slots.places]
+        is_of_word = word_place >= 0
+        word_slots = {}
+        for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
+            is_selected = is_of_word & (self.slots.offsets == offset)
+            at_offset = self.slots.select(is_selected)
+            # Words are looked up one by one, without the windows that they stand in.
+            word_slots[offset] = Slots(
+                places=word_place[is_selected],
+                offsets=numpy.zeros_like(at_offset.offsets),
+                first_rows=at_offset.first_rows,
+            )
+        return self.slots.select(~is_of_word), word_slots
 
-    def occurrences(self, tokens: Tokens, words: Ints2d) -> list[Ints1d]:
-        """The occurrences that see each other's labels, for each column of `Form.DOCUMENT`: see
-        `number_occurrences`."""
-        takes_part = (words[:, -len(OF_NAMES) :] >= 0).any(axis=1)
-        keys = [tokens.keys[column.of] for column in self.of_documents]
-        return [number_occurrences(key, takes_part & (key != 0), tokens.lengths) for key in keys]
+    def _empty_cache(self) -> WordCache:
+        return WordCache(len(self.word_columns) + len(MARKS), self._word_slots)
 
-    def words(self, orth: Array1d, vocabs: Sequence[Vocab]) -> tuple[SeenWords, Ints1d]:
-        """All words so far, and the numbers of those of tokens among them, (N,). Their values are
-        found once and cached. Each word is in one of the vocabs of the docs, mostly a single one.
-        """
-        seen = self._seen
-        numbers = seen.numbers.find(orth)
-        if vocabs and (numbers < 0).any():
-            if seen.n_words > MOST_WORDS:
-                self._seen = seen = SeenWords(seen.table.shape[1], self.word_slots)
-                numbers[:] = -1
-            unseen = numpy.unique(orth[numbers < 0])
-            views = [(column.view, self.numbers[column.name]) for column in self.of_words]
-            views += [(flag(name), {YES: 0}) for name in OF_NAMES]
-            rows = []
-            for key in unseen.tolist():
-                lexeme = next(vocab for vocab in vocabs if key in vocab.strings)[key]
-                word = lexeme.orth_
-                rows.append([known.get(view(lexeme, word), -1) for view, known in views if view])
-            seen.add(unseen, numpy.asarray(rows, dtype="int32").reshape(len(unseen), len(views)))
-            numbers = seen.numbers.find(orth)
-        return seen, numbers
+    def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
+        """The words so far, and the ids of those of tokens among them, (N,). Their values are found
+        once and cached."""
+        cache = self._word_cache
+        word_ids = cache.word_ids.find(tokens.word_keys)
+        if (word_ids >= 0).all():
+            return cache, word_ids
+        if cache.n_words > MOST_WORDS:
+            self._word_cache = cache = self._empty_cache()
+            word_ids[:] = -1
+        unknown_tokens = numpy.flatnonzero(word_ids < 0)
+        word_keys, index = numpy.unique(tokens.word_keys[unknown_tokens], return_index=True)
+        lexemes = tokens.lexemes(unknown_tokens[index])
+        cache.add(word_keys, numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes]))
+        return cache, cache.word_ids.find(tokens.word_keys)
+
+    def _row_of_word(self, lexeme: Lexeme) -> list[int]:
+        """The ids of the values of a word, and its marks as 0 or 1."""
+        word = lexeme.orth_
+        row = [column.value_id(lexeme, word) for column in self.word_columns]
+        for name in MARKS:
+            row.append(int(TEXT_FLAGS[name](word)))
+        return row
+
+    def find_values(self, tokens: Tokens) -> TokenBatch:
+        """Find the values of the tokens of a batch."""
+        word_cache, word_ids = self.find_words(tokens)
+        return self.find_values_of_words(tokens, word_cache, word_ids)
+
+    def find_values_of_words(
+        self, tokens: Tokens, cache: WordCache, word_ids: Ints1d
+    ) -> TokenBatch:
+        """Find the values of tokens, whose words were found."""
+        rows = cache.table[word_ids]
+        value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
+        n_word_columns = len(self.word_columns)
+        value_ids[:, self._word_places] = rows[:, :n_word_columns]
+        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # as in MARKS
+        batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
+        if len(rows):
+            for column in self.batch_columns:
+                column.find_values(batch, value_ids[:, self.places[column.name]])
+        return batch
 
 
-def _int32(numbers: Iterable[int]) -> Ints1d:
-    return numpy.asarray(list(numbers), dtype="int32")
-
-
-def pair_up(values: Ints1d, lengths: Ints1d) -> Array1d:
-    """The value of each token and of the next as one number; -1 where one of them has none.
-    In int64. Shape: (N,)"""
-    after = numpy.append(values[1:], -1).astype("int64")[: len(values)]
-    after[last_tokens(lengths)] = -1
-    pairs = (values.astype("int64") << 32) | after
-    return numpy.where((values < 0) | (after < 0), -1, pairs)
+def to_int32(numbers: Sequence[int]) -> Ints1d:
+    return numpy.asarray(numbers, dtype="int32")

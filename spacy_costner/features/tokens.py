@@ -1,118 +1,208 @@
-"""The values of tokens before they are looked up in the vocabulary: attributes, extension
-attributes, and places in the phrases of gazetteers."""
+"""The tokens of a batch as arrays: what columns read before they look their values up."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy
-from spacy.attrs import IDS, LOWER, ORTH
-from spacy.matcher import PhraseMatcher
+from spacy.attrs import IDS
+from spacy.lexeme import Lexeme
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc, Token
-from spacy.util import filter_spans
 from spacy.vocab import Vocab
-from thinc.types import Array1d, Ints1d
+from thinc.types import Array1d, Array2d, Ints1d, Ints2d
 
-from .template import CASELESS, EXTENSION
+from ..ragged import sequence_ids
 
-BEGIN, INSIDE, LAST, UNIT = PLACES = ("B", "I", "L", "U")
+EXTENSION = "_."
+"""How the name of an extension attribute begins in the config."""
 
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
 
+KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
+"""Multiplies what is hashed before more is added. It is odd, so that no bit is lost."""
 
-class Gazetteer:
-    """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
+HashOf = Callable[[str], int]
+"""Hashes a string as spaCy does."""
 
-    def __init__(self, phrases: Sequence[str]) -> None:
-        self.phrases = list(phrases)
-        self._made: tuple[Vocab, PhraseMatcher] | None = None
+ReadDocs = Callable[[Sequence[Doc], HashOf], Array1d]
+"""Takes the docs of a batch to the hash of the value of each token, 0 for none. Shape: (N,)"""
 
-    @classmethod
-    def from_file(cls, path: str | Path) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line."""
-        try:
-            lines = Path(path).read_text(encoding="utf8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            where = "spacy_costner.Features: gazetteers"
-            raise ValueError(f"{where}: expected a text file in UTF-8, {path}: {error}") from error
-        return cls([line.strip() for line in lines if line.strip()])
-
-    def find(self, docs: Sequence[Doc]) -> Array1d:
-        """For each token in a phrase the hash of one of `PLACES`, otherwise 0. Shape: (N,)"""
-        places, begin = numpy.zeros(sum(map(len, docs)), dtype="uint64"), 0
-        for doc in docs:
-            for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
-                first, last = begin + span.start, begin + span.end - 1
-                places[first : last + 1] = get_string_id(INSIDE)
-                places[first] = get_string_id(BEGIN)
-                places[last] = get_string_id(LAST if len(span) > 1 else UNIT)
-            begin += len(doc)
-        return places
-
-    def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
-        """The matcher for a vocab. Other threads see it when it is whole; two may make it."""
-        made = self._made
-        if made is None or made[0] is not vocab:
-            made = vocab, PhraseMatcher(vocab, attr="LOWER")
-            made[1].add("phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
-            self._made = made
-        return made[1]
+SharedT = TypeVar("SharedT")
 
 
 class Tokens(NamedTuple):
     """The tokens of a batch.
 
-    orth (Array1d): Hash of the word. Shape: (N,)
-    keys (dict[str, Array1d]): The hash of the value of each token, by attribute, extension
-        attribute or column of a gazetteer; 0 for no value. Shapes: (N,)
+    orth (Array1d): The hash of the word. Shape: (N,)
+    word_keys (Array1d): The same for tokens whose words have the same features: a hash of the word
+        and of what is read of its lexeme. Shape: (N,)
+    keys (dict[str, Array1d]): The hash of the value of each token, 0 for none, by attribute,
+        extension attribute, or column that reads docs by itself. Shapes: (N,)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    vocabs (Sequence[Vocab]): The vocab of each of the B docs.
     text_ids (Array1d | None): In training the hash of each doc: see `text_id`. Shape: (B,)
     """
 
     orth: Array1d
+    word_keys: Array1d
     keys: dict[str, Array1d]
     lengths: Ints1d
+    vocabs: Sequence[Vocab]
     text_ids: Array1d | None = None
 
-
-def read_tokens(
-    docs: Sequence[Doc],
-    attributes: Sequence[str],
-    gazetteers: Mapping[str, Gazetteer],
-    strings: StringStore | None = None,
-    *,
-    in_training: bool = False,
-) -> Tokens:
-    """Read what `attributes_of` names of the tokens of a batch. `strings` keeps the values of
-    extension attributes."""
-    ours, none = [name for name in attributes if name in IDS], numpy.zeros(0, dtype="uint64")
-    ids = [ORTH, *(IDS[name] for name in ours)]
-    arrays = [doc.to_array(ids).reshape(len(doc), len(ids)) for doc in docs]
-    table = numpy.concatenate([none.reshape(0, len(ids)), *arrays])
-    keys = dict(zip(ours, numpy.ascontiguousarray(table.T[1:])))
-    for name in attributes:
-        if name in gazetteers:
-            keys[name] = gazetteers[name].find(docs)
-        elif name == CASELESS:
-            one_case = [doc.text.islower() or doc.text.isupper() for doc in docs]
-            words = [doc.to_array(LOWER) * int(is_so) for doc, is_so in zip(docs, one_case)]
-            keys[name] = numpy.concatenate([none, *words])
-        elif name.startswith(EXTENSION):
-            keys[name] = _extension(docs, name.removeprefix(EXTENSION), strings)
-    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    text_ids = numpy.asarray([*map(text_id, docs)], dtype="uint64") if in_training else None
-    return Tokens(numpy.ascontiguousarray(table[:, 0]), keys, lengths, text_ids)
+    def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
+        """The lexemes of some tokens, as the vocabs of their docs have them."""
+        docs = sequence_ids(self.lengths)[tokens].tolist()
+        words = self.orth[tokens].tolist()
+        return [self.vocabs[doc][word] for doc, word in zip(docs, words)]
 
 
-def _extension(docs: Sequence[Doc], name: str, strings: StringStore | None) -> Array1d:
+def string_of(key: int, stores: Iterable[StringStore]) -> str:
+    """The string of a hash, from the first of some string stores that has it."""
+    store: Any
+    for store in stores:
+        if key in store:
+            return store[key]
+    raise KeyError(key)
+
+
+def join_tokens(batches: Sequence[Tokens]) -> Tokens:
+    """Join batches, at least one, that were read for the same columns, without their text ids."""
+    names = batches[0].keys
+    vocabs: list[Vocab] = []
+    for batch in batches:
+        vocabs.extend(batch.vocabs)
+    return Tokens(
+        orth=numpy.concatenate([batch.orth for batch in batches]),
+        word_keys=numpy.concatenate([batch.word_keys for batch in batches]),
+        keys={name: numpy.concatenate([batch.keys[name] for batch in batches]) for name in names},
+        lengths=numpy.concatenate([batch.lengths for batch in batches]),
+        vocabs=vocabs,
+    )
+
+
+class TokenReader:
+    """Reads what columns need of the tokens of docs. Threads can share it.
+
+    attributes (Sequence[str]): Attributes and extension attributes of tokens.
+    lexeme_attributes (Sequence[str]): What features of words depend on besides the word itself.
+    doc_readers (Mapping[str, ReadDocs]): Functions that read docs, by the names of their columns.
+    """
+
+    def __init__(
+        self,
+        attributes: Sequence[str],
+        lexeme_attributes: Sequence[str],
+        doc_readers: Mapping[str, ReadDocs],
+    ) -> None:
+        self.spacy_attributes = [name for name in attributes if name in IDS]
+        self.extensions = [name for name in attributes if name.startswith(EXTENSION)]
+        self.lexeme_attributes = lexeme_attributes
+        self.doc_readers = doc_readers
+        self._first_vocab: dict[str, Vocab] = {}
+
+    def read(
+        self,
+        docs: Sequence[Doc],
+        *,
+        in_training: bool = False,
+        strings: StringStore | None = None,
+    ) -> Tokens:
+        """Read the tokens of docs. `strings` remembers the values that docs don't have as hashes,
+        so that they can be collected."""
+        hash_of: HashOf = get_string_id
+        if strings is not None:
+            hash_of = strings.add
+        # One call for each doc reads all attributes that spaCy has.
+        orth, *attribute_keys = read_attributes(docs, ["ORTH", *self.spacy_attributes])
+        keys = dict(zip(self.spacy_attributes, attribute_keys))
+        for name in self.extensions:
+            keys[name] = read_extension(docs, name, hash_of)
+        for name, read_docs in self.doc_readers.items():
+            keys[name] = read_docs(docs, hash_of)
+        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+        text_ids = None
+        if in_training:
+            text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
+        vocabs = [doc.vocab for doc in docs]
+        word_keys = self._read_word_keys(docs, orth)
+        return Tokens(orth, word_keys, keys, lengths, vocabs, text_ids)
+
+    def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
+        """The word keys of tokens: see `Tokens`. Vocabs differ in what they know of a word: a bare
+        one has neither its lower case nor its shape. In the vocab of the first doc that was ever
+        read the word is enough, as it is in nearly all docs. Shape: (N,)"""
+        if not docs or not self.lexeme_attributes:
+            return orth
+        # `setdefault` is atomic: threads agree on the first vocab.
+        first_vocab = self._first_vocab.setdefault("vocab", docs[0].vocab)
+        if all(doc.vocab is first_vocab for doc in docs):
+            return orth
+        word_keys = orth
+        for attribute in read_attributes(docs, self.lexeme_attributes):
+            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64
+        return word_keys
+
+
+class TokenBatch:
+    """The tokens of a batch, and the ids of their values as columns find them one after another.
+
+    tokens (Tokens): The tokens.
+    is_capitalised (Array1d), has_digit (Array1d): What their words are. Shapes: (N,)
+    value_ids (Ints2d): The ids of their values, -1 for none. Shape: (N, C)
+    places (Mapping[str, slice]): Where in the C columns of `value_ids` those of a kind stand.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        is_capitalised: Array1d,
+        has_digit: Array1d,
+        value_ids: Ints2d,
+        places: Mapping[str, slice],
+    ) -> None:
+        self.tokens = tokens
+        self.is_capitalised = is_capitalised
+        self.has_digit = has_digit
+        self.value_ids = value_ids
+        self.places = places
+        self._shared: dict[Any, Any] = {}
+
+    def value_ids_of(self, name: str) -> Ints1d:
+        """The ids of the values of a column that has one for each token, -1 for none. It has to
+        stand before the column that asks. Shape: (N,)"""
+        return self.value_ids[:, self.places[name].start]
+
+    def share(self, key: Any, compute: Callable[[], SharedT]) -> SharedT:
+        """What several columns need: the first that asks with this key computes it."""
+        if key not in self._shared:
+            self._shared[key] = compute()
+        return self._shared[key]
+
+
+def read_attributes(docs: Sequence[Doc], names: Sequence[str]) -> Array2d:
+    """The hashes of attributes of spaCy, a row for each attribute. Shape: (A, N)"""
+    attribute_ids = [IDS[name] for name in names]
+    tables = [numpy.zeros((0, len(names)), dtype="uint64")]
+    for doc in docs:
+        # Of a single attribute spaCy makes an array of one dimension.
+        tables.append(doc.to_array(attribute_ids).reshape(len(doc), len(names)))
+    return numpy.ascontiguousarray(numpy.concatenate(tables).T)
+
+
+def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
+    """The hashes of an extension attribute as text; 0 for None, False and nothing. Shape: (N,)"""
+    name = attribute.removeprefix(EXTENSION)
     if not Token.has_extension(name):
         expected = "to be set with Token.set_extension before the pipeline runs, it is not"
-        raise ValueError(f"spacy_costner.Features: expected {EXTENSION}{name} {expected}")
-    key: Callable[[str], int] = get_string_id if strings is None else strings.add
-    values: list[object] = [token._.get(name) for doc in docs for token in doc]
-    keys = [0 if value in (None, False, "") else key(str(value)) for value in values]
+        raise ValueError(f"spacy_costner.Features: expected {attribute} {expected}")
+    keys = []
+    for doc in docs:
+        for token in doc:
+            value = token._.get(name)
+            is_missing = value in (None, False, "")
+            keys.append(0 if is_missing else hash_of(str(value)))
     return numpy.asarray(keys, dtype="uint64")
 
 

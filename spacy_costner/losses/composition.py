@@ -55,9 +55,13 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
     """
     if gold.allowed is None:
         return chain.path_log_prob(potentials, gold.tags)
-    gold_sum, backprop_gold = gold_score(potentials, gold)
+    log_sum, backprop_gold = gold_score(potentials, gold)
     log_z, backprop_all = chain.log_partition(potentials)
-    return gold_sum - log_z, lambda d: add_to(backprop_gold(d), backprop_all(-d))
+
+    def backprop(d_log_p: Floats1d) -> Potentials:
+        return add_to(backprop_gold(d_log_p), backprop_all(-d_log_p))
+
+    return log_sum - log_z, backprop
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
@@ -73,15 +77,19 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
     """The tags, (N,), of the best path that does not agree with gold; and its score, minus infinity
     where there is none, with the callback to its gradient."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
-    return _model_tags(path, gold), (scores, chain.path_score(potentials, path)[1])
+    # Where there is no such path, the path is arbitrary: only its score says so.
+    _, backprop = chain.path_score(potentials, path)
+    return _model_tags(path, gold), (scores, backprop)
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
     """True for the tags of tokens after which their entity can continue. Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
-    continues = xp.isfinite(potentials.transitions)[:, xp.asarray(gold.continuing)].any(axis=1)
+    is_legal = xp.isfinite(potentials.transitions)
+    continues = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
     if gold.tied_to is None:
         return continues
+    # A tag counts if the tag of the model that it is tied to has any tag with such a transition.
     return xp.isin(gold.tied_to, gold.tied_to[continues])
 
 
@@ -95,13 +103,13 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
     if gold.cost is None:
         return potentials
     raised = gold.cost.astype(potentials.emissions.dtype)
-    raised *= multiplier
+    raised *= multiplier  # in place, as the array is the largest of a batch
     raised += potentials.emissions
     return potentials._replace(emissions=raised)
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """The weight of each sequence. Shape: (B,)"""
+    """The weight of each sequence; 1 in the type of `like`, if gold has none. Shape: (B,)"""
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
     return gold.weights
@@ -112,14 +120,15 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))
-    # The mask alone does not say it: what it rules out may be on no path.
+    # The mask alone does not say it: the tags that it rules out may be on no legal path.
     wrong = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
     return xp.isfinite(wrong.scores).astype("float64")
 
 
 def sequence_of(potentials: Potentials) -> Ints1d:
-    """The sequence of each token. Shape: (N,)"""
-    return get_array_module(potentials.emissions).asarray(sequence_ids(potentials.lengths))
+    """The sequence of each token, on the device of the potentials. Shape: (N,)"""
+    xp = get_array_module(potentials.emissions)
+    return xp.asarray(sequence_ids(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:

@@ -43,36 +43,55 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
+    # Scores are linear in the features of a path: its tags and transitions. So mu is the product of
+    # the scores and the mean features, and sigma^2 that of the scores and their covariance with
+    # the features, which is the gradient of mu.
     scores = zero_forbidden(cost_augment(potentials, gold, multiplier))
     paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
+    _, backprop_log_z = paths.log_partition()
     weights = sequence_weights(gold, mean) * annotated(gold, potentials)
-    average, covariance = paths.log_partition()[1](-weights), backprop_mean(weights)
-    ahead = add_to(average, mean_right(potentials, gold, weights))
-    margin, variance = dot(ahead, scores), dot(covariance, scores)
-    slope = variance**-0.5 if variance > rounding(scores) else 0.0
-    z = slope * margin
-    return LossResult(-z, add_to(scaled(-slope, ahead), scaled(slope**2 * z, covariance)))
+    covariance = backprop_mean(weights)
+    # The mean features of gold minus those of all paths, summed over the batch
+    feature_lead = add_to(backprop_log_z(-weights), gold_features(potentials, gold, weights))
+    score_lead = dot(feature_lead, scores)
+    variance = dot(covariance, scores)
+    # 1 / sqrt(sum sigma^2), 0 if all legal paths have the same score
+    per_deviation = 0.0
+    if variance > largest_rounding(scores):
+        per_deviation = variance**-0.5
+    z = per_deviation * score_lead
+    gradient = add_to(
+        scaled(-per_deviation, feature_lead), scaled(per_deviation**2 * z, covariance)
+    )
+    return LossResult(-z, gradient)
 
 
-def rounding(scores: Potentials) -> float:
+def largest_rounding(scores: Potentials) -> float:
     """The variance that rounding can give to scores that are all equal."""
     xp = get_array_module(scores.emissions)
-    largest = max(float(max(array.max(), -array.min())) for array in scores[:4] if array.size)
-    return 100 * float(xp.finfo(scores.emissions.dtype).eps) * len(scores.emissions) * largest**2
+    largest = 0.0
+    for array in scores[:4]:
+        if array.size:
+            largest = max(largest, float(array.max()), float(-array.min()))
+    epsilon = float(xp.finfo(scores.emissions.dtype).eps)
+    return 100 * epsilon * len(scores.emissions) * largest**2
 
 
-def mean_right(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
-    """The mean features of the paths that agree with gold."""
+def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
+    """How often gold has each tag and transition, in the weighted sum over the sequences; of a
+    partial annotation the mean over the paths that agree with it."""
     if gold.allowed is None:
-        return chain.path_score(potentials, gold.tags)[1](weights)
-    right = chain.restrict(potentials, gold.allowed)
-    return chain.log_partition(uniform_over_legal(right))[1](weights)
+        _, backprop = chain.path_score(potentials, gold.tags)
+    else:
+        agreeing = chain.restrict(potentials, gold.allowed)
+        _, backprop = chain.log_partition(uniform_over_legal(agreeing))
+    return backprop(weights)
 
 
-def dot(one: Potentials, other: Potentials) -> float:
-    """The inner product of two gradients."""
-    return sum(float(a.ravel() @ b.ravel()) for a, b in zip(one[:4], other[:4]))
+def dot(gradient: Potentials, scores: Potentials) -> float:
+    """The inner product of a gradient and scores."""
+    return sum(float(d.ravel() @ s.ravel()) for d, s in zip(gradient[:4], scores[:4]))
 
 
 def scaled(factor: float, gradient: Potentials) -> Potentials:

@@ -19,12 +19,22 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
         and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
         the share "right" of correct ones. The last two are None for an empty bin.
     """
-    bins, rows = _bins(probs, n_bins), []
+    bin_of = _bins(probs, n_bins)
+    rows: list[dict[str, Any]] = []
     for i in range(n_bins):
-        n = int((bins == i).sum())
-        sure, share = (float(x[bins == i].mean()) if n else None for x in (probs, right))
-        bounds = {"from": i / n_bins, "to": (i + 1) / n_bins}
-        rows.append({**bounds, "n": n, "confidence": sure, "right": share})
+        is_in_bin = bin_of == i
+        n = int(is_in_bin.sum())
+        confidence = float(probs[is_in_bin].mean()) if n else None
+        share_right = float(right[is_in_bin].mean()) if n else None
+        rows.append(
+            {
+                "from": i / n_bins,
+                "to": (i + 1) / n_bins,
+                "n": n,
+                "confidence": confidence,
+                "right": share_right,
+            }
+        )
     return rows
 
 
@@ -36,11 +46,13 @@ def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) 
 
     Naeini et al., 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning".
     """
-    too_sure = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
-    return float(numpy.abs(too_sure).sum() / len(probs))
+    # n_bin times the difference of both means is the sum of the differences in the bin.
+    excess = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
+    return float(numpy.abs(excess).sum() / len(probs))
 
 
 def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
+    """The bin of each probability; 1 is in the last bin. Shape: (E,)"""
     return numpy.minimum((numpy.asarray(probs) * n_bins).astype("int64"), n_bins - 1)
 
 
@@ -53,5 +65,6 @@ def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
     Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
     """
     middle = share + z * z / (2 * n)
-    reach = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return (middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)
+    half_width = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return (middle - half_width) / scale, (middle + half_width) / scale

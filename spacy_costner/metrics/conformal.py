@@ -11,16 +11,23 @@ Angelopoulos et al., 2022, "Conformal Risk Control", arXiv 2208.02814. Bates et 
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy
-from thinc.types import Array1d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 
 MOST_DOCS = 2**22
 """The largest number of docs that `docs_needed` tries."""
 
 MOST_EXACT = 50_000
 """The largest number of docs for which `docs_needed` is exact."""
+
+ROUNDING_OF_RISK = 1e-12
+"""How far a risk may be above its limit by rounding alone."""
+
+ROUNDING_OF_COUNT = 1e-9
+"""How far n times a mean may be above a whole number by rounding alone."""
 
 
 class Losses(NamedTuple):
@@ -43,8 +50,10 @@ class Losses(NamedTuple):
     def mean(self, thresholds: Floats1d) -> Floats1d:
         """The mean loss at thresholds. Shape: (S,)"""
         order = numpy.argsort(self.score)
-        missed = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
-        return missed[numpy.searchsorted(self.score[order], thresholds)] / max(self.n, 1)
+        # The sum of the losses if the i entities with the lowest scores are missed. Shape: (E + 1,)
+        sums = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
+        n_missed = numpy.searchsorted(self.score[order], thresholds)
+        return sums[n_missed] / max(self.n, 1)
 
 
 def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
@@ -54,13 +63,17 @@ def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
         L_i = missed_i / entities_i                                     by doc
         L_i = 1 if missed_i > 0, else 0                                 any
     """
-    _, doc, sizes = numpy.unique(doc, return_inverse=True, return_counts=True)
-    n = len(sizes)
+    # The docs with entities, counted anew: the doc of each entity, (E,), and the number of
+    # entities of each doc, (n,)
+    _, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
+    n = len(n_entities)
     if by == "doc":
-        return Losses(score, 1.0 / sizes[doc], n)
+        return Losses(score, 1.0 / n_entities[doc], n)
+    # Any entity that is missed makes the loss 1, so only the lowest score of a doc counts. Sorted
+    # by doc, then by score, it is the first one of the doc.
     order = numpy.lexsort((score, doc))
-    hardest = score[order[numpy.cumsum(sizes) - sizes]]
-    return Losses(hardest, numpy.ones(n), n, binary=True)
+    first_of_doc = order[numpy.cumsum(n_entities) - n_entities]
+    return Losses(score[first_of_doc], numpy.ones(n), n, binary=True)
 
 
 def threshold(
@@ -82,14 +95,15 @@ def threshold(
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
-    there = losses.score[(losses.score >= floor) & (losses.score <= 1)]
-    candidates = numpy.unique(numpy.append(there, [floor, 1.0]))
-    mean = losses.mean(candidates)
+    # The losses only change at the scores.
+    is_in_range = (losses.score >= floor) & (losses.score <= 1)
+    candidates = numpy.unique(numpy.append(losses.score[is_in_range], [floor, 1.0]))
+    means = losses.mean(candidates)
     if delta is None:
-        passed = (losses.n * mean + 1) / (losses.n + 1) <= limit + 1e-12
+        passes = (losses.n * means + 1) / (losses.n + 1) <= limit + ROUNDING_OF_RISK
     else:
-        passed = p_values(mean, limit, losses.n, binary=losses.binary) <= delta
-    return float(candidates[passed][-1]) if passed.any() else None
+        passes = p_values(means, limit, losses.n, binary=losses.binary) <= delta
+    return float(candidates[passes][-1]) if passes.any() else None
 
 
 def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> Floats1d:
@@ -106,99 +120,138 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
 
     Bates et al., 2021, section 3.1; Angelopoulos et al., 2021.
     """
-    cumulative = _binomial(n, limit)
-    tail = cumulative[numpy.clip(numpy.ceil(n * means - 1e-9), 0, n).astype("int64")]
+    n_lost = numpy.clip(numpy.ceil(n * means - ROUNDING_OF_COUNT), 0, n).astype("int64")
+    tail = _binomial(n, limit)[n_lost]
     if binary:
         return tail
     a = numpy.clip(means, 0.0, limit)
-    h = a * numpy.log(numpy.where(a > 0, a / limit, 1.0)) + (1 - a) * numpy.log(
-        (1 - a) / (1 - limit)
-    )
-    return numpy.minimum(numpy.minimum(numpy.exp(-n * h), math.e * tail), 1.0)
+    log_ratio = numpy.log(numpy.where(a > 0, a / limit, 1.0))  # a log(a / b) is 0 at 0
+    h = a * log_ratio + (1 - a) * numpy.log((1 - a) / (1 - limit))
+    hoeffding = numpy.exp(-n * h)
+    bentkus = math.e * tail
+    return numpy.minimum(numpy.minimum(hoeffding, bentkus), 1.0)
 
 
 def _binomial(n: int, p: float) -> Floats1d:
     """P(Binomial(n, p) <= k) for k = 0..n. Shape: (n + 1,)"""
     k = numpy.arange(1, n + 1)
+    # log P(k) - log P(k - 1). Logarithms, as P(0) underflows with many docs.
     steps = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)
-    logs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + n * math.log1p(-p)
-    return numpy.minimum(numpy.cumsum(numpy.exp(logs)), 1.0)
+    log_first = n * math.log1p(-p)
+    log_probs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + log_first
+    return numpy.minimum(numpy.cumsum(numpy.exp(log_probs)), 1.0)
 
 
 def docs_needed(
     mean: float, limit: float, *, delta: float | None = None, binary: bool = False
 ) -> int | None:
-    """The least number of docs from which on any number meets a limit, if their mean loss is this:
-    1 / limit - 1 at least. With a mean of 0, it is the number that is needed however good the
-    scores. None if the mean is not below the limit, or it takes more than `MOST_DOCS`. For `delta`
-    see `threshold`, for `binary` see `p_values`. Above `MOST_EXACT` docs it is close to that."""
+    """The least number of docs from which on any number meets a limit. It is 1 / limit - 1 at
+    least.
+
+    mean (float): The mean loss of the docs. With 0, it is the number that is needed however good
+        the scores are.
+    limit (float): The limit of the risk.
+    delta (float | None): See `threshold`.
+    binary (bool): See `p_values`.
+    RETURNS (int | None): The number of docs, close to it above `MOST_EXACT`. None if the mean is
+        not below the limit, or if it takes more than `MOST_DOCS`.
+    """
     if mean >= limit:
         return None
     if delta is None:
-        return math.ceil((1 - limit) / (limit - mean) - 1e-9)
-    # Docs with k = ceil(n mean) losses pass if a binomial tail is below this.
-    bound = delta if binary else delta / math.e
+        return math.ceil((1 - limit) / (limit - mean) - ROUNDING_OF_COUNT)
+    # Docs with k = ceil(n mean) losses pass if a binomial tail is at most this.
+    log_bound = math.log(delta if binary else delta / math.e)
 
-    def first_with(k: int) -> int:
-        """The least number of docs with k losses. Its tail is the highest of them."""
-        return 1 if k == 0 else math.floor((k - 1 + 1e-9) / mean) + 1
+    def least_with(k: int) -> int:
+        """The least number of docs with k losses. Of all numbers with k losses, its tail is the
+        highest."""
+        return 1 if k == 0 else math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
 
     def fails(k: int) -> bool:
-        return _log_tail(first_with(k), k, limit) > math.log(bound)
+        """Whether some number of docs with k losses fails."""
+        return _log_tail(least_with(k), k, limit) > log_bound
 
-    # From here on all pass, by Hoeffding's bound, which falls with n. A binary loss has a whole
-    # number of losses, up to one above n mean.
     def passes_surely(n: int) -> bool:
+        """Whether n docs pass by Hoeffding's bound, which falls with n. A binary loss has a whole
+        number of losses, up to one above n mean."""
         share = mean + 1 / n if binary else mean
         return share < limit and -n * _divergence(share, limit) <= math.log(delta)
 
     if not passes_surely(MOST_DOCS):
         return None
     enough = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
-    last = math.ceil(enough * mean - 1e-9)
-    if enough > MOST_EXACT:  # as if the tail fell from each k to the next
-        k = bisect_left(range(last), True, key=lambda k: not fails(k)) - 1
-    else:
-        k = next((k for k in range(last, -1, -1) if fails(k)), -1)
-    if k < 0:
-        return 1
-    end = enough if mean == 0 else min(enough, first_with(k + 1))
-    numbers = range(first_with(k), end)
-    return numbers.start + bisect_left(
-        numbers, True, key=lambda n: _log_tail(n, k, limit) <= math.log(bound)
+    k = _last_failing(
+        fails, math.ceil(enough * mean - ROUNDING_OF_COUNT), is_exact=enough <= MOST_EXACT
     )
+    if k is None:
+        return 1
+    # Among the numbers of docs with k losses, the tail falls: the first that passes.
+    end = enough if mean == 0 else min(enough, least_with(k + 1))
+    numbers = range(least_with(k), end)
+    n_failing = bisect_left(numbers, True, key=lambda n: _log_tail(n, k, limit) <= log_bound)
+    return numbers.start + n_failing
+
+
+def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) -> int | None:
+    """The largest k up to the last one that fails, None if none does. It is exact, or found as if
+    each k passed after one that passes."""
+    if is_exact:
+        for k in range(last, -1, -1):
+            if fails(k):
+                return k
+        return None
+    n_failing = bisect_left(range(last), True, key=lambda k: not fails(k))
+    return n_failing - 1 if n_failing else None
 
 
 def _divergence(share: float, limit: float) -> float:
     """h(share, limit): see `p_values`."""
-    missed = share * math.log(share / limit) if share else 0.0
-    return missed + (1 - share) * math.log((1 - share) / (1 - limit))
+    first_term = share * math.log(share / limit) if share else 0.0
+    return first_term + (1 - share) * math.log((1 - share) / (1 - limit))
 
 
 def _log_tail(n: int, k: int, p: float) -> float:
     """log P(Binomial(n, p) <= k), for k below or about n p."""
     if k >= n:
         return 0.0
-    log_last = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    log_last += k * math.log(p) + (n - k) * math.log1p(-p)
-    # The terms of k - 1, k - 2, … over that of k: beyond 40 deviations they are below 1e-16.
+    log_choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    log_prob_of_k = log_choices + (k * math.log(p) + (n - k) * math.log1p(-p))
+    # P(k - 1), P(k - 2), … over P(k): beyond 40 deviations they are below 1e-16.
     n_terms = min(k, 50 + int(40 * math.sqrt(n * p)))
     i = numpy.arange(k, k - n_terms, -1)
-    terms = numpy.cumprod(i / (n - i + 1) * ((1 - p) / p))
-    return log_last + math.log1p(float(terms.sum()))
+    ratios = numpy.cumprod(i / (n - i + 1) * ((1 - p) / p))
+    return log_prob_of_k + math.log1p(float(ratios.sum()))
 
 
 def false_alarm_risk(
     scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
 ) -> Floats1d:
-    """The mean over docs of the share of the set that is wrong, 0 for an empty set, at each of T
-    descending thresholds. `doc` is the doc of each span. Shapes: (S,) to (T,)"""
+    """The mean over docs of the share of the set that is wrong, 0 for an empty set.
+
+    scores (Floats1d): The score of each span. Shape: (S,)
+    wrong (Array1d): 1 for spans that are wrong, else 0. Shape: (S,)
+    doc (Ints1d): The doc of each span. Shape: (S,)
+    n_docs (int): The number of docs, with those without spans.
+    thresholds (Floats1d): Descending thresholds. Shape: (T,)
+    RETURNS (Floats1d): The mean at each threshold. Shape: (T,)
+    """
+    # The first threshold at which each span is in the set; T if it never is. Shape: (S,)
     first = numpy.searchsorted(-thresholds, -scores)
-    shape = (doc.max(initial=-1) + 1, len(thresholds) + 1)
-    cell, size = doc * shape[1] + first, shape[0] * shape[1]
-    in_set = numpy.bincount(cell, minlength=size).reshape(shape).cumsum(axis=1)
-    n_wrong = numpy.bincount(cell, weights=wrong, minlength=size).reshape(shape).cumsum(axis=1)
-    return (n_wrong / numpy.maximum(in_set, 1)).sum(axis=0)[:-1] / n_docs
+    n_rows = doc.max(initial=-1) + 1
+    n_columns = len(thresholds) + 1
+
+    def count_in_sets(weights: Array1d | None = None) -> Array2d:
+        """The spans in the set of each doc at each threshold, or their weights, summed. Shape:
+        (docs, T + 1)"""
+        # Doc and threshold as one number, which is a cell of the table, row after row.
+        cells = doc * n_columns + first
+        sums = numpy.bincount(cells, weights=weights, minlength=n_rows * n_columns)
+        # A span that is in the set at a threshold is in it at all lower ones.
+        return sums.reshape(n_rows, n_columns).cumsum(axis=1)
+
+    shares = count_in_sets(wrong) / numpy.maximum(count_in_sets(), 1)
+    return shares.sum(axis=0)[:-1] / n_docs
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:
@@ -207,5 +260,5 @@ def fixed_sequence(p: Floats1d, delta: float) -> int:
 
     Angelopoulos et al., 2021: fixed sequence testing.
     """
-    kept = numpy.flatnonzero(p > delta)
-    return int(kept[0]) if len(kept) else len(p)
+    not_rejected = numpy.flatnonzero(p > delta)
+    return int(not_rejected[0]) if len(not_rejected) else len(p)

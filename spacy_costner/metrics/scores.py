@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
-BLOCK = 2**22
-"""Maximum number of docs drawn at once, to limit memory."""
+MOST_DRAWN = 2**22
+"""The largest number of docs that are drawn at once, to limit memory."""
 
 
 def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> FloatsXd:
@@ -68,14 +68,18 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
     """
     rng = numpy.random.default_rng(seed)
     n_docs = len(counts)
-    in_block = max(BLOCK // n_docs, 1)
-    sizes = [min(in_block, n_samples - begin) for begin in range(0, n_samples, in_block)]
-    return numpy.concatenate([_times_drawn(rng, n_docs, size) @ counts for size in sizes])
+    block_size = max(MOST_DRAWN // n_docs, 1)
+    sums = []
+    for begin in range(0, n_samples, block_size):
+        n_in_block = min(block_size, n_samples - begin)
+        sums.append(_times_drawn(rng, n_docs, n_in_block) @ counts)
+    return numpy.concatenate(sums)
 
 
 def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
     """Number of times each doc is in each sample. Shape: (n_samples, D)"""
     drawn = rng.integers(n_docs, size=(n_samples, n_docs))
+    # Sample and doc as one number, sample * D + doc, which is a cell of the table, row after row.
     cells = drawn + n_docs * numpy.arange(n_samples)[:, None]
     times = numpy.bincount(cells.ravel(), minlength=n_samples * n_docs)
     return times.reshape(n_samples, n_docs).astype("float64")
@@ -87,9 +91,11 @@ def difference(value: float, sampled: Floats1d) -> Difference:
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
     """
-    tail = min(int((sampled <= 0).sum()), int((sampled >= 0).sum()))
+    n_not_above = int((sampled <= 0).sum())
+    n_not_below = int((sampled >= 0).sum())
+    p = 2 * (1 + min(n_not_above, n_not_below)) / (1 + len(sampled))
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
-    return Difference(value, low, high, min(1.0, 2 * (1 + tail) / (1 + len(sampled))))
+    return Difference(value, low, high, min(1.0, p))
 
 
 def paired_differences(
@@ -108,10 +114,16 @@ def paired_differences(
     RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
-    sums = bootstrap(numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1), n_samples=n_samples)
-    sampled = score(sums.reshape(-1, n_systems, n_seeds, n_columns))
+    # A row for each doc, with the counts of all systems and seeds, so that they share the samples.
+    by_doc = numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1)
+    sums = bootstrap(by_doc, n_samples=n_samples)
+    sampled_counts = sums.reshape(-1, n_systems, n_seeds, n_columns)
+    # Means over seeds. Shapes: (scores, systems), (scores, samples, systems)
+    means = score(counts.sum(axis=2)).mean(axis=-1)
+    sampled_means = score(sampled_counts).mean(axis=-1)
     rows: list[list[Difference]] = []
-    for mean, means in zip(score(counts.sum(axis=2)).mean(axis=-1), sampled.mean(axis=-1)):
-        ahead, sampled_ahead = mean - mean[baseline], means - means[:, baseline, None]
-        rows.append([*map(difference, ahead.tolist(), sampled_ahead.T)])
+    for mean, sampled_mean in zip(means, sampled_means):
+        leads = mean - mean[baseline]
+        sampled_leads = sampled_mean - sampled_mean[:, baseline, None]
+        rows.append([difference(lead, s) for lead, s in zip(leads.tolist(), sampled_leads.T)])
     return rows

@@ -22,8 +22,8 @@ Counts = dict[str, list[float]]
 expected number of annotated ones."""
 
 ALARM = 100.0
-"""The martingale at which the test alarms. Of exchangeable docs at most 1 / ALARM ever does, by
-Ville's inequality."""
+"""The martingale at which the test alarms. If docs are exchangeable, the probability that it ever
+does is at most 1 / ALARM, by Ville's inequality."""
 
 BETS = numpy.arange(1, 20) / 20
 """The exponents of the bets: see `log_martingale`."""
@@ -44,34 +44,45 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    They are above 0 and up to 1, and stay the same if more docs follow. The pool has the scores of
-    the docs before, sorted, and those of the new ones afterwards. Shapes: (T,), (T,) to (T,)
+    They are above 0 and up to 1, and stay the same if more docs follow.
+
+    pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. Those of
+        the new docs are added to it.
+    scores (Floats1d): The scores a of the new docs. Shape: (T,)
+    shares (Floats1d): The shares u, random numbers above 0 and up to 1. Shape: (T,)
+    RETURNS (Floats1d): The p-values. Shape: (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
     p_values = numpy.empty(len(scores))
     for i, (score, share) in enumerate(zip(scores.tolist(), shares.tolist())):
-        left = bisect_left(pool, score)
-        right = bisect_right(pool, score)
-        p_values[i] = (len(pool) - right + share * (right - left + 1)) / (len(pool) + 1)
-        pool.insert(right, score)
+        n_below = bisect_left(pool, score)
+        n_not_above = bisect_right(pool, score)
+        n_above = len(pool) - n_not_above
+        n_ties = n_not_above - n_below
+        p_values[i] = (n_above + share * (n_ties + 1)) / (len(pool) + 1)
+        pool.insert(n_not_above, score)
     return p_values
 
 
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
-    """The logarithm of the product of each bet after each doc, from those before the first.
-    Shapes: (T,), (B,) to (T, B)
+    """The logarithm of the product of each bet after each doc.
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
+
+    p_values (Floats1d): The p-values of the docs. Shape: (T,)
+    before (Floats1d): The logarithms before the first of these docs. Shape: (bets,)
+    RETURNS (Floats2d): The logarithms. Shape: (T, bets)
     """
     steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]
     # Summed from the first to the last, so that the docs of several calls add up as those of one.
-    return numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)[1:]
+    sums = numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)
+    return sums[1:]
 
 
 def log_martingale(products: Floats2d) -> Floats1d:
     """The logarithm of the martingale after each doc: the mean of the products of the bets.
-    Shapes: (T, B) to (T,)
+    Shapes: (T, bets) to (T,)
 
     Vovk et al. (2021), section 3: the simple mixture, over a grid.
     """
@@ -81,9 +92,12 @@ def log_martingale(products: Floats2d) -> Floats1d:
 class Stream:
     """The docs of a test so far, and all that testing the next ones takes.
 
-    The shares of ties are drawn by `seed` and by the digest of the calibration docs. So they are
-    the same each time for one calibration, and others for another one: what at most 1 % of
-    calibrations alarm for is not settled by the same draws for all of them.
+    The shares of ties are drawn by `seed` and by the digest of the calibration docs. So a test is
+    the same each time it is repeated, and tests against different calibration docs draw different
+    shares: their false alarms, at most 1 % of them, don't all hang on the same draws.
+
+    scores, p_values, log_martingale (list[float]): The score of each doc so far, its p-value, and
+        the logarithm of the martingale after it.
     """
 
     def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
@@ -118,7 +132,7 @@ class Stream:
 
 
 class Shift(NamedTuple):
-    """What a test found.
+    """The result of a test.
 
     stream (Stream): The docs so far; more, if the test went on.
     n_docs (int): The number of docs so far.
@@ -170,35 +184,51 @@ class Shift(NamedTuple):
         """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
         upper guess after an alarm. None where nothing is predicted, or nothing expected."""
 
-        def prf(row: Sequence[float], names: Sequence[str] = "prf") -> dict[str, Any]:
-            tp, predicted, annotated = row
-            of = (predicted, annotated, (predicted + annotated) / 2 if predicted * annotated else 0)
-            return {name: tp / n if n else None for name, n in zip(names, of)}
+        def prf(counts: Sequence[float]) -> dict[str, float | None]:
+            n_correct, n_predicted, n_annotated = counts
+            p = n_correct / n_predicted if n_predicted else None
+            r = n_correct / n_annotated if n_annotated else None
+            f = None
+            if n_predicted and n_annotated:
+                f = n_correct / ((n_predicted + n_annotated) / 2)
+            return {"p": p, "r": r, "f": f}
 
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
-        by_label = {label: prf(row) for label, row in self.counts.items()}
-        return {**prf(total, ("ents_p", "ents_r", "ents_f")), "ents_per_type": by_label}
+        expected: dict[str, Any] = {f"ents_{name}": score for name, score in prf(total).items()}
+        expected["ents_per_type"] = {label: prf(counts) for label, counts in self.counts.items()}
+        return expected
 
     @property
     def summary(self) -> dict[str, Any]:
         """The test in short: "martingale" is its highest value."""
-        highest = exp(min(self.highest, MOST_LOG))
-        test = {"docs": self.n_docs, "martingale": highest, "level": self.level}
-        return {**test, "alarm": self.alarm, "approximate": self.approximate}
+        return {
+            "docs": self.n_docs,
+            "martingale": exp(min(self.highest, MOST_LOG)),
+            "level": self.level,
+            "alarm": self.alarm,
+            "approximate": self.approximate,
+        }
 
     @property
-    def found(self) -> str:
+    def verdict(self) -> str:
         """The test in words."""
-        at = "no alarm in" if self.alarm is None else f"alarm at doc {self.alarm:,} of"
-        docs = f"{self.n_docs:,}" + " docs" * (self.alarm is None)
-        return f"{at} {docs} (martingale up to {self.summary['martingale']:.3g} of {self.level:g})"
+        if self.alarm is None:
+            verdict = f"no alarm in {self.n_docs:,} docs"
+        else:
+            verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
+        martingale = self.summary["martingale"]
+        return f"{verdict} (martingale up to {martingale:.3g} of {self.level:g})"
 
     def describe(self) -> str:
         """The test and the expected scores in a line."""
-        scores = {one: self.expected[f"ents_{one}"] for one in "prf"}
-        cells = [f"{k.upper()} {'-' if x is None else f'{100 * x:.2f}'}" for k, x in scores.items()]
+        expected = self.expected
+        cells: list[str] = []
+        for name in "prf":
+            score = expected[f"ents_{name}"]
+            cell = "-" if score is None else f"{100 * score:.2f}"
+            cells.append(f"{name.upper()} {cell}")
         guess = "expected" if self.alarm is None else "expected, an upper guess:"
-        return f"{self.found}; {guess} {', '.join(cells)}"
+        return f"{self.verdict}; {guess} {', '.join(cells)}"
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
@@ -208,15 +238,16 @@ def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Scores as they are compared, with four digits: the others may differ between
-    batches. Shape: (T,)"""
+    """Scores as they are compared, with four digits: further digits may differ between batches.
+    Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
 def digest_of(scores: Floats1d) -> str:
     """A digest of the scores of calibration docs, not rounded and in the order of the docs: see
     `Stream`. Shape: (B,)"""
-    return hashlib.blake2b(numpy.asarray(scores, "<f8").tobytes(), digest_size=16).hexdigest()
+    little_endian = numpy.asarray(scores, "<f8")  # the same bytes on all machines
+    return hashlib.blake2b(little_endian.tobytes(), digest_size=16).hexdigest()
 
 
 def find_shift(
@@ -228,22 +259,46 @@ def find_shift(
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test scores in their order, after those of earlier docs, with the counts of all.
-    `calibration` has the "scores" of calibration docs, their "digest", and whether they are
-    "approximate"."""
+    """Test scores in their order, after those of earlier docs.
+
+    calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
+        whether they are "approximate".
+    scores (Iterable[float]): The scores of the new docs.
+    counts (Mapping[str, list[float]]): The counts of the earlier and the new docs: see `Counts`.
+    earlier (Shift | None): The test of the earlier docs, if there are any.
+    seed (int): Chooses the shares of ties: see `Stream`.
+    level (float): The martingale at which the test alarms.
+    RETURNS (Shift): The test of the earlier and the new docs.
+    RAISES (ValueError): If the earlier docs had another seed or other calibration docs.
+    """
     if earlier is None:
-        earlier = Shift(Stream(calibration, seed), 0, 0.0, level, None, {}, False)
+        no_docs = Stream(calibration, seed)
+        earlier = Shift(
+            no_docs,
+            n_docs=0,
+            highest=0.0,
+            level=level,
+            alarm=None,
+            counts={},
+            approximate=False,
+        )
     check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
     stream = earlier.stream.after(earlier.n_docs)
     stream.add(rounded(scores))
-    logs = numpy.asarray(stream.log_martingale[earlier.n_docs :])
-    above = numpy.flatnonzero(logs >= numpy.log(level))
+    log_martingale = numpy.asarray(stream.log_martingale[earlier.n_docs :])
+    alarms = numpy.flatnonzero(log_martingale >= numpy.log(level))
     alarm = earlier.alarm
-    if alarm is None and len(above):
-        alarm = earlier.n_docs + int(above[0]) + 1
-    highest = float(logs.max(initial=earlier.highest))
-    n_docs = len(stream.scores)
-    return Shift(stream, n_docs, highest, level, alarm, {**counts}, calibration["approximate"])
+    if alarm is None and len(alarms):
+        alarm = earlier.n_docs + int(alarms[0]) + 1
+    return Shift(
+        stream,
+        n_docs=len(stream.scores),
+        highest=float(log_martingale.max(initial=earlier.highest)),
+        level=level,
+        alarm=alarm,
+        counts={**counts},
+        approximate=calibration["approximate"],
+    )
 
 
 def check_earlier(
@@ -261,10 +316,11 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """The result that `Shift.to_json` has saved. Raises a ValueError if it is none, or not of this
-    seed and these calibration docs."""
+    """Make the result anew that `Shift.to_json` has saved. Raises a ValueError if it is none, or
+    not of this seed and these calibration docs."""
     names = ("scores", "counts", "seed", "digest")
-    if missing := [name for name in names if name not in saved]:
-        raise ValueError(f"earlier: expected {', '.join(names)}, got no {missing[0]}")
+    for name in names:
+        if name not in saved:
+            raise ValueError(f"earlier: expected {', '.join(names)}, got no {name}")
     check_earlier(saved["seed"], saved, calibration, seed)
     return find_shift(calibration, saved["scores"], saved["counts"], seed=seed)

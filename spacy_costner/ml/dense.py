@@ -6,7 +6,7 @@ from typing import cast
 from spacy.tokens import Doc
 from thinc.api import Linear, Model, chain, list2ragged, to_numpy, with_array, zero_init
 from thinc.layers.resizable import resize_linear_weighted
-from thinc.types import Floats2d, Ragged
+from thinc.types import Floats1d, Floats2d, Ragged
 
 from ..types import Potentials
 
@@ -50,15 +50,21 @@ def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
-    params = [cast(Floats2d, model.get_param(name)) for name in TRANSITION_PARAMS]
-    data, lengths = cast(Floats2d, emissions.data), to_numpy(emissions.lengths)
+    transitions, start, end = (model.get_param(name) for name in TRANSITION_PARAMS)
+    potentials = Potentials(
+        emissions=cast(Floats2d, emissions.data),
+        transitions=cast(Floats2d, transitions),
+        start=cast(Floats1d, start),
+        end=cast(Floats1d, end),
+        lengths=to_numpy(emissions.lengths),
+    )
 
     def backprop(gradient: Potentials) -> Ragged:
         for name in TRANSITION_PARAMS:
             model.inc_grad(name, getattr(gradient, name))
         return Ragged(gradient.emissions, emissions.lengths)
 
-    return Potentials._make([data, *params, lengths]), backprop
+    return potentials, backprop
 
 
 def init(
@@ -79,12 +85,14 @@ def resize_linear_chain_crf(
 ) -> Model[list[Doc], Potentials]:
     """Add tags after the existing ones, whose scores don't change. The output layer is a new one,
     so that optimizers don't use the state of the smaller one."""
-    transitions, larger = model.get_ref("output_layer"), Transitions(nO)
+    transitions = model.get_ref("output_layer")
+    larger = Transitions(nO)
     if transitions.has_param("transitions"):
         larger.initialize()
         for name in TRANSITION_PARAMS:
             scores = transitions.get_param(name)
-            larger.get_param(name)[tuple(slice(size) for size in scores.shape)] = scores
+            old_tags = tuple(slice(size) for size in scores.shape)  # they come first
+            larger.get_param(name)[old_tags] = scores
     resize_emissions(model, nO)
     model.replace_node(transitions, larger)
     model.set_dim("nO", nO, force=True)
@@ -94,6 +102,9 @@ def resize_linear_chain_crf(
 def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
     """Add tags to the linear layer from vectors to emissions."""
     emissions = model.get_ref("emissions")
-    model.replace_node(emissions, resize_linear_weighted(emissions, nO))
-    for outer in (node for node in model.walk() if model.get_ref("emissions") in node.layers):
-        outer.set_dim("nO", nO, force=True)
+    larger = resize_linear_weighted(emissions, nO)
+    model.replace_node(emissions, larger)
+    # The layers around it have its width, too.
+    for node in model.walk():
+        if larger in node.layers:
+            node.set_dim("nO", nO, force=True)

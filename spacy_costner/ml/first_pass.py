@@ -37,7 +37,9 @@ class FirstPass(Shim):
 
     def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
         super().__init__(None)
-        self.settings, self.average_power, self.n_epochs = settings, average_power, n_epochs
+        self.settings = settings
+        self.average_power = average_power
+        self.n_epochs = n_epochs
         self.tags = Tags(())
         self.weights = SparseWeights(settings, average_power)
         self.read_labels: ReadLabels | None = None
@@ -48,41 +50,55 @@ class FirstPass(Shim):
     def set_folds(
         self, folds: Sequence[tuple[Features, Floats2d]], fold_of: dict[int, int]
     ) -> None:
-        """Set the weights that are used in training: see `SparseWeights.set_folds`. Here they have
-        their own transitions and features."""
-        self._folds, self._fold_of = [], fold_of
+        """Set the weights that are used in training: see `SparseWeights.set_folds`. Here each fold
+        has its transitions and its features, too."""
+        self._folds = []
+        self._fold_of = fold_of
         for features, rows in folds:
             weights = SparseWeights(self.settings, self.average_power)
             weights.restart(rows)
             self._folds.append((features, weights))
 
-    def predict(self, seen: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
+    @property
+    def can_predict(self) -> bool:
+        """Whether it has labels to predict: not before it is trained."""
+        return self.read_labels is not None or self.weights.is_allocated
+
+    def predict(self, batch: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
         """The probability of O and of each label at each token, (N, L + 1), from the features of
         docs. If there are hashes of texts, each training doc is predicted by a model that was not
         trained on it."""
         if self.read_labels is not None:
             return self.read_labels(docs)
-        if seen.text_ids is None or not self._folds:
-            return self._predict(self.weights, seen, docs)
-        labels = numpy.empty((len(seen.rows), len(self.tags.labels) + 1), dtype="float32")
-        fold = numpy.asarray([self._fold_of.get(i, -1) for i in seen.text_ids.tolist()])
-        for i in numpy.unique(fold).tolist():
-            own = [doc for doc, number in zip(docs, fold.tolist()) if number == i]
-            tokens = numpy.repeat(fold == i, seen.lengths)
-            weights, found = self.weights, seen._replace(rows=seen.rows[tokens])
-            if i >= 0:
-                features, weights = self._folds[i]
-                found = features.find(own)
-            labels[tokens] = self._predict(weights, found, own)
-        return labels
+        if batch.text_ids is None or not self._folds:
+            return self._predict(self.weights, batch, docs)
+        n_labels = len(self.tags.labels)
+        probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
+        fold_of_doc = [self._fold_of.get(text_id, -1) for text_id in batch.text_ids.tolist()]
+        for fold in sorted(set(fold_of_doc)):
+            docs_of_fold = [doc for doc, i in zip(docs, fold_of_doc) if i == fold]
+            is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
+            if fold < 0:  # docs that no fold was trained on, either
+                weights = self.weights
+                batch_of_fold = batch._replace(rows=batch.rows[is_in_fold])
+            else:
+                features, weights = self._folds[fold]
+                batch_of_fold = features.find(docs_of_fold)
+            probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)
+        return probabilities
 
-    def _predict(self, weights: SparseWeights, seen: FeatureBatch, docs: Sequence[Doc]) -> Floats2d:
-        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-        lengths, _ = cut(lengths, find_borders(docs, self.boundaries))
-        potentials = weights.potentials(seen)._replace(lengths=lengths)
+    def _predict(
+        self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
+    ) -> Floats2d:
+        """The probability of O and of each label at each token. Shape: (N, L + 1)"""
+        doc_lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+        lengths, _ = cut(doc_lengths, find_borders(docs, self.boundaries))
+        potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
-        is_of = (self.tags.label_of + 1)[:, None] == numpy.arange(len(self.tags.labels) + 1)
-        return marginals @ is_of.astype("float32")
+        # Sums over the tags of a label, as a product with a table of 0 and 1: (K, L + 1).
+        columns = numpy.arange(len(self.tags.labels) + 1)
+        is_of_label = (self.tags.label_of + 1)[:, None] == columns
+        return marginals @ is_of_label.astype("float32")
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Do nothing: it is trained before the second pass."""
@@ -99,7 +115,8 @@ class FirstPass(Shim):
         """Load the weights. Raises a ValueError if they are damaged."""
         try:
             saved: Any = srsly.msgpack_loads(data)
-            self.tags, weights = Tags(*saved["tags"]), saved["weights"]
+            self.tags = Tags(*saved["tags"])
+            weights = saved["weights"]
         except Exception as error:
             raise ValueError(
                 f"first pass of a linear CRF: expected saved weights, got damaged data: {error}"

@@ -51,8 +51,17 @@ def build_hybrid_crf(
     """
     within(0, 1, "HybridCRF", "part_dropout", part_dropout)
     at_least(0, "HybridCRF", "linear_epochs", linear_epochs)
-    settings = (learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs)
-    sparse = build_sparse_crf(features, *settings, nO=nO)
+    sparse = build_sparse_crf(
+        features,
+        learn_rate=learn_rate,
+        L1=L1,
+        L2=L2,
+        dropout=dropout,
+        eps=eps,
+        average_power=average_power,
+        first_pass_epochs=first_pass_epochs,
+        nO=nO,
+    )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[list[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)
@@ -78,20 +87,22 @@ def forward(
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     ragged, backprop_dense = dense(docs, is_train)
-    # At each token 1 and 1 or, in the share `part_dropout` of the docs, 2 and 0 or 0 and 2.
-    shares = numpy.ones((len(docs), 2), dtype="float32")
+    # The factors of the two parts in each doc: 1 and 1 or, in the share `part_dropout` of the docs,
+    # 2 and 0 or 0 and 2. Shape: (B, 2)
+    factors = numpy.ones((len(docs), 2), dtype="float32")
     if is_train and part_dropout:
         chance = numpy.random.uniform(size=len(docs))
-        shares[chance < part_dropout] = (2, 0)
-        shares[chance < part_dropout / 2] = (0, 2)
-    of_tokens = model.ops.asarray2f(numpy.repeat(shares, potentials.lengths, axis=0))
-    from_sparse, from_dense = of_tokens[:, :1], of_tokens[:, 1:]
-    total = from_sparse * potentials.emissions + from_dense * ragged.data
+        factors[chance < part_dropout] = (2, 0)
+        factors[chance < part_dropout / 2] = (0, 2)
+    token_factors = model.ops.asarray2f(numpy.repeat(factors, potentials.lengths, axis=0))
+    sparse_factor = token_factors[:, :1]
+    dense_factor = token_factors[:, 1:]
+    total = sparse_factor * potentials.emissions + dense_factor * ragged.data
 
     def backprop(gradient: Potentials) -> list[Doc]:
         d_total = gradient.emissions
-        backprop_sparse(gradient._replace(emissions=from_sparse * d_total))
-        return backprop_dense(Ragged(from_dense * d_total, ragged.lengths))
+        backprop_sparse(gradient._replace(emissions=sparse_factor * d_total))
+        return backprop_dense(Ragged(dense_factor * d_total, ragged.lengths))
 
     return potentials._replace(emissions=total), backprop
 

@@ -47,25 +47,28 @@ def build_sparse_crf(
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
         `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
         it and docs, and builds the vocabulary from them; "find_features" takes the same and
-        returns their features; "resize_output" takes it and a larger K.
+        returns their features; "score_features" takes it and these features, and returns scores and
+        their backprop; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     features = features or Template()
     where = "spacy_costner.SparseCRF"
     if not 0 <= number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")
-    for name, value in (("learn_rate", learn_rate), ("eps", eps)):
-        above(0, "SparseCRF", name, value)
+    above(0, "SparseCRF", "learn_rate", learn_rate)
+    above(0, "SparseCRF", "eps", eps)
     at_least(1, "SparseCRF", "first_pass_epochs", first_pass_epochs)
-    for name, value in (("L1", L1), ("L2", L2), ("average_power", average_power)):
-        check_cost(value, f"{where}: {name}")
-    settings = AdaGrad(learn_rate, L1, L2, eps)
-    shims = [Features(features, dropout), SparseWeights(settings, average_power)]
+    check_cost(L1, f"{where}: L1")
+    check_cost(L2, f"{where}: L2")
+    check_cost(average_power, f"{where}: average_power")
+    settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
+    shims: list[Shim] = [Features(features, dropout), SparseWeights(settings, average_power)]
     if features.document:
         shims.append(FirstPass(settings, average_power, first_pass_epochs))
     attrs = {
         "build_vocab": build_vocab,
         "find_features": find_features,
+        "score_features": score_features,
         "resize_output": resize_sparse_crf,
     }
     return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
@@ -78,7 +81,8 @@ def is_linear(model: Model) -> bool:
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:
     """The features and the weights of a linear CRF, or of the linear part of a hybrid."""
-    features, weights = _find_shim(model, Features), _find_shim(model, SparseWeights)
+    features = _find_shim(model, Features)
+    weights = _find_shim(model, SparseWeights)
     if features is None or weights is None:
         raise ValueError(f"expected a model with sparse features, got {model.name}")
     return features, weights
@@ -90,6 +94,7 @@ def first_pass_of(model: Model) -> FirstPass | None:
 
 
 def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
+    """The first shim of a kind in a model or in its layers."""
     # A linear model has its shims itself, and a walk is slow.
     for shim in model.shims:
         if isinstance(shim, kind):
@@ -104,16 +109,30 @@ def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    seen = find_features(model, docs, is_train=is_train, by_word=not is_train)
-    features, weights = linear_part(model)
-    if is_train and weights.folds:  # Trained at initialization: the scores are constant.
-        return map_scores(model.ops.asarray, weights.score_held_out(seen)), lambda gradient: docs
-    dropout = features.dropout if is_train else 0.0
-    scores, add_gradient = weights.begin_update(seen, dropout)
+    features = find_features(model, docs, is_train=is_train, by_word=not is_train)
+    scores, add_gradient = score_features(model, features, is_train)
 
     def backprop(gradient: Potentials) -> list[Doc]:
-        add_gradient(map_scores(to_numpy, gradient))
+        add_gradient(gradient)
         return docs
+
+    return scores, backprop
+
+
+def score_features(
+    model: Model[list[Doc], Potentials], features: FeatureBatch, is_train: bool = True
+) -> tuple[Potentials, Callable[[Potentials], None]]:
+    """Score docs by their features, as `find_features` returns them. The callback keeps the
+    gradient for the next update."""
+    feature_set, weights = linear_part(model)
+    if is_train and weights.folds:  # Trained at initialization: the scores are constant.
+        scores = weights.score_held_out(features)
+        return map_scores(model.ops.asarray, scores), lambda gradient: None
+    dropout = feature_set.dropout if is_train else 0.0
+    scores, add_gradient = weights.begin_update(features, dropout)
+
+    def backprop(gradient: Potentials) -> None:
+        add_gradient(map_scores(to_numpy, gradient))
 
     return map_scores(model.ops.asarray, scores), backprop
 
@@ -132,7 +151,8 @@ def init(
 
 def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
     """Build the vocabulary of features from docs with their entities."""
-    linear_part(model)[0].build_vocab(docs)
+    features, _ = linear_part(model)
+    features.build_vocab(docs)
 
 
 def find_features(
@@ -144,11 +164,13 @@ def find_features(
 ) -> FeatureBatch:
     """The features of tokens, whose weights sum to their scores: see `Features.find`. None are
     dropped."""
-    features, first_pass = linear_part(model)[0], first_pass_of(model)
-    seen = features.find(docs, is_train=is_train, by_word=by_word)
-    if first_pass is None or not (first_pass.read_labels or first_pass.weights.is_allocated):
-        return seen
-    return features.add_labels(seen, first_pass.predict(seen, docs), first_pass.tags.labels)
+    features, _ = linear_part(model)
+    batch = features.find(docs, is_train=is_train, by_word=by_word)
+    first_pass = first_pass_of(model)
+    if first_pass is None or not first_pass.can_predict:
+        return batch
+    probabilities = first_pass.predict(batch, docs)
+    return features.add_labels(batch, probabilities, first_pass.tags.labels)
 
 
 def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:

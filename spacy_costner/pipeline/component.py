@@ -27,6 +27,7 @@ from ..borders import Boundaries, cut
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..ent_iob import INSIDE
+from ..features import FeatureBatch
 from ..losses import LossSchedule
 from ..metrics.shift import Shift, find_shift, restore
 from ..ml import first_pass_of
@@ -173,6 +174,8 @@ class CostSensitiveNER(TrainablePipe):
             weights=Weights() if weights is None else weights,
             annotation=self.annotation,
         )
+        # What is saved and may be edited, as JSON. "untrained" are labels that were added since
+        # training, "trained_on" the packed hashes of the sentences of training.
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -224,6 +227,7 @@ class CostSensitiveNER(TrainablePipe):
         """The tags of the chain."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
+        # Making tags takes long, and `cfg` may have been edited since they were made.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -292,8 +296,10 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, got none"
             )
+        # Settings that don't fit the labels are refused before anything is trained.
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
+        # What an earlier training has left doesn't hold for the new weights.
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
@@ -301,8 +307,10 @@ class CostSensitiveNER(TrainablePipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
+        # The first pass of a linear model and the linear part of a hybrid begin trained.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
+        # A pipeline may be initialized again: losses that keep state lose that of before.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
@@ -367,8 +375,13 @@ class CostSensitiveNER(TrainablePipe):
         if not any(len(doc) for doc in docs):
             return losses
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
-        loss, gradient = self.get_loss(examples, scores)
+        features = self._find_features(docs)
+        if features is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # They are looked up once, for the scores and for the loss.
+            scores, backprop = self.model.attrs["score_features"](self.model, features)
+        loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
@@ -389,11 +402,19 @@ class CostSensitiveNER(TrainablePipe):
         untrained = [label for label in self.cfg["untrained"] if label not in trained_labels]
         self.cfg["untrained"] = untrained
 
-    def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
+    def get_loss(
+        self,
+        examples: Iterable[Example],
+        scores: Potentials,
+        *,
+        features: FeatureBatch | None = None,
+    ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
+        features (FeatureBatch | None): The features of the predicted docs in training. None: they
+            are looked up, if the loss uses them.
         RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
             ratio, of the batch; and the gradient of the loss of the batch.
         RAISES (ValueError): If a score is not a number or infinite.
@@ -401,15 +422,23 @@ class CostSensitiveNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
-        features = None
-        find_features = self.model.attrs.get("find_features")
-        if find_features is not None and self.objective.loss.stage_at(self.progress).uses_features:
-            docs = [eg.predicted for eg in examples]
-            features = find_features(self.model, docs, is_train=True).rows
-        whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
-        targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
+        if features is None:
+            features = self._find_features([eg.predicted for eg in examples])
+        targets = self.objective.targets_in_epoch(
+            examples,
+            self.chain_tags,
+            self.progress.epochs,
+            None if features is None else features.rows,
+        )
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
+
+    def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
+        """The features of training docs, if the loss uses them and the model has some."""
+        find_features = self.model.attrs.get("find_features")
+        if find_features is None or not self.objective.loss.stage_at(self.progress).uses_features:
+            return None
+        return find_features(self.model, docs, is_train=True)
 
     def rehearse(
         self,
@@ -492,6 +521,7 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
         """
+        # `cfg` may have been edited since the last call.
         self.check_guarantee()
         docs = list_docs(docs)
         self.compare_reading(docs)
@@ -623,6 +653,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
+        # The test for a shift is of the model's probabilities, whatever is decoded from them.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
@@ -683,6 +714,7 @@ class CostSensitiveNER(TrainablePipe):
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
+        # The meta is for people. It is without the settings, which are in the config and in `cfg`.
         promise = replace(promise, reading=self.reading, holds_for=None)
         self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
         self._promise = replace(promise, holds_for=self._settings(PROMISE_SETTINGS))
@@ -813,7 +845,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = self._settings(PROMISE_SETTINGS)
         changed = first_difference(promise.holds_for or {}, settings)
         if changed is None and self.cfg["confidence"] is None:
-            return "confidence"
+            return "confidence"  # without it no set is written
         return changed
 
     def _settings(self, names: Iterable[str]) -> Settings:
@@ -822,6 +854,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = {name: self.cfg[name] for name in names}
         if self.annotation.own_labels is not None:
             settings["own_labels"] = self.own_labels
+        # As JSON reads them, with lists for tuples, to be equal to those that were loaded.
         return srsly.json_loads(srsly.json_dumps(settings))
 
     # Saving
@@ -941,9 +974,11 @@ class CostSensitiveNER(TrainablePipe):
         self.calibration_scores = None if scores is None else CalibrationScores.from_dict(scores)
         self.reading = read_reading(saved["reading"])
         self.cfg.update({name: saved[name] for name in self.cfg})
+        # The config is the one to follow where it was edited after the component was saved.
         for name, settings in self._configured.items():
             if saved["configured"].get(name) != settings:
                 self.cfg[name] = deepcopy(settings)
+        # The file of a cost or of a tree may be gone: what was made of it is saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])

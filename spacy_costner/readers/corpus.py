@@ -138,7 +138,7 @@ def _read_values(
     tags."""
     first = next(values, None)
     if first is None:
-        raise source.refuse("expected annotated text, got nothing in it")
+        raise source.refuse("expected texts, got nothing in it")
     values, key = chain([first], values), find_tag_key(first[1])
     if key is not None:
         names = context.options.tag_names or find_names(key)

@@ -85,7 +85,7 @@ def corpus_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(_walk(path, set()))
     if not files:
-        raise CorpusError(f"{path}: expected a folder with annotated files, got none in it")
+        raise CorpusError(f"{path}: expected a folder with files of texts, got none in it")
     return [file for file in files if file.suffix == ".spacy"] or files
 
 

@@ -47,30 +47,36 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
     n_rows (int): V.
     RETURNS (Merged): The groups, in the order in which they first come up.
     """
-    marks = numpy.random.default_rng(0).integers(2**64, size=len(rows), dtype="uint64")
+    # The sum of each row over its tokens, and its first token. Shapes: (V,)
+    numbers_of_tokens = numpy.random.default_rng(0).integers(2**64, size=len(rows), dtype="uint64")
     sums = numpy.zeros(n_rows, dtype="uint64")
     first_token = numpy.full(n_rows, len(rows))
     for slot in rows.T:
         tokens = numpy.flatnonzero(slot >= 0)
-        numpy.add.at(sums, slot[tokens], marks[tokens])
+        numpy.add.at(sums, slot[tokens], numbers_of_tokens[tokens])
         numpy.minimum.at(first_token, slot[tokens], tokens)
-    _, first, group, sizes = numpy.unique(
+
+    # Rows with the same sum are a group. `numpy.unique` orders groups by their sums; they are
+    # numbered by their first tokens instead.
+    _, first_row, rank_of_row, sizes = numpy.unique(
         sums, return_index=True, return_inverse=True, return_counts=True
     )
-    order = numpy.argsort(first_token[first], kind="stable")
-    number = numpy.empty(len(order), dtype="int32")
-    number[order] = numpy.arange(len(order), dtype="int32")
-    tied_to = numpy.full(n_rows + 1, -1, dtype="int32")  # the last one for no row at all
-    tied_to[first] = number
+    order = numpy.argsort(first_token[first_row], kind="stable")
+    group_of_rank = numpy.empty(len(order), dtype="int32")
+    group_of_rank[order] = numpy.arange(len(order), dtype="int32")
+
+    # A group stands at its first row. Other rows of it, and no row, the last one, are empty.
+    group_at_row = numpy.full(n_rows + 1, -1, dtype="int32")
+    group_at_row[first_row] = group_of_rank
     return Merged(
-        rows=_to_the_left(tied_to[rows]),
-        group_of=number[group.reshape(-1)],
+        rows=_pack_left(group_at_row[rows]),
+        group_of=group_of_rank[rank_of_row.reshape(-1)],
         roots=numpy.sqrt(sizes[order]),
     )
 
 
-def _to_the_left(rows: Ints2d) -> Ints2d:
+def _pack_left(rows: Ints2d) -> Ints2d:
     """The same without empty slots between others, and without slots that are all empty."""
-    packed = -numpy.sort(-rows, axis=1)
-    n_slots = int((packed >= 0).sum(axis=1).max(initial=0))
-    return numpy.ascontiguousarray(packed[:, :n_slots])
+    descending = -numpy.sort(-rows, axis=1)
+    n_slots = int((descending >= 0).sum(axis=1).max(initial=0))
+    return numpy.ascontiguousarray(descending[:, :n_slots])

@@ -1,0 +1,50 @@
+"""Features of attributes of tokens, of spaCy and of users."""
+
+from collections.abc import Sequence
+
+import numpy
+from spacy.attrs import LOWER
+from spacy.tokens import Doc
+from thinc.types import Array1d, Ints2d
+
+from .column import BatchColumn, StringColumn, Window
+from .counts import TrainingCounts
+from .ids import string_id_map
+from .tokens import HashOf, TokenBatch
+
+
+class KeyColumn(StringColumn, BatchColumn):
+    """Values of tokens that are looked up by the hashes in `Tokens.keys`."""
+
+    def set_values(self, values: list[str]) -> None:
+        super().set_values(values)
+        self._ids = string_id_map(values)
+
+    def collect(self, counts: TrainingCounts) -> None:
+        self.collect_frequent(counts.count_strings(self.name))
+
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        value_ids[:, 0] = self._ids.find(batch.tokens.keys[self.name])
+
+
+class AttributeColumn(KeyColumn):
+    """An attribute of spaCy's tokens, such as POS, or an extension attribute, "_.name"."""
+
+    def __init__(self, attribute: str, window: Window) -> None:
+        super().__init__(attribute, window)
+        self.attributes = (attribute,)
+
+
+class CaselessColumn(KeyColumn):
+    """The word in lower case, in docs all in lower case or all in capitals."""
+
+    reads_docs = True
+
+    def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        keys = [numpy.zeros(0, dtype="uint64")]
+        for doc in docs:
+            if doc.text.islower() or doc.text.isupper():
+                keys.append(doc.to_array(LOWER))
+            else:
+                keys.append(numpy.zeros(len(doc), dtype="uint64"))
+        return numpy.concatenate(keys)

@@ -1,0 +1,205 @@
+"""What every kind of feature has to say of itself: the base classes of columns."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy
+from spacy.strings import StringStore
+from spacy.tokens import Doc
+from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
+
+from .counts import TrainingCounts
+from .label_counts import LabelCounts
+from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
+
+Saved = dict[str, Any]
+"""What is saved of all columns: a part for each way of saving, such as "values", by column."""
+
+
+class Window(NamedTuple):
+    """Where the values of a column are used, and which of them.
+
+    offsets (tuple[int, ...]): The offsets of its slots, 0 for the token itself.
+    min_count (int): How often a value has to be in the training data to be a feature.
+    """
+
+    offsets: tuple[int, ...]
+    min_count: int = 1
+
+
+class Column(ABC):
+    """A kind of value of tokens, such as the word in lower case.
+
+    The template makes a column without values. `collect` takes them from training docs, `load` from
+    a saved model. After that it doesn't change, so that threads can share it. Values have ids from
+    0, in the order of `value_names`. A token has up to `width` of them.
+
+    `Lookup` finds the values of a `WordColumn` once for each word, those of a `BatchColumn` for
+    each batch, and those of a `LabelColumn` after a first pass.
+
+    name (str): The start of the names of its features.
+    window (Window): Where its values are used.
+    """
+
+    attributes: Sequence[str] = ()
+    """The attributes and extension attributes of tokens that it reads: see `Tokens.keys`."""
+
+    lexeme_attributes: Sequence[str] = ()
+    """The attributes of lexemes that it reads besides the word itself: see `Tokens.word_keys`."""
+
+    reads_docs: ClassVar[bool] = False
+    """Whether it reads docs by itself, with `read`."""
+
+    wants_labels: ClassVar[bool] = False
+    """Whether it collects the labels of training docs."""
+
+    wants_all_tokens: ClassVar[bool] = False
+    """Whether it collects from all training tokens, not from counts of them."""
+
+    text_ids: Array1d = numpy.zeros(0, dtype="uint64")
+    """The hashes of the training docs, if it remembers them: see `text_id`. Shape: (D,)"""
+
+    def __init__(self, name: str, window: Window) -> None:
+        self.name = name
+        self.offsets = window.offsets
+        self.min_count = window.min_count
+
+    # In training
+
+    def prepare(self) -> None:  # noqa: B027 (few columns need a file)
+        """Read what it needs from files, before docs are read."""
+
+    def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        """Read docs: the hash of the value of each token, 0 for none. It is there as
+        `Tokens.keys[name]`. Shape: (N,)"""
+        raise NotImplementedError
+
+    @abstractmethod
+    def collect(self, counts: TrainingCounts) -> None:
+        """Take the values from what was counted in the training docs."""
+
+    def recount(self, labels: LabelCounts) -> "Column":
+        """The column with the labels of other training docs, if it remembers any."""
+        return self
+
+    # Saved models
+
+    @property
+    def layout(self) -> list[Any]:
+        """What of the template says which feature a row is. Models are saved with it."""
+        return [self.name, list(self.offsets)]
+
+    @abstractmethod
+    def save(self, saved: Saved) -> None:
+        """Write the values to the parts of `saved`."""
+
+    @abstractmethod
+    def load(self, saved: Saved) -> None:
+        """Read the values from the parts of `saved`. Raises an error if they are damaged."""
+
+    # In prediction
+
+    @property
+    @abstractmethod
+    def value_names(self) -> Sequence[str]:
+        """The names of its values, in the order of their ids."""
+
+    @property
+    def n_values(self) -> int:
+        """The number of its values."""
+        return len(self.value_names)
+
+    @property
+    def width(self) -> int:
+        """The largest number of values that a token has."""
+        return 1
+
+    def slot_name(self, offset: int) -> str:
+        """The start of the names of its features at an offset: "LOWER[-1]"."""
+        if not offset:
+            return self.name
+        return f"{self.name}[{offset:+d}]"
+
+    def examples_of_values(self, strings: StringStore) -> dict[int, str]:
+        """What shows what a value stands for, by its id, if its name doesn't."""
+        return {}
+
+
+class BatchColumn(Column):
+    """A column whose values are found for all tokens of a batch at once."""
+
+    @abstractmethod
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
+        has -1 throughout. Shape: (N, width)"""
+
+
+class StringColumn(Column):
+    """A column of which each value is a string, its name."""
+
+    def __init__(self, name: str, window: Window) -> None:
+        super().__init__(name, window)
+        self.values: list[str] = []
+
+    @property
+    def value_names(self) -> list[str]:
+        return self.values
+
+    def set_values(self, values: list[str]) -> None:
+        """Set the values, and what finds their ids."""
+        self.values = values
+
+    def collect_frequent(self, n_times: Counter[str]) -> None:
+        """Take the values that are there often enough, in alphabetical order."""
+        self.set_values(sorted(value for value, n in n_times.items() if n >= self.min_count))
+
+    def save(self, saved: Saved) -> None:
+        saved["values"][self.name] = self.values
+
+    def load(self, saved: Saved) -> None:
+        values = saved["values"][self.name]
+        check_strings(self.name, values)
+        if len(set(values)) < len(values):
+            raise ValueError(f"{self.name}: expected each value once")
+        self.set_values(values)
+
+
+class LabelColumn(Column):
+    """A column whose values come from the labels that a first pass predicts. Before that no token
+    has a value."""
+
+    @abstractmethod
+    def group_tokens(self, batch: TokenBatch) -> Ints1d:
+        """The group of each token, within which tokens see each other's labels; -1 for none.
+        Shape: (N,)"""
+
+    @abstractmethod
+    def find_label_values(
+        self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
+    ) -> Ints2d:
+        """The ids of the values of tokens, -1 for none, from the probabilities of O and of the L
+        labels of a first pass. Shapes: (N, L + 1), (N,) to (N, width)"""
+
+
+def reader_of(columns: Sequence[Column]) -> TokenReader:
+    """A reader of what columns need of tokens."""
+    attributes: list[str] = []
+    lexeme_attributes: list[str] = []
+    doc_readers: dict[str, ReadDocs] = {}
+    for column in columns:
+        attributes.extend(column.attributes)
+        lexeme_attributes.extend(column.lexeme_attributes)
+        if column.reads_docs:
+            doc_readers[column.name] = column.read
+    # Each attribute once: several columns may read it.
+    attributes = list(dict.fromkeys(attributes))
+    lexeme_attributes = list(dict.fromkeys(lexeme_attributes))
+    return TokenReader(attributes, lexeme_attributes, doc_readers)
+
+
+def check_strings(name: str, strings: Any) -> None:
+    """Check that something loaded is a list of strings."""
+    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+        raise ValueError(f"{name}: expected a list of strings, got {type(strings).__name__}")

@@ -1,0 +1,99 @@
+"""Features of phrases in lists: gazetteers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy
+from spacy.matcher import PhraseMatcher
+from spacy.tokens import Doc
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
+from thinc.types import Array1d
+
+from .attributes import KeyColumn
+from .column import Saved, Window, check_strings
+from .tokens import HashOf
+
+BEGIN = "B"
+INSIDE = "I"
+LAST = "L"
+UNIT = "U"
+
+
+class GazetteerColumn(KeyColumn):
+    """The position of the token in the longest phrase of a gazetteer.
+
+    path (str): The file of phrases. It is needed in training only.
+    """
+
+    reads_docs = True
+
+    def __init__(self, name: str, window: Window, path: str) -> None:
+        super().__init__(name, window)
+        self.path = path
+        self.gazetteer = Gazetteer([])
+
+    def prepare(self) -> None:
+        self.gazetteer = Gazetteer.from_file(self.path)
+
+    def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        return self.gazetteer.find(docs, hash_of)
+
+    def save(self, saved: Saved) -> None:
+        super().save(saved)
+        saved["phrases"][self.name] = self.gazetteer.phrases
+
+    def load(self, saved: Saved) -> None:
+        super().load(saved)
+        if self.name not in saved["phrases"]:
+            raise ValueError(f"{self.name}: expected phrases, found none")
+        phrases = saved["phrases"][self.name]
+        check_strings(self.name, phrases)
+        self.gazetteer = Gazetteer(phrases)
+
+
+class Gazetteer:
+    """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
+
+    def __init__(self, phrases: Sequence[str]) -> None:
+        self.phrases = list(phrases)
+        self._matcher: tuple[Vocab, PhraseMatcher] | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Gazetteer":
+        """Read a file in UTF-8 with a phrase on each line."""
+        try:
+            lines = Path(path).read_text(encoding="utf8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            where = "spacy_costner.Features: gazetteers"
+            raise ValueError(f"{where}: expected a text file in UTF-8, {path}: {error}") from error
+        return cls([line.strip() for line in lines if line.strip()])
+
+    def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        """For each token in a phrase the hash of its position, otherwise 0. Shape: (N,)"""
+        positions = numpy.zeros(sum(map(len, docs)), dtype="uint64")
+        first_of_doc = 0
+        for doc in docs:
+            for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
+                first = first_of_doc + span.start
+                last = first_of_doc + span.end - 1
+                if first == last:
+                    positions[first] = hash_of(UNIT)
+                else:
+                    positions[first : last + 1] = hash_of(INSIDE)
+                    positions[first] = hash_of(BEGIN)
+                    positions[last] = hash_of(LAST)
+            first_of_doc += len(doc)
+        return positions
+
+    def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
+        """The matcher for a vocab, made once. Other threads see it when all phrases are in it; two
+        may make it at once."""
+        if self._matcher is not None:
+            matcher_vocab, matcher = self._matcher
+            if matcher_vocab is vocab:
+                return matcher
+        matcher = PhraseMatcher(vocab, attr="LOWER")
+        matcher.add("phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
+        self._matcher = (vocab, matcher)
+        return matcher

@@ -1,0 +1,76 @@
+"""Features of pairs of neighbouring tokens."""
+
+import numpy
+from thinc.types import Array1d, Ints1d, Ints2d
+
+from ..ragged import last_tokens
+from .column import BatchColumn, Column, Saved, Window
+from .counts import TrainingCounts
+from .ids import id_map
+from .lookup import Lookup
+from .tokens import TokenBatch
+
+LOW_BITS = 0xFFFFFFFF
+
+
+class PairColumn(BatchColumn):
+    """The values of another column at the token and at the next.
+
+    base (Column): The other column. It has one value for each token, and stands before this one.
+    """
+
+    wants_all_tokens = True
+
+    def __init__(self, base: Column, window: Window) -> None:
+        super().__init__(f"{base.name}+{base.name}", window)
+        self.base = base
+        self._set_pairs(numpy.zeros(0, dtype="int64"))
+
+    def _set_pairs(self, pairs: Array1d) -> None:
+        self._pairs = pairs
+        self._ids = id_map(pairs.astype("uint64"))
+
+    def collect(self, counts: TrainingCounts) -> None:
+        assert counts.tokens is not None  # as it wants all tokens
+        value_ids = Lookup([self.base]).find_values(counts.tokens).value_ids_of(self.base.name)
+        pairs = pair_up(value_ids, counts.tokens.lengths)
+        pairs, n_times = numpy.unique(pairs[pairs >= 0], return_counts=True)
+        self._set_pairs(pairs[n_times >= self.min_count])
+
+    def save(self, saved: Saved) -> None:
+        saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
+
+    def load(self, saved: Saved) -> None:
+        pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
+        value_ids = numpy.stack([pairs >> 32, pairs & LOW_BITS])
+        n_values = self.base.n_values
+        if not ((value_ids >= 0) & (value_ids < n_values)).all():
+            raise ValueError(f"{self.name}: expected pairs of {n_values} values")
+        self._set_pairs(pairs)
+
+    @property
+    def value_names(self) -> list[str]:
+        names = self.base.value_names
+        return [f"{names[pair >> 32]}+{names[pair & LOW_BITS]}" for pair in self._pairs.tolist()]
+
+    @property
+    def n_values(self) -> int:
+        return len(self._pairs)
+
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        pairs = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
+        pair_ids = self._ids.find(pairs.astype("uint64"))
+        value_ids[:, 0] = numpy.where(pairs < 0, -1, pair_ids)
+
+    def slot_name(self, offset: int) -> str:
+        return f"{self.name}[{offset:+d},{offset + 1:+d}]"
+
+
+def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
+    """The values of each token and of the next as one number, the first in the upper 32 bits; -1
+    where one of them has none. In int64. Shape: (N,)"""
+    left = value_ids.astype("int64")
+    right = numpy.full(len(left), -1, dtype="int64")
+    right[:-1] = left[1:]
+    right[last_tokens(lengths)] = -1
+    return numpy.where((left < 0) | (right < 0), -1, (left << 32) | right)
