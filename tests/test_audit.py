@@ -315,7 +315,7 @@ def test_what_cannot_be_audited() -> None:
         (config, docs, 4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
         (config, docs, 1, "folds: expected at least 2, got 1"),
         (config, [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got none"),
-        (make_config("cnn"), docs, 3, r"^audit: nlp\.pipeline: expected one component to t"),
+        (make_config("cnn"), docs, 3, r"^nlp\.pipeline: expected one component to t"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(config_, docs_, n_folds=n_folds)

@@ -89,7 +89,7 @@ def test_training_docs_are_refused_or_told(trained: Path, size: int) -> None:
     for notes in (tune(nlp, new).notes, calibrate(nlp, new).notes):
         assert not any("sentences" in note for note in notes)
     result = guarantee(nlp, new + docs(nlp, range(10)), miss=0.2)
-    assert result.promise["not_counted"]["training docs"] == 10
+    assert result.promise.not_counted["training docs"] == 10
 
 
 @pytest.mark.parametrize("command", [tune, calibrate, guarantee])

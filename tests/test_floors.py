@@ -28,7 +28,7 @@ FLOORS = [
     },
     {"borders", "chain", "readers", "sparse", "tags"},
     {"costs", "features", "token_attrs"},
-    {"decoding", "losses", "ml"},
+    {"annotation", "decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
     {"analysis"},

@@ -204,8 +204,8 @@ def test_scores_and_expected_numbers(guaranteed: Language) -> None:
     ner: Any = guaranteed.get_pipe("ner")
     docs = predicted(guaranteed, calibration_docs(guaranteed))
     found = ner.shift(docs)
-    kept = ner.cfg["shift"]
-    assert sorted(found.scores) == kept["scores"] and not kept["approximate"]
+    kept = ner.calibration_scores
+    assert sorted(found.scores) == kept.scores and not kept.approximate
     exact, counts = [], {label: numpy.zeros(3) for label in ner.labels}
     for doc in docs:
         for ent in doc.ents:
@@ -284,17 +284,17 @@ def test_presets_are_left_out(guaranteed: Language) -> None:
 def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
     """Another decoding keeps them; `calibrate` has others, which are approximate."""
     ner: Any = guaranteed.get_pipe("ner")
-    before = ner.cfg["shift"]
+    before = ner.calibration_scores
     tune(guaranteed, calibration_docs(guaranteed))
-    assert ner.guarantee is None and ner.cfg["shift"] == before
+    assert ner.guarantee is None and ner.calibration_scores == before
     no_score = numpy.asarray([0.5, numpy.nan])  # of a doc with presets only
     ner.set_shift([guaranteed.make_doc("Khan")] * 2, no_score, "test", approximate=False)
-    assert ner.cfg["shift"]["scores"] == [0.5]
+    assert ner.calibration_scores.scores == [0.5]
     docs = calibration_docs(guaranteed, 20, seed=3)
     calibrate(guaranteed, docs, source="dev")
-    assert ner.cfg["shift"]["approximate"] and ner.cfg["shift"]["source"] == "dev"
+    assert ner.calibration_scores.approximate and ner.calibration_scores.source == "dev"
     found = ner.shift(predicted(guaranteed, docs))
-    assert found.approximate and sorted(found.scores) == ner.cfg["shift"]["scores"]
+    assert found.approximate and sorted(found.scores) == ner.calibration_scores.scores
     with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
         ner.shift([guaranteed.make_doc("Who lost")])
 
@@ -328,7 +328,7 @@ def test_watch(watched: Path, tmp_path: Path) -> None:
     assert like.exit_code == 0 and not found["alarm"] and found["docs"] == 60
     assert found["tests"][0]["calibration"] == 180 and found["tests"][0]["martingale"] < 100
     ner: Any = spacy.load(watched).get_pipe("ner")
-    assert set(ner.cfg["shift"]["keys"]) == {"source"}
+    assert set(ner.calibration_scores.keys) == {"source"}
     path = write_texts(tmp_path / "other.jsonl", OTHERS)
     again = [run("watch", watched, path) for _ in range(2)]
     assert again[0].exit_code == 1 and again[0].stdout == again[1].stdout
@@ -371,13 +371,13 @@ def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched
         doc.user_data["source"] = f"s{i % 2}"
     docs = list(nlp.pipe(docs))
     scores = ner.shift(docs).scores
-    kept = ner.cfg["shift"]
+    kept = ner.calibration_scores
     shuffled = shift.in_random_order(scores, 3)
     assert watch(ner, docs, seed=3)[1].scores.tolist() == shuffled.tolist() != scores.tolist()
     assert watch(ner, docs, in_order=True)[1].scores.tolist() == scores.tolist()
     tests = watch(ner, docs, key="source", seed=3)[0]["tests"]
     for i, test in enumerate(tests):
-        pool = {**kept, "scores": kept["keys"]["source"][f"s{i}"]}
+        pool = kept.pool("source", f"s{i}")
         ordered = shift.in_random_order(scores[i::2], 3)
         expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
         assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test

@@ -18,7 +18,7 @@ from ..decoding import LEAST, Temperature
 from ..ml import first_pass_of
 from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, TaskSpan, doc_to_task, read_tasks
-from ..readers.files import Place
+from ..readers.files import FilePlace
 from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..tags import Entities, Tags
@@ -202,7 +202,7 @@ def _suspects_of(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """The places of a fold, by score."""
     dev, posterior = fold.dev, fold.dev.posterior
     likely, probs = posterior.likely_entities(LEAST)
-    known = dev.counts(likely)
+    known = dev.are_counted(likely)
     likely, probs = likely.select(known), probs[known]
     gold, others = (named(entities, posterior.tags.labels) for entities in (dev.gold, likely))
 
@@ -348,7 +348,7 @@ def correct(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> dict
         expected = " or ".join(UNANSWERED)
         raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
     counts = {"accepted": 0, "rejected": 0, "unanswered": 0}
-    accepted: list[tuple[Place, Task]] = []
+    accepted: list[tuple[FilePlace, Task]] = []
     for place, task in read_tasks(path):
         answer = task.extra.get("answer", IGNORE)
         if answer == "reject":
@@ -383,7 +383,7 @@ def correct(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> dict
 
 
 def _read_change(
-    docs: Sequence[Doc], task: Task, place: Place
+    docs: Sequence[Doc], task: Task, place: FilePlace
 ) -> tuple[int, list[Span], list[Span]]:
     """The doc that a line changes, and the entities that are removed from it and added to it."""
     i, start, annotated = (task.extra.get(name) for name in ("doc", "start", "annotated"))

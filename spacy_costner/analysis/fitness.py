@@ -81,11 +81,11 @@ def find_unknown_labels(
     inner_nodes (Iterable[str]): Labels that it predicts by a label tree.
     RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
     """
-    key = ner.objective.spans_key
+    key = ner.annotation.spans_key
     known = {*ner.labels, *inner_nodes}
     if key is not None:  # several components share a key, each with labels of its own
         for _, pipe in nlp.pipeline:
-            if isinstance(pipe, CostSensitiveNER) and pipe.objective.spans_key == key:
+            if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
                 known.update(pipe.labels)
     counts: Counter[str] = Counter()
     for doc in (eg.reference for eg in examples):

@@ -9,7 +9,6 @@ from spacy.tokens import Doc
 from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ..pipeline.annotations import add_measures
 from ..pipeline.component import CostSensitiveNER, refuse_doc
-from ..pipeline.reading import read_reading
 
 
 def watch(
@@ -35,12 +34,13 @@ def watch(
     """
     refuse_doc(docs)
     counts = ner.shift([]).counts  # which checks that there are scores
-    kept, confidence = ner.cfg["shift"], ner.confidence
-    assert confidence is not None
-    if key is not None and key not in kept["keys"]:
+    kept = ner.calibration_scores
+    confidence = ner.confidence
+    assert kept is not None and confidence is not None
+    if key is not None and key not in kept.keys:
         raise ValueError(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
-            f"{[*kept['keys']]}, got {key!r}"
+            f"{[*kept.keys]}, got {key!r}"
         )
     scores: list[float] = []
     values: list[str | None] = []
@@ -53,10 +53,12 @@ def watch(
 
     def test(pool: list[float], own: list[float], level: float) -> Shift:
         ordered: Any = own if in_order else in_random_order(own, seed)
-        return find_shift({**kept, "scores": pool}, ordered, counts, seed=seed, level=level)
+        return find_shift({**kept.pool(), "scores": pool}, ordered, counts, seed=seed, level=level)
 
-    whole = test(kept["scores"], scores, ALARM)
-    pools = {None: kept["scores"]} if key is None else kept["keys"][key]
+    whole = test(kept.scores, scores, ALARM)
+    pools: dict[str | None, list[float]] = {None: kept.scores}
+    if key is not None:
+        pools = dict(kept.keys[key].items())
     tested = [value for value in pools if key is None or value in values]
     tests = []
     for value in tested:
@@ -78,6 +80,7 @@ def has_file_tokens(ner: CostSensitiveNER) -> bool:
     """Whether the calibration docs were read with the tokens and sentence starts of their file, so
     that other docs have to be read in the same way. Pipelines that were calibrated before this was
     kept were calibrated on text."""
-    calibration = ner.cfg["shift"] or {}
-    reading = read_reading(calibration.get("reading"))
-    return reading is not None and reading.file_tokens
+    scores = ner.calibration_scores
+    if scores is None or scores.reading is None:
+        return False
+    return scores.reading.file_tokens

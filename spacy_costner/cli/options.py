@@ -93,7 +93,7 @@ def load(
     of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
     ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-    keys = {ner.objective.spans_key for ner in ours}
+    keys = {ner.annotation.spans_key for ner in ours}
     reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
     examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
     return nlp, list(progress(examples, desc="read", unit="doc"))

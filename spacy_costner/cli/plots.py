@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
+from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
 from ..metrics.calibration import wilson
 from ..validation import require
@@ -205,6 +206,14 @@ def heat_map(
         bar.outline.set_visible(False)
         bar.solids.set_rasterized(True)
         return figure
+
+
+def draw_transitions(table: TransitionWeights) -> Any:
+    """Plot transition weights as a heat map. Forbidden transitions are grey."""
+    weights = numpy.asarray(table.weights, dtype="float64")
+    return heat_map(
+        weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"
+    )
 
 
 def _colours(values: Floats2d) -> Any:

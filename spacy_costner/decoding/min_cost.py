@@ -12,7 +12,7 @@ from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
-from ..validation import describe
+from ..validation import resolved_as_json
 from .decoders import DecodedSpans, Decoding, Settings
 from .posterior import Posterior
 
@@ -150,7 +150,7 @@ class MinCost:
     @property
     def _origin(self) -> str:
         """The cost and the tree as the config has them."""
-        return json.dumps(describe((self.cost, self.tree)))
+        return json.dumps(resolved_as_json((self.cost, self.tree)))
 
     def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
         """The choices for the tags of a chain, computed once per tag set; it has no settings.

@@ -12,10 +12,10 @@ from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_tokens
 from .task_docs import doc_to_task, task_to_doc
 from .tasks import (
-    FORMS,
+    TASK_FORMS,
     Task,
     TaskSpan,
-    check_form,
+    check_task_form,
     read_tasks,
     save_tasks,
     task_from_json,
@@ -26,7 +26,7 @@ from .texts import read_texts
 
 __all__ = [
     "DEFAULTS",
-    "FORMS",
+    "TASK_FORMS",
     "Context",
     "CorpusError",
     "CorpusInfo",
@@ -35,7 +35,7 @@ __all__ = [
     "TaskSpan",
     "as_spacy_applies",
     "as_spacy_evaluates",
-    "check_form",
+    "check_task_form",
     "copy_tokens",
     "corpus_files",
     "doc_to_task",

@@ -6,22 +6,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy
 from spacy.strings import StringStore
-from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
-from ..borders import Boundaries, cut, find_borders
+from ..annotation import Annotation
+from ..borders import cut, find_borders
 from ..ent_iob import INSIDE
 from ..losses import LossSchedule
 from ..ragged import sequence_ids
-from ..spans import Labels, spans_as_entities
 from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import (
     TokenAttrs,
     first_words,
     possible_paths,
-    read_presets,
     read_reference,
 )
 from ..types import (
@@ -113,11 +111,7 @@ class Objective:
     strings: StringStore
     loss: Loss | LossSchedule
     weights: Weights = field(default_factory=Weights)
-    incorrect_spans_key: str | None = None
-    spans_key: str | None = None
-    own_labels: Labels = None
-    filter_spans: bool = False
-    sentence_boundaries: Boundaries = False
+    annotation: Annotation = field(default_factory=Annotation)
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Weights):
@@ -133,23 +127,6 @@ class Objective:
             )
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
         self._warned: set[str] = set()
-
-    def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the spans of some labels as entities, if there is a `spans_key`. Raises
-        a ValueError if they overlap, and `filter_spans` is not set."""
-        if self.spans_key is None:
-            return eg
-        try:
-            own, longest = self.own_labels, self.filter_spans
-            doc = spans_as_entities(eg.reference, self.spans_key, labels, own=own, longest=longest)
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from None
-        return Example(eg.predicted, doc)
-
-    def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read docs that are to be predicted. With a `spans_key` nothing is preset."""
-        tokens = read_presets(docs)
-        return tokens if self.spans_key is None else tokens.without_annotation()
 
     def targets(
         self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None
@@ -169,7 +146,7 @@ class Objective:
         batch = self._read(examples, tags)
         docs = [eg.predicted for eg in examples]
         by_doc = self._segment(batch, tags, features, find_borders(docs, False))
-        borders = find_borders(docs, self.sentence_boundaries)
+        borders = find_borders(docs, self.annotation.sentence_boundaries)
         if not borders.any():
             return Segmentations(by_doc)
         return Segmentations(by_doc, self._segment(batch, tags, features, borders))
@@ -186,14 +163,14 @@ class Objective:
 
         epoch (int): The number of epochs before it.
         """
-        boundaries = self.sentence_boundaries if cuts_docs(epoch) else False
+        boundaries = self.annotation.sentence_boundaries if cuts_docs(epoch) else False
         borders = find_borders([eg.predicted for eg in examples], boundaries)
         return self._segment(self._read(examples, tags), tags, features, borders)
 
     def _read(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
         """Read the annotation of a batch."""
-        examples = [self.as_entities(eg, tags.labels) for eg in examples]
-        tokens = self.read_presets([eg.predicted for eg in examples])
+        examples = [self.annotation.as_entities(eg, tags.labels) for eg in examples]
+        tokens = self.annotation.read_presets([eg.predicted for eg in examples])
         constraints = possible_paths(tokens, tags, self.strings)
         reference = read_reference(examples, tokens)
         entities = self._gold_entities(examples, reference, tags)
@@ -238,8 +215,8 @@ class Objective:
                 "targets, got a ratio over the batch"
             )
         targets = Targets(tags, gold, batch.constraints, lengths, doc_of, soft)
-        if self.incorrect_spans_key is not None:
-            key = self.incorrect_spans_key
+        if self.annotation.incorrect_spans_key is not None:
+            key = self.annotation.incorrect_spans_key
             spans = read_incorrect_spans(batch.examples, key, tags, batch.tokens)
             if spans:
                 targets = targets.exclude(spans)

@@ -86,7 +86,7 @@ def batch_pieces(
     shuffle (Callable): Shuffles a list in place.
     RETURNS (Batches): The batches for both segmentations.
     """
-    if objective.incorrect_spans_key is not None:
+    if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
         shuffle(docs)
         return read_batches(model, objective, tags, batcher(docs))
@@ -130,12 +130,12 @@ def read_pieces(
                 "cache: expected docs without soft targets, got soft targets, as `costner distill "
                 "--soft` writes them"
             )
-        found = find_features(model, [eg.predicted for eg in batch], is_train=True)
+        feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
-        first_token = token_store.add(cast(Ints2d, found.value_ids), targets.by_doc)
+        first_token = token_store.add(cast(Ints2d, feature_batch.value_ids), targets.by_doc)
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
-        if objective.sentence_boundaries:
+        if objective.annotation.sentence_boundaries:
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
         has_borders = has_borders or targets.by_sequence is not None
