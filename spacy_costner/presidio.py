@@ -94,8 +94,9 @@ class CostnerRecognizer(LocalRecognizer):
         check_pipeline(pipeline)
         self.nlp = spacy.load(pipeline)
         self.default_score = default_score
-        entities = {**NerModelConfiguration().model_to_presidio_entity_mapping, **(mapping or {})}
-        self.mapping = {label: entities.get(label, label) for label in prepare(self.nlp)}
+        entity_by_label = dict(NerModelConfiguration().model_to_presidio_entity_mapping)
+        entity_by_label.update(mapping or {})
+        self.mapping = {label: entity_by_label.get(label, label) for label in prepare(self.nlp)}
         super().__init__(
             supported_entities=sorted(set(self.mapping.values())),
             supported_language=supported_language or self.nlp.lang,

@@ -267,6 +267,7 @@ def examples_to_measure(
         corpus = copy(corpus)
         corpus.file_tokens = file_tokens
         if corpus.options.sentences is None:
+            # Its own default depends on the format: training has the sentences of columns.
             corpus.options = replace(corpus.options, sentences=file_tokens)
         yield from corpus(nlp)
         return

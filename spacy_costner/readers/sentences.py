@@ -133,6 +133,7 @@ def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
     """
     words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     if vocab not in (None, doc.vocab):
+        # Another vocab doesn't know the hashes.
         words = [token.text for token in doc]
     copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
     if sentences:

@@ -107,6 +107,7 @@ def _merge_tasks(
     for place, text_key, task in tasks:
         answer = task.extra.get("answer")
         if _is_binary(task):
+            # Nothing but the span of the question is annotated.
             task = task._replace(spans=task.spans or [], missing=((0, len(task.text)),))
         elif task.spans is None and answer == "accept":
             task = task._replace(spans=[])
@@ -140,6 +141,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
         return annotations[0]
     if len(best) == 1:
         return best[0]
+    # What is said of a span beside its label, such as an id, is that of the last annotation.
     spans: dict[SpanKey, TaskSpan] = {}
     missing: set[Range] = set()
     for task in best:
@@ -268,6 +270,7 @@ def _align(
         expected = f"{span_text!r} {span.label}, expected {span.extra['text']!r}"
         info.add_problem(MISPLACED, place, expected)
         return TokenSpan(0, len(doc), None)
+    # White space is a token of its own, or of none: a span with it would not align.
     start = span.start + len(span_text) - len(span_text.lstrip())
     end = span.end - (len(span_text) - len(span_text.rstrip()))
     if start >= end:
@@ -310,6 +313,7 @@ def _without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, None)
+        # Spans that don't align were reported already.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"

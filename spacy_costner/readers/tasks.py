@@ -100,6 +100,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
     RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
+    # The pair of spaCy 2 becomes one object.
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
         record = {"text": record[0], **record[1]}
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
@@ -183,6 +184,7 @@ def _span_from_json(value: Any, limit: int, key: str, place: FilePlace) -> list[
         got = shown(value)
         raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
     start, end = _range_from_json([start, end], limit, key, place)
+    # A span of Label Studio has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
     if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
         raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")

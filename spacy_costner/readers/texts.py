@@ -170,6 +170,7 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
         while lines := list(islice(file, n_rows)):
             data = b"".join(lines)
             stop = start + len(data)
+            # With its number: lines before the part must not have become more or fewer.
             yield Part(path, start, stop, number, digest(data, number))
             start = stop
             number += len(lines)
