@@ -83,6 +83,33 @@ def test_no_circles_of_files() -> None:
     TopologicalSorter(imports).prepare()
 
 
+def commands() -> set[str]:
+    """The modules of `cli/` that are a command: they are named so in its `__init__`."""
+    names = {path.stem for path in (ROOT / "cli").glob("*.py")}
+    registered = re.findall(
+        r"^from \.(\w+) import \1_cli$",
+        (ROOT / "cli" / "__init__.py").read_text("utf8"),
+        re.MULTILINE,
+    )
+    assert len(registered) > 10
+    return names.intersection(registered)
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_no_command_imports_another(command: str) -> None:
+    """They import `analysis`, and what all commands share."""
+    for name in imported_names(ROOT / "cli" / f"{command}.py"):
+        if name[0] == "cli":
+            assert name[1] == command or name[1] not in commands(), f"it imports {name[1]}"
+
+
+def test_analysis_knows_no_command_line() -> None:
+    for path in (ROOT / "analysis").glob("*.py"):
+        text = path.read_text("utf8")
+        assert not re.search(r"(?m)^\s*(from|import) (typer|click|matplotlib)\b", text), path.name
+        assert not re.search(r"(?m)^\s*print\(", text), path.name
+
+
 def test_no_test_module_imports_another() -> None:
     """What several need is in tests/support."""
     for path in TESTS.rglob("*.py"):
