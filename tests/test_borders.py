@@ -20,6 +20,7 @@ from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.analysis.explanation import explain_tokens
+from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
@@ -137,7 +138,8 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
     def compute(scores: Potentials) -> LossResult:
         loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
-        objective = Objective("ner", SPLIT.vocab.strings, loss, sentence_boundaries=True)
+        annotation = Annotation(sentence_boundaries=True)
+        objective = Objective("ner", SPLIT.vocab.strings, loss, annotation=annotation)
         targets = objective.targets([eg], ner.chain_tags).finest
         assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
         return objective.evaluate(targets, scores, Progress())[0]
@@ -248,7 +250,7 @@ def test_epochs_take_turns() -> None:
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
         assert_array_equal(seen.lengths, expected.lengths)
-    ner.annotation.incorrect_spans_key = "wrong"
+    ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
     batches = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
     n_sequences = [[batch.n_sequences for batch in batches.in_epoch(epoch)] for epoch in range(3)]
     assert n_sequences == [[4], [5], [4]]
@@ -268,7 +270,7 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         reference.user_data[KEY] = saved
         examples.append(Example(doc_of(nlp, starts=not i), reference))
     for boundaries in (True, False):
-        ner.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
+        ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
         for targets in ner.objective.targets(examples, ner.chain_tags).to_list():
             assert targets.lengths.tolist() == [2, 3, 1, 6]

@@ -27,7 +27,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
 from ..readers.files import digest, encodable, is_about
-from ..readers.texts import Part, Row, divide, make_doc, read_rows, require_pyarrow
+from ..readers.texts import Part, TextRow, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file, save_text
 from ..spans import Place, read_group, realign
 from . import loading
@@ -38,7 +38,7 @@ MANIFEST = "manifest.jsonl"
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: that of its input, and the number of the part."""
 
-Answer = tuple[Row, Doc | Exception]
+Answer = tuple[TextRow, Doc | Exception]
 """A row of an input with its annotated doc, or with its error."""
 
 Groups = dict[str, list[str]]
@@ -117,8 +117,8 @@ def annotate(
     """
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
-    if form not in FORMS:
-        raise ValueError(f"annotate: format: expected one of {[*FORMS]}, got {form!r}")
+    if form not in OUTPUT_FORMS:
+        raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"annotate: output: expected a folder, got the file {folder}")
     if form == "parquet":
@@ -292,13 +292,13 @@ def keep_finished(
 ) -> dict[str, Entry]:
     """The entries of parts whose output is there, as long as it was, and of the same input, model
     and settings, whose fingerprints are the keys."""
-    kept: dict[str, Entry] = {}
+    finished: dict[str, Entry] = {}
     for file, entry in entries.items():
         path = folder / file
         is_same = keys.get(file) == entry["key"]
         if is_same and path.is_file() and path.stat().st_size == entry["bytes"]:
-            kept[file] = entry
-    return kept
+            finished[file] = entry
+    return finished
 
 
 def remove_gone(
@@ -371,7 +371,7 @@ def annotate_part(
     *,
     folder: Path,
     load: Callable[[], Language],
-    read: Callable[[Language, Part], Iterable[Row]],
+    read: Callable[[Language, Part], Iterable[TextRow]],
     form: str,
     with_text: bool,
     on_error: str,
@@ -391,7 +391,7 @@ def annotate_part(
     for name, ner in nlp.pipeline:
         if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.calibration_scores:
             measures[name] = Measures(ner)
-    encode, write = FORMS[form]
+    encode, write = OUTPUT_FORMS[form]
     groups = groups_of(nlp)
     counts = {"docs": 0, "failed": 0, "tokens": 0}
 
@@ -464,19 +464,19 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
     YIELDS (dict[str, Any]): For each text, in their order, what is on a line of `annotate`, without
         text.
     """
-    rows = (Row(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
+    rows = (TextRow(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
     groups = groups_of(nlp)
     for answer in annotate_rows(nlp, rows):
         yield to_record(answer, groups, with_text=False)
 
 
-def annotate_rows(nlp: Language, rows: Iterable[Row]) -> Iterator[Answer]:
+def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
     """Annotate rows: each with its doc or its error. Error handlers have to raise."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, annotate_batch(nlp, batch))
 
 
-def annotate_batch(nlp: Language, rows: Sequence[Row]) -> list[Doc | Exception]:
+def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
     """Annotate rows together: the doc or the error of each. If the pipeline fails, its halves are
     tried, with new docs: the old ones may be half annotated."""
     answers: dict[int, Doc | Exception] = {}  # by the number of the row
@@ -643,7 +643,7 @@ def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) 
 
 JSON = json.JSONEncoder(ensure_ascii=False)
 
-FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
+OUTPUT_FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
     "jsonl": (to_line, write_jsonl),
     "parquet": (to_record, write_parquet),
     "spacy": (to_packed_doc, write_docbin),
