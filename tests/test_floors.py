@@ -83,6 +83,29 @@ def test_no_circles_of_files() -> None:
     TopologicalSorter(imports).prepare()
 
 
+def commands() -> set[str]:
+    """The modules of `cli/` that are a command: its `__init__` imports them."""
+    text = (ROOT / "cli" / "__init__.py").read_text("utf8")
+    names = re.findall(r"(?m)^from \.(\w+) import \1_cli$", text)
+    assert len(names) > 10
+    return set(names)
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_no_command_imports_another(command: str) -> None:
+    """They import `analysis`, and what all commands share."""
+    for name in imported_names(ROOT / "cli" / f"{command}.py"):
+        if name[0] == "cli":
+            assert name[1] == command or name[1] not in commands(), f"it imports {name[1]}"
+
+
+def test_analysis_knows_no_command_line() -> None:
+    for path in (ROOT / "analysis").glob("*.py"):
+        text = path.read_text("utf8")
+        assert not re.search(r"(?m)^\s*(from|import) (typer|click|matplotlib)\b", text), path.name
+        assert not re.search(r"(?m)^\s*print\(", text), path.name
+
+
 def test_no_test_module_imports_another() -> None:
     """What several need is in tests/support."""
     for path in TESTS.rglob("*.py"):
