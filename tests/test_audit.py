@@ -21,9 +21,10 @@ from spacy_costner.analysis.auditing import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,
+    AnswerCounts,
     Suspect,
+    apply_answers,
     audit,
-    correct,
     cross_fit,
     make_cost,
     rank,
@@ -31,7 +32,7 @@ from spacy_costner.analysis.auditing import (
 )
 from spacy_costner.analysis.preparation import assign_folds
 from spacy_costner.analysis.runs import local_processes
-from spacy_costner.cli.audit import as_text, page
+from spacy_costner.cli.audit import audit_page, audit_text
 from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
@@ -140,10 +141,10 @@ def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
     others = [s for s in result.suspects if s.doc != 30]
     assert max(s.prob_annotated for s in others) > 0.9
     assert {e[2] for s in others for e in s.annotated} == {"person", label}
-    html = page(result.suspects, docs)
+    html = audit_page(result.suspects, docs)
     assert f"{label} <i>can't be predicted</i>" in html
     tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
-    text = as_text(result, tasks)
+    text = audit_text(result, tasks)
     assert "1 annotated entities can't be predicted" in text
     assert "New York" in text and "New\n" not in text
 
@@ -242,23 +243,23 @@ def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path
     # Other commands read them as a corpus of what is proposed.
     read = [*read_docs(spacy.blank("en"), path)]
     assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
-    assert correct(docs, path) == {"accepted": 0, "rejected": 0, "unanswered": 4}
+    assert apply_answers(docs, path) == AnswerCounts(accepted=0, rejected=0, unanswered=4)
     assert [*map(entities, docs)] == [*map(entities, plant()[0])]
     with pytest.raises(ValueError, match="unanswered: expected leave or accept, got 'all'"):
-        correct(docs, path, unanswered="all")
-    accepted = correct(docs, path, unanswered="accept")
-    assert accepted == {"accepted": 4, "rejected": 0, "unanswered": 0}
+        apply_answers(docs, path, unanswered="all")
+    accepted = apply_answers(docs, path, unanswered="accept")
+    assert accepted == AnswerCounts(accepted=4, rejected=0, unanswered=0)
     assert [*map(entities, docs)] == [*map(entities, make_docs())]
     lines[1]["answer"] = "reject"
     save(lines, path)
     docs = plant()[0]
-    accepted = correct(docs, path, unanswered="accept")
-    assert accepted == {"accepted": 3, "rejected": 1, "unanswered": 0}
+    accepted = apply_answers(docs, path, unanswered="accept")
+    assert accepted == AnswerCounts(accepted=3, rejected=1, unanswered=0)
     wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(docs[i])]
     assert wrong == [lines[1]["doc"]]
     (line,) = (line for line in lines if line["kind"] == "wrong label")
     save([{**line, "answer": "accept", "spans": []}], path)  # edited
-    correct(docs := plant()[0], path)
+    apply_answers(docs := plant()[0], path)
     assert entities(docs[line["doc"]]) == []
 
 
@@ -271,7 +272,7 @@ def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> N
     place = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
     (line,) = write([place], [doc], tmp_path / "audit.jsonl")
     assert len(line["tokens"]) < 70 < len(doc)
-    assert correct([doc], tmp_path / "audit.jsonl", unanswered="accept")["accepted"] == 1
+    assert apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept").accepted == 1
     expected = [(i, i + 2, "person") for i in range(0, 122, 2)]
     expected[30] = (60, 61, "city")
     assert entities(doc) == expected
@@ -303,9 +304,9 @@ def test_lines_that_do_not_fit(changes: Any, message: str, tmp_path: Path) -> No
     doc.set_ents([], missing=[doc[2:4]], default="outside")
     save([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
     with pytest.raises(CorpusError, match=re.escape(message)):
-        correct([doc], tmp_path / "audit.jsonl", unanswered="accept")
+        apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept")
     save([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")
-    correct([doc], tmp_path / "audit.jsonl", unanswered="accept")
+    apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept")
     assert [token.ent_iob_ for token in doc] == ["O", "B", "", ""]
 
 
@@ -315,7 +316,7 @@ def test_what_cannot_be_audited() -> None:
         (config, docs, 4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
         (config, docs, 1, "folds: expected at least 2, got 1"),
         (config, [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got none"),
-        (make_config("cnn"), docs, 3, r"^audit: nlp\.pipeline: expected one component to t"),
+        (make_config("cnn"), docs, 3, r"^nlp\.pipeline: expected one component to t"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(config_, docs_, n_folds=n_folds)
@@ -327,7 +328,7 @@ def test_what_cannot_be_audited() -> None:
 def test_page(audited: Any) -> None:
     """All places of a doc are marked."""
     docs, _, suspects = audited
-    html = page(suspects[:4], docs, "<train>")
+    html = audit_page(suspects[:4], docs, "<train>")
     assert html.count("<li>") == 4 and "&lt;train&gt;" in html
     assert all(f"<b>{kind}</b>" in html for kind in KINDS)
     assert html.count('class="error"') == 6 + 1  # two sides of two, one of the others; the legend
@@ -338,7 +339,9 @@ def test_page(audited: Any) -> None:
         missing._replace(as_annotated=2, as_suggested=3),
         Suspect(1, "spurious entity", 0.1, [(1, 2, "city")], [], 0.2, 0.8),
     ]
-    _, first, second, third = page(places, [doc, make_doc("so", ("it", "city"))]).split("<li>")
+    _, first, second, third = audit_page(places, [doc, make_doc("so", ("it", "city"))]).split(
+        "<li>"
+    )
     assert "doc 1 &middot; no entity: 80 %" in third
     assert "missing entity</b> &middot; line 2 &middot; doc 0 &middot; no entity: 30 %" in second
     assert "3 as suggested, 2 as annotated" in second and "elsewhere" not in first
@@ -357,7 +360,7 @@ def test_page_has_the_lines(audited: Any, tmp_path: Path) -> None:
     doc = make_doc("so", ("</script><b>Rome\u2028</b>", "city"), "&lt;")
     docs, _, suspects = audited
     places = [*suspects[:3], Suspect(len(docs), "spurious entity", 0.1, [(1, 2, "city")], [], 0, 1)]
-    html = page(places, [*docs, doc])
+    html = audit_page(places, [*docs, doc])
     assert html.count("<script") == html.count("</script>") == 2
     (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
     assert json.loads(data) == write(places, [*docs, doc], tmp_path / "audit.jsonl")
@@ -370,7 +373,7 @@ def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> No
     """The first is accepted, the second accepted and then rejected, the third rejected."""
     docs, planted, suspects = audited
     path, saved = tmp_path / "audit.html", tmp_path / "answers.jsonl"
-    path.write_text(page(suspects[: len(planted)], docs), encoding="utf8")
+    path.write_text(audit_page(suspects[: len(planted)], docs), encoding="utf8")
     with browser(tmp_path) as tab:
         tab.open(path, width=420)
         assert tab.run("document.documentElement.scrollWidth") <= 420
@@ -389,7 +392,7 @@ def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> No
     assert [line.pop("answer") for line in lines] == ["accept", "reject", "reject", "ignore"]
     assert lines == write(suspects[: len(planted)], docs, tmp_path / "audit.jsonl")
     corrected = plant()[0]
-    assert correct(corrected, saved) == {"accepted": 1, "rejected": 2, "unanswered": 1}
+    assert apply_answers(corrected, saved) == AnswerCounts(accepted=1, rejected=2, unanswered=1)
     wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(corrected[i])]
     assert wrong == sorted(suspect.doc for suspect in suspects[1:4])
 

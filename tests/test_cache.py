@@ -122,7 +122,7 @@ import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
 from spacy_costner.training.objective import Objective
-from spacy_costner.cli.fit import fit
+from spacy_costner.analysis.fitting import fit
 
 def evaluate_or_die(self, targets, scores, progress):
     if progress.passes > 1.1:

@@ -218,6 +218,18 @@ def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
     assert found([*bare, *NEW], with_vocab(**template)) == expected[1] + expected[0]
 
 
+@pytest.mark.parametrize("bare_first", [False, True])
+def test_training_docs_of_several_vocabs(bare_first: bool) -> None:
+    """Each word is counted as the vocab of its doc has it."""
+    bare = [Doc(Vocab(), words=["Lima", "York"])]
+    docs = [*bare, *TRAIN] if bare_first else [*TRAIN, *bare]
+    features = Features(Template(windows={"ORTH": 0, "LOWER": 0, "TAG": 0}))
+    features.build_vocab(docs)
+    names = set(features.names())
+    assert {"ORTH=Lima", "ORTH=New", "LOWER=new", "LOWER=york", "TAG=NUM"} <= names
+    assert "LOWER=lima" not in names
+
+
 def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_ROWS", 5)
     with pytest.raises(ValueError, match=r"linear CRF: expected at most 5, got \d+"):

@@ -95,18 +95,18 @@ def test_the_sets_keep_the_promise_on_the_calibration_docs(
     for part in result.parts:
         shares, n_spans = [], 0
         for doc, eg in zip(predicted, docs):
-            if by_group and str(doc.user_data["n"]) != part["group"]:
+            if by_group and str(doc.user_data["n"]) != part.group:
                 continue
-            gold = [e for e in eg.reference.ents if part["label"] in ("", e.label_)]
-            spans = [s for s in doc.spans[KEY] if part["label"] in ("", s.label_)]
+            gold = [e for e in eg.reference.ents if part.label in ("", e.label_)]
+            spans = [s for s in doc.spans[KEY] if part.label in ("", s.label_)]
             n_spans += len(spans)
             by_label = per_label or found == "exact"
             shares.append([not is_found(e, spans, found, by_label) for e in gold])
-        mean, n = numpy.mean([numpy.mean(share) for share in shares if share]), part["docs"]
-        assert n == sum(map(bool, shares)) and part["entities"] == sum(map(len, shares))
+        mean, n = numpy.mean([numpy.mean(share) for share in shares if share]), part.docs
+        assert n == sum(map(bool, shares)) and part.entities == sum(map(len, shares))
         assert (n * mean + 1) / (n + 1) <= limit
-        assert part["spans"] == pytest.approx(n_spans / part["entities"])
-        assert part["reachable"] is not None and part["reachable"] <= limit
+        assert part.spans == pytest.approx(n_spans / part.entities)
+        assert part.reachable is not None and part.reachable <= limit
 
 
 def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_too_few_docs_can_not_be_enough(unsure: Path) -> None:
     message = r"0\.0527 or more with these 18 docs; 0\.05 takes about 19 docs"
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, docs[:18], miss=0.05, found="covered")
-    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0]["docs"] == 19
+    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0].docs == 19
 
 
 def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
@@ -319,7 +319,7 @@ def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
     result = guarantee(nlp, docs, **terms, by_group="n")
     parts = {n: [eg for eg in docs if eg.reference.user_data["n"] == n] for n in (0, 1)}
     alone = [guarantee(nlp, own, miss=0.4, confidence=0.85).parts[0] for own in parts.values()]
-    assert result.parts == [{**part, "group": str(n)} for n, part in enumerate(alone)]
+    assert result.parts == [part._replace(group=str(n)) for n, part in enumerate(alone)]
 
     terms["per_label"] = True
     result = guarantee(nlp, docs, **terms)
@@ -331,7 +331,7 @@ def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
         for i, label in enumerate(nlp.get_pipe("ner").labels):
             rows = [table[table["label"] == i] for table in tables]
             found = find_part(*rows, terms=promise, n_docs=len(docs), n_parts=1)
-            expected[-1].append({"group": "", "label": label, **found})
+            expected[-1].append(found._replace(label=label))
     assert result.parts == expected[0] != expected[1]
 
 

@@ -479,6 +479,7 @@ def test_whether_fit_trains_a_config_is_read_from_the_config(
     configs["frozen"] = configs["tagged"].merge({"training": {"frozen_components": ["tagger"]}})
     initialized()[0].to_disk(tmp_path / "model")
     sourced = sparse.copy()
+    sourced["nlp"]["lang"] = "xx"
     sourced["components"]["ner"] = {"source": str(tmp_path / "model")}
     configs["sourced"] = sourced
     expected: dict[str, bool] = {}

@@ -1,7 +1,7 @@
 """Explain a linear model and its predictions by the weights of features."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -119,7 +119,7 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
     """Transitions, start and end in one table, [from, to]: the start is the last row, the end the
     last column. Nothing goes from the start to the end. Shape: (K + 1, K + 1)"""
-    transitions = cast(Array2d, parts.transitions)
+    transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
     table[:-1, :-1] = transitions

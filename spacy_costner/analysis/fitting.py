@@ -157,8 +157,7 @@ def fit(
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
-    tune (str | None): Tune there: f, precision=0.9 (as `costner tune --precision 0.9`) or
-        recall=0.9.
+    tune (str | None): Tune there: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
     file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.

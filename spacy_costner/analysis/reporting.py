@@ -34,7 +34,7 @@ from ..tags import OUTSIDE, Entities
 from ..types import Cost
 from .explanation import TransitionWeights, transition_weights
 from .fitness import find_faults
-from .guarantees import observe
+from .guarantees import Observed, observe
 from .predictions import DevPredictions, get_component, predict, predict_dev
 from .tuning import TUNABLE, Point, decode_at_all, find_point
 
@@ -131,7 +131,7 @@ class Report(NamedTuple):
     thresholds: list[tuple[float, int, int, int]]  # each with tp, fp and fn of entities
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
     parameter: str | None  # "threshold" or "bias", as the decoding has it
-    guarantee: list[tuple[float, float, float]]  # see `observe`; empty if none is promised
+    guarantee: list[Observed]  # see `observe`; empty if none is promised
     promised: float | None  # the miss rate that the pipeline promises
     shift: str  # the test whether the docs are like the calibration docs; empty if there is none
     cost: str  # its registered name; empty if the config has none: each wrong tag costs 1

@@ -1,9 +1,9 @@
-"""The command `audit`."""
+"""Find probable mistakes in the annotation of a corpus, and correct those that you accept."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
@@ -16,15 +16,15 @@ from ..analysis.auditing import (
     LEAVE,
     Audit,
     Suspect,
+    apply_answers,
     audit,
-    correct,
-    entity_of,
     suspect_to_task,
 )
 from ..analysis.conversion import check_suffix, write_corpus
 from ..analysis.loading import read_config
-from ..analysis.reporting import UNPREDICTABLE, Entity, excerpt
+from ..analysis.reporting import UNPREDICTABLE, excerpt
 from ..analysis.runs import local_processes, ray_cluster
+from ..pipeline.scorers import Entity, as_entity
 from ..readers import Task, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
 from .command_line import command
@@ -48,7 +48,7 @@ N_PRINTED = 10
     without=("make_executor",),
 )
 def audit_cli(
-    run: partial[Any],
+    run: partial[Audit],
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
     corpus_path: Annotated[
@@ -83,68 +83,104 @@ def audit_cli(
     --nlp.lang es.
     """
     overrides = read_overrides(ctx)
+    inputs = [config_path, corpus_path]
+    if apply_path is not None:
+        inputs.append(apply_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
-        for path in (output_path, html_path):
-            check_file(path, [config_path, corpus_path, *([apply_path] if apply_path else [])])
+        check_file(output_path, inputs)
+        check_file(html_path, inputs)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
-        docs = list(read_docs(load_model_from_config(config, auto_fill=True), corpus_path))
+        nlp = load_model_from_config(config, auto_fill=True)
+        docs = list(read_docs(nlp, corpus_path))
         if apply_path is not None:
-            if output_path is None:
-                raise ValueError("audit: output: expected a corpus with --apply, got none")
-            check_suffix(output_path)
-            numbers = correct(docs, apply_path, unanswered=unanswered)
-            write_corpus(output_path, docs)
-            text = ", ".join(f"{n:,} {name}" for name, n in numbers.items())
-            if numbers["unanswered"]:
-                text += "\nTo correct places without an answer, too: --unanswered accept"
-            print_result(numbers, text, print_json, output_path)
+            save_corrected(docs, apply_path, output_path, unanswered, print_json)
             return
         with stdout_for(address):
             executor = ray_cluster(address) or local_processes(jobs)
-            result = run(config, docs, make_executor=executor)
-        result = result._replace(suspects=result.suspects[:n_places])
-        tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
+            audited = run(config, docs, make_executor=executor)
+        audited = audited._replace(suspects=audited.suspects[:n_places])
+        tasks = [suspect_to_task(suspect, docs) for suspect in audited.suspects]
         if output_path is not None:
             save_file(output_path, partial(write_tasks, tasks=tasks))
         if html_path is not None:
-            save_text(html_path, page(result.suspects, docs, str(corpus_path)))
-    as_dict = {**result._asdict(), "suspects": [task_to_json(task) for task in tasks]}
-    print_result(as_dict, as_text(result, tasks), print_json, output_path, html_path)
+            save_text(html_path, audit_page(audited.suspects, docs, str(corpus_path)))
+    as_json = {**audited._asdict(), "suspects": [task_to_json(task) for task in tasks]}
+    print_result(as_json, audit_text(audited, tasks), print_json, output_path, html_path)
 
 
-def page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render suspects as HTML. The path of the corpus is shown on the page. Its answers, saved, are
-    lines for `correct`: places without an answer are ignored."""
-    sides: dict[int, tuple[set[Entity], set[Entity]]] = {}
+def save_corrected(
+    docs: Sequence[Doc],
+    answers_path: Path,
+    output_path: Path | None,
+    unanswered: str,
+    print_json: bool,
+) -> None:
+    """Correct docs by the lines of an audit, and save them. Print the number of lines."""
+    if output_path is None:
+        raise ValueError("audit: output: expected a corpus with --apply, got none")
+    check_suffix(output_path)
+    counts = apply_answers(docs, answers_path, unanswered=unanswered)
+    write_corpus(output_path, docs)
+    numbers = counts._asdict()
+    text = ", ".join(f"{number:,} {answer}" for answer, number in numbers.items())
+    if counts.unanswered:
+        text += "\nTo correct places without an answer, too: --unanswered accept"
+    print_result(numbers, text, print_json, output_path)
+
+
+def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
+    """Render suspects as HTML. The answers of the page, saved, are lines for `apply_answers`.
+
+    suspects (Sequence[Suspect]): The places to show, in this order.
+    docs (Sequence[Doc]): The docs that were audited.
+    corpus (str): The path of the corpus, shown on the page.
+    RETURNS (str): The page.
+    """
+    # The entities of each doc with suspects: as annotated, and with all suggestions of the page.
+    annotated: dict[int, set[Entity]] = {}
+    suggested: dict[int, set[Entity]] = {}
+    # The probability of entities by doc. A place with several entities has one for all of them.
     probs: dict[tuple[int, Entity], float] = {}
-    for one in suspects:
-        ents = {*map(entity_of, docs[one.doc].ents)}
-        _, corrected = sides.setdefault(one.doc, (ents, {*ents}))
-        corrected.difference_update(one.annotated)
-        corrected.update(one.suggested)
-        both = (one.annotated, one.prob_annotated), (one.suggested, one.prob_suggested)
-        probs.update({(one.doc, side[0]): prob for side, prob in both if len(side) == 1})
-    texts = []
-    for one in suspects:
-        of_doc = [{e: probs.get((one.doc, e)) for e in sorted(side)} for side in sides[one.doc]]
-        texts.append(excerpt(docs[one.doc], of_doc, (one.annotated, one.suggested)))
+    for suspect in suspects:
+        i = suspect.doc
+        if i not in annotated:
+            annotated[i] = {as_entity(ent) for ent in docs[i].ents}
+            suggested[i] = set(annotated[i])
+        suggested[i].difference_update(suspect.annotated)
+        suggested[i].update(suspect.suggested)
+        if len(suspect.annotated) == 1:
+            probs[i, suspect.annotated[0]] = suspect.prob_annotated
+        if len(suspect.suggested) == 1:
+            probs[i, suspect.suggested[0]] = suspect.prob_suggested
+
+    places = []
+    for suspect in suspects:
+        i = suspect.doc
+        sides = [
+            {entity: probs.get((i, entity)) for entity in sorted(entities)}
+            for entities in (annotated[i], suggested[i])
+        ]
+        mistake = (suspect.annotated, suspect.suggested)
+        places.append((suspect, excerpt(docs[i], sides, mistake)))
     return render(
         "audit.html",
         corpus=corpus,
         kinds=KINDS,
-        places=list(zip(suspects, texts)),
+        places=places,
         tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
     )
 
 
-def as_text(result: Audit, tasks: Sequence[Task]) -> str:
-    lines = [f"{result.docs:,} docs, {result.tokens:,} tokens, {result.entities:,} entities", ""]
-    if result.over_borders:
-        lines += [f"{result.over_borders:,} {UNPREDICTABLE}", ""]
-    lines += [text_table([["kind", "places"], *result.kinds.items()]), ""]
-    for one, task in zip(result.suspects[:N_PRINTED], tasks):
-        probs = f"{one.prob_annotated:.2f} -> {one.prob_suggested:.2f}"
+def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
+    """The numbers of an audit, and the first of its places."""
+    numbers = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
+    lines = [numbers, ""]
+    if audited.over_borders:
+        lines += [f"{audited.over_borders:,} {UNPREDICTABLE}", ""]
+    lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
+    for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):
+        probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
         change = " ".join(task.extra["meta"]["change"].split())  # in one line
-        lines.append(f"{one.kind:15} doc {one.doc:<6} {probs}  {change}")
+        lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
     return "\n".join(lines)

@@ -109,27 +109,30 @@ def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    features = find_features(model, docs, is_train=is_train, by_word=not is_train)
-    scores, add_gradient = score_features(model, features, is_train)
+    batch = find_features(model, docs, is_train=is_train, by_word=not is_train)
+    scores, backprop_scores = score_features(model, batch, is_train)
 
     def backprop(gradient: Potentials) -> list[Doc]:
-        add_gradient(gradient)
+        backprop_scores(gradient)
         return docs
 
     return scores, backprop
 
 
 def score_features(
-    model: Model[list[Doc], Potentials], features: FeatureBatch, is_train: bool = True
+    model: Model[list[Doc], Potentials], batch: FeatureBatch, is_train: bool = True
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
     """Score docs by their features, as `find_features` returns them. The callback keeps the
     gradient for the next update."""
-    feature_set, weights = linear_part(model)
-    if is_train and weights.folds:  # Trained at initialization: the scores are constant.
-        scores = weights.score_held_out(features)
-        return map_scores(model.ops.asarray, scores), lambda gradient: None
-    dropout = feature_set.dropout if is_train else 0.0
-    scores, add_gradient = weights.begin_update(features, dropout)
+    features, weights = linear_part(model)
+    if is_train and weights.folds:
+        # The weights were trained at initialization: scores are constant.
+        scores = map_scores(model.ops.asarray, weights.score_held_out(batch))
+        return scores, lambda gradient: None
+    dropout = 0.0
+    if is_train:
+        dropout = features.dropout
+    scores, add_gradient = weights.begin_update(batch, dropout)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))

@@ -32,6 +32,11 @@ EntityPairs = list[tuple[set[Entity], list[Entity]]]
 """The gold and predicted entities of each doc."""
 
 
+def as_entity(span: Span) -> Entity:
+    """The tokens and the label of a span."""
+    return span.start, span.end, span.label_
+
+
 def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[..., Scores]:
     """Build a scorer for the cost of mistakes: see `cost_scores`.
 

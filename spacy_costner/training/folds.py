@@ -33,14 +33,18 @@ from .targets import Targets
 N_WORDS = 500
 """About the words of a step, or those of one doc if that has more."""
 
-FIRST_FOLDS, FIRST_STEPS = 2, 8
-"""Of the first pass: the number of folds, and the fewest steps of an epoch of a small corpus."""
+FIRST_FOLDS = 2
+"""The number of folds for the first pass."""
 
-LINEAR_FOLDS, LINEAR_STEPS = 4, 100
-"""Of the linear part: the same. `costner init` chooses as many steps."""
+FIRST_STEPS = 8
+"""The fewest steps of an epoch of the first pass, if the corpus is small."""
 
-ALL_DOCS = -1
-"""In place of the fold that is left out: none is."""
+LINEAR_FOLDS = 4
+"""The number of folds for the linear part."""
+
+LINEAR_STEPS = 100
+"""The fewest steps of an epoch of the linear part, if the corpus is small: as `costner init` has
+them."""
 
 GetExamples = Callable[[], Iterable[Example]]
 
@@ -70,30 +74,31 @@ def train_first_pass(
     first_pass.weights.allocate(len(features), len(tags))
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
     trained: list[tuple[Features, Floats2d]] = []
-    for left_out in range(ALL_DOCS, FIRST_FOLDS):
+    # The first training leaves out no fold, each other one its own.
+    for number, left_out in enumerate([None, *range(FIRST_FOLDS)], 1):
         batches: list[FoldBatch] = []
         for i, fold in enumerate(folds):
             if i != left_out:
                 batches += fold
         features_of_fold = features
-        if left_out != ALL_DOCS:
+        if left_out is not None:
             features_of_fold = recount_labels(features, objective, tags, batches)
         parts: list[Batches] = []
         for batch in batches:
             docs = [eg.predicted for eg in batch.examples]
-            found = features_of_fold.find(docs, is_train=True)
-            parts.append(keep_in_memory(found, batch.targets))
+            feature_batch = features_of_fold.find(docs, is_train=True)
+            parts.append(keep_in_memory(feature_batch, batch.targets))
         rows = _train_anew(
             first_pass.weights,
             likelihood,
             concatenate(parts),
             max_epochs=first_pass.n_epochs,
             shuffle=random.Random(0).shuffle,
-            desc=f"first pass {left_out + 2}/{FIRST_FOLDS + 1}",
+            desc=f"first pass {number}/{FIRST_FOLDS + 1}",
         )
         trained.append((features_of_fold, rows))
-    # The first ones are of all docs.
-    first_pass.weights.restart(trained[0][1])
+    _, rows_of_all_docs = trained[0]
+    first_pass.weights.restart(rows_of_all_docs)
     first_pass.set_folds(trained[1:], fold_of_text)
 
 
@@ -165,7 +170,8 @@ def train_linear_part(
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
     rows: list[Floats2d] = []
-    for left_out in range(ALL_DOCS, LINEAR_FOLDS):
+    # The first training leaves out no fold, each other one its own.
+    for number, left_out in enumerate([None, *range(LINEAR_FOLDS)], 1):
         parts = [batches for i, batches in enumerate(batches_of_folds) if i != left_out]
         rows_of_fold = _train_anew(
             weights,
@@ -173,10 +179,10 @@ def train_linear_part(
             concatenate(parts),
             max_epochs=max_epochs,
             dropout=features.dropout,
-            desc=f"linear part {left_out + 2}/{LINEAR_FOLDS + 1}",
+            desc=f"linear part {number}/{LINEAR_FOLDS + 1}",
         )
         rows.append(rows_of_fold)
-    # The first ones are of all docs. Of a fold only the weights of features are used.
+    # Of a fold only the weights of features are used.
     weights.restart(rows[0])
     emissions_of_folds = [rows_of_fold[: weights.n_features] for rows_of_fold in rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)

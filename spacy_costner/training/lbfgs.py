@@ -23,19 +23,30 @@ from .targets import Targets
 BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
-MEMORIES, PERIOD = 6, 10
-"""Earlier steps that L-BFGS remembers, and the iterations over which improvement is measured;
-CRFsuite's defaults, too."""
+MEMORIES = 6
+"""Earlier steps that L-BFGS remembers: CRFsuite's default, too."""
 
-ENOUGH, MOST_HALVES = 1e-4, 20
-"""The share of the expected decrease that a step has to make (Armijo), and how often it is halved
-until it does."""
+PERIOD = 10
+"""The iterations over which improvement is measured: CRFsuite's default, too."""
 
-MANY_LABELS, C2, C2_OF_MANY = 20, 0.1, 1.0
-"""Above this number of labels the penalty is the second one."""
+ENOUGH = 1e-4
+"""The share of the expected decrease that a step has to make (Armijo)."""
 
-TOLERANCE, MOST_ITERATIONS = 1e-3, 60
-"""Where `train_at_once` ends. More makes no model better: see docs/linear.md."""
+MOST_HALVES = 20
+"""How often a step is halved until it makes that decrease."""
+
+MANY_LABELS = 20
+"""Above this number of labels the penalty is `C2_OF_MANY` in place of `C2`."""
+
+C2 = 0.1
+C2_OF_MANY = 1.0
+
+TOLERANCE = 1e-3
+"""Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
+docs/linear.md."""
+
+MOST_ITERATIONS = 60
+"""Of `train_at_once`. More make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
 
@@ -105,21 +116,20 @@ class TotalLoss:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
-
-        def gradients() -> Iterator[Potentials]:
-            nonlocal value
-            for scores, batch in zip(self.score(vector), self.batches):
-                result, _ = self.objective.evaluate(batch.targets, scores, Progress())
-                value += batch.share * result.value
-                yield map_scores(partial(numpy.multiply, batch.share), result.gradient)
-
-        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
-        return value, gradient
+        sums = numpy.zeros(self.shape)
+        # One batch after another, so that the scores and gradients of one are in memory.
+        for batch, scores in zip(self.batches, self.score(vector)):
+            result, _ = self.objective.evaluate(batch.targets, scores, Progress())
+            value += batch.share * result.value
+            gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
+            self._add_gradient(sums, batch, gradient)
+        return value, self._to_vector(sums) + 2 * self.c2 * vector
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
         """Compute the scores of each batch with the weights of a vector, (D,)."""
         n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         weights[:n_groups] *= self.merged.roots[:, None]
         for batch in self.batches:
             yield Potentials(
@@ -132,14 +142,25 @@ class TotalLoss:
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
-        n_groups = len(self.merged.roots)
         sums = numpy.zeros(self.shape)
         for batch, gradient in zip(self.batches, gradients):
-            emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
-            sparse.add_rows(batch.rows, emissions, sums)
-            sums[n_groups:-2] += gradient.transitions
-            sums[-2] += gradient.start
-            sums[-1] += gradient.end
+            self._add_gradient(sums, batch, gradient)
+        return self._to_vector(sums)
+
+    def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
+        """Add the gradient with respect to the scores of a batch to sums, in place: a row for each
+        group of features, for the transitions from each tag, for the start and for the end."""
+        n_groups = len(self.merged.roots)
+        emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
+        sparse.add_rows(batch.rows, emissions, sums)
+        sums[n_groups:-2] += gradient.transitions
+        sums[-2] += gradient.start
+        sums[-1] += gradient.end
+
+    def _to_vector(self, sums: Floats2d) -> Floats1d:
+        """The gradient for the vector, (D,), from these sums."""
+        n_groups = len(self.merged.roots)
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         sums[:n_groups] *= self.merged.roots[:, None]
         return sums.reshape(-1)
 
@@ -166,16 +187,25 @@ def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> Trained:
     """Train the weights of a linear model on all examples at once, from weights of 0. If O is
-    split, they are trained a second time with a single O, and become the mean of both. Each
-    evaluation of the loss is an epoch of one step. The value is the objective of the last training,
-    per token."""
+    split, they are trained a second time with a single O, and become the mean of both.
+
+    model (Model): A linear model that knows its features.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain.
+    examples (Sequence[Example]): The examples.
+    RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
+        value is the objective of the last training, per token.
+    """
     c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
     n_tokens = sum(len(eg.predicted) for eg in examples)
     rows: list[Floats2d] = []
     n_evaluations = 0
     value = 0.0
     reason = AT_ONCE
-    for trained_tags in [tags, tags.collapsed] if tags.is_split else [tags]:
+    tag_sets = [tags]
+    if tags.is_split:
+        tag_sets.append(tags.collapsed)
+    for trained_tags in tag_sets:
         total = TotalLoss(model, objective, trained_tags, examples, c2=c2)
         start = numpy.zeros(total.shape).reshape(-1)
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)

@@ -130,9 +130,9 @@ def read_pieces(
                 "cache: expected docs without soft targets, got soft targets, as `costner distill "
                 "--soft` writes them"
             )
-        found = find_features(model, [eg.predicted for eg in batch], is_train=True)
+        feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
-        first_token = token_store.add(cast(Ints2d, found.value_ids), targets.by_doc)
+        first_token = token_store.add(cast(Ints2d, feature_batch.value_ids), targets.by_doc)
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
