@@ -83,6 +83,25 @@ def test_no_circles_of_files() -> None:
     TopologicalSorter(imports).prepare()
 
 
+def test_no_command_imports_another() -> None:
+    """What several commands need is in modules of `cli/` that are no commands."""
+    commands: set[str] = set()
+    for path in (ROOT / "cli").glob("*.py"):
+        if f"def {path.stem}_cli(" in path.read_text("utf8"):
+            commands.add(path.stem)
+    assert len(commands) > 10
+    for name in commands:
+        for imported in imported_names(ROOT / "cli" / f"{name}.py"):
+            is_command = imported[0] == "cli" and imported[1] in commands
+            assert not is_command, f"{name} imports {imported[1]}"
+
+
+def test_analysis_does_not_know_the_command_line() -> None:
+    for path in (ROOT / "analysis").glob("*.py"):
+        text = path.read_text("utf8")
+        assert not re.search(r"(?m)^\s*(from|import) (\.\.cli|typer|click)\b", text), path.name
+
+
 def test_no_test_module_imports_another() -> None:
     """What several need is in tests/support."""
     for path in TESTS.rglob("*.py"):

@@ -306,7 +306,7 @@ def write_soft_targets(
 
     predicted (Sequence[Sequence[Doc]]): The same docs as each teacher has predicted them.
     """
-    targets: list[list[soft_targets.Saved]] = []  # by teacher
+    targets: list[Iterator[dict[str, Any]]] = []  # by teacher
     for nlp, docs in zip(teachers, predicted):
         posterior = chain_of(nlp).posterior(docs)
         targets.append(
