@@ -21,6 +21,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from time import perf_counter, process_time
+from typing import Literal
 
 import spacy
 from spacy.language import Language
@@ -54,7 +55,7 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Call
             for i, doc in enumerate(nlp.pipe(texts())):
                 file.write(as_line(doc, i + 1))
 
-    def annotate_all(form: str) -> None:
+    def annotate_all(form: Literal["jsonl", "parquet", "spacy"]) -> None:
         with TemporaryDirectory(dir=folder) as output:
             annotate(model, [path], output, form=form)
 

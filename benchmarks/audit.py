@@ -66,7 +66,8 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
-    ents, labels = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents], {}
+    ents = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents]
+    labels: dict[str, set[str]] = {}
     for _, ent in ents:
         labels.setdefault(ent.text, set()).add(ent.label_)
     rng.shuffle(ents)
@@ -84,7 +85,8 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
     """Make the first changes of each kind that don't overlap, nor cross sentences."""
     n = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
     ents: list[set[Entity]] = [{(e.start, e.end, e.label_) for e in doc.ents} for doc in docs]
-    quota, done = Counter({**dict.fromkeys(KINDS, n), SAME_WORDS: n // 2}), []
+    quota = Counter({**dict.fromkeys(KINDS, n), SAME_WORDS: n // 2})
+    done: list[Item] = []
     for i, old, new, said in changes:
         kind, bounds = said.split(",")[0], [b for one in (*old, *new) for b in one[:2]]
         begin, end, rest = min(bounds), max(bounds), ents[i] - {*old}

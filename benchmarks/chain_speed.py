@@ -13,7 +13,7 @@ its parts into tags is not.
 import sys
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -45,8 +45,8 @@ all terms of these products may take no more than this."""
 class Tasks(NamedTuple):
     """What a library is timed at."""
 
-    loss: Callable[[], object]
-    viterbi: Callable[[], object]
+    loss: Callable[[], Any]
+    viterbi: Callable[[], Any]
 
 
 class Batch(NamedTuple):
@@ -67,13 +67,16 @@ def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
         lengths = rng.integers(mean_length // 2, mean_length * 3 // 2 + 1, size=n_sequences)
     mask = numpy.arange(lengths.max()) < lengths[:, None]
     shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
-    arrays = [rng.normal(size=shape).astype("float32") for shape in shapes]
-    tags = rng.integers(n_tags, size=len(arrays[0]))
+    emissions, transitions, start, end = (
+        rng.normal(size=shape).astype("float32") for shape in shapes
+    )
+    tags = rng.integers(n_tags, size=len(emissions))
     padded_emissions = numpy.zeros((*mask.shape, n_tags), dtype="float32")
     padded_tags = numpy.zeros(mask.shape, dtype="int64")
-    padded_emissions[mask], padded_tags[mask] = arrays[0], tags
+    padded_emissions[mask] = emissions
+    padded_tags[mask] = tags
     return Batch(
-        Potentials(*arrays, lengths=lengths.astype("int32")),
+        Potentials(emissions, transitions, start, end, lengths.astype("int32")),
         Gold(tags),
         torch.tensor(padded_emissions, requires_grad=True),
         torch.tensor(padded_tags),

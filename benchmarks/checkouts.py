@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
@@ -59,14 +60,13 @@ def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
     optimizer = nlp.resume_training()
     for _ in range(3):
         nlp.update(examples, sgd=optimizer)
+    ner: Any = nlp.get_pipe("ner")
     texts = [eg.reference.text for eg in Corpus(DEMO / "test.spacy")(nlp)]
     return {
         f"{config}: update of 64 docs": lambda: nlp.update(examples, sgd=optimizer),
         f"{config}: tag {len(texts)} texts": lambda: list(nlp.pipe(texts)),
         f"{config}: tag one text": lambda: nlp(texts[0]),
-        f"{config}: to bytes and back": lambda: nlp.get_pipe("ner").from_bytes(
-            nlp.get_pipe("ner").to_bytes()
-        ),
+        f"{config}: to bytes and back": lambda: ner.from_bytes(ner.to_bytes()),
     }
 
 

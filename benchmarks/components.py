@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -21,6 +22,8 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 from thinc.api import fix_random_seed, require_cpu
 from timing import Comparison, compare
+
+Task = Callable[..., object]
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
@@ -50,7 +53,7 @@ def unannotated(docs: list[Doc]) -> list[Doc]:
 def encode(nlp: Language, batch: list[Example]) -> None:
     """What the Tok2Vec does before the component learns from a batch."""
     docs = [eg.predicted for eg in batch]
-    encoder = nlp.get_pipe("tok2vec")
+    encoder: Any = nlp.get_pipe("tok2vec")
     vectors, _ = encoder.model.begin_update(docs)
     (listener,) = encoder.listeners
     listener.receive(listener.get_batch_id(docs), vectors, lambda d_vectors: None)
@@ -58,7 +61,7 @@ def encode(nlp: Language, batch: list[Example]) -> None:
 
 def learn(nlp: Language, batch: list[Example], sgd: Callable) -> None:
     """What is left to the component."""
-    ner = nlp.get_pipe("ner")
+    ner: Any = nlp.get_pipe("ner")
     ner.update(batch, drop=0.2)
     ner.finish_update(sgd)
 
@@ -73,9 +76,8 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
     words = sum(len(eg) for batch in batches[OURS] for eg in batch) / len(batches[OURS])
     sgd = {name: nlp.create_optimizer() for name, nlp in pipelines.items()}
     upcoming = {name: cycle(each) for name, each in batches.items()}
-    tasks = {
-        name: lambda batch, name=name: pipelines[name].update(batch, sgd=sgd[name], drop=0.2)
-        for name in (OURS, PEER)
+    tasks: dict[str, Task] = {
+        name: partial(pipelines[name].update, sgd=sgd[name], drop=0.2) for name in (OURS, PEER)
     }
     tasks[REST] = lambda batch: learn(pipelines[REST], batch, sgd[REST])
 
@@ -89,28 +91,34 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
     print_row("training, batches of 1,000 words", timed, words)
 
 
+def annotate_at_once(pipe: Any, docs: list[Doc]) -> None:
+    """Annotate docs in large batches. Docs aren't kept."""
+    for _ in pipe.pipe(docs, batch_size=1000):
+        pass
+
+
+def annotate_singly(pipe: Any, docs: list[Doc]) -> None:
+    """Annotate docs one after another."""
+    for doc in docs:
+        pipe(doc)
+
+
 def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> None:
     """Each turn is the whole test corpus; then short documents, one at a time."""
     docs = {name: read(nlp, path) for name, nlp in pipelines.items()}
-    encoder, ner = (pipelines[REST].get_pipe(name) for name in ("tok2vec", "ner"))
+    encoder: Any = pipelines[REST].get_pipe("tok2vec")
+    ner: Any = pipelines[REST].get_pipe("ner")
 
     def prepare(name: str) -> list[Doc]:
-        some = unannotated(docs[name])
-        return list(encoder.pipe(some)) if name == REST else some
+        new_docs = unannotated(docs[name])
+        return list(encoder.pipe(new_docs)) if name == REST else new_docs
 
-    at_once = {name: partial(pipelines[name].pipe, batch_size=1000) for name in (OURS, PEER)}
-    at_once[REST] = partial(ner.pipe, batch_size=1000)
-    tasks = {
-        name: lambda some, pipe=pipe: [None for _ in pipe(some)] for name, pipe in at_once.items()
-    }
+    pipes: dict[str, Any] = {OURS: pipelines[OURS], PEER: pipelines[PEER], REST: ner}
+    tasks: dict[str, Task] = {name: partial(annotate_at_once, pipe) for name, pipe in pipes.items()}
     timed = compare(tasks, OURS, turns, prepare=prepare)
     print_row("`nlp.pipe`", timed, sum(map(len, docs[OURS])))
-    docs = {name: each[:SHORT_DOCS] for name, each in docs.items()}
-    each = {OURS: pipelines[OURS], PEER: pipelines[PEER], REST: ner}
-    tasks = {
-        name: lambda some, one=one: [None for doc in some if not one(doc)]
-        for name, one in each.items()
-    }
+    docs = {name: docs_of_pipeline[:SHORT_DOCS] for name, docs_of_pipeline in docs.items()}
+    tasks = {name: partial(annotate_singly, pipe) for name, pipe in pipes.items()}
     timed = compare(tasks, OURS, turns, prepare=prepare)
     print_row("`nlp(doc)`, a sentence at a time", timed, sum(map(len, docs[OURS])))
 

@@ -132,11 +132,13 @@ def main() -> None:
     names = sys.argv[5:]
     output.mkdir(parents=True, exist_ok=True)
     teachers = [spacy.load(name) for name in names]
-    gold, raw = split(train, output, teachers[0].lang)
+    lang = str(teachers[0].lang)
+    gold, raw = split(train, output, lang)
     config = load_config(CONFIG, interpolate=False)
-    config["nlp"]["lang"], config["paths"]["dev"] = teachers[0].lang, str(dev)
+    config["nlp"]["lang"] = lang
+    config["paths"]["dev"] = str(dev)
     nlp = load_model_from_config(config, auto_fill=True)
-    parts = {"dev": make_reader(dev), "test": make_reader(test)}
+    parts: Parts = {"dev": make_reader(dev), "test": make_reader(test)}
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     each = [measure([nlp], parts) for nlp in teachers]
     tops = [report(f"teacher: {Path(name).parent.name}", rows) for name, rows in zip(names, each)]

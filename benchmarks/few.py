@@ -65,16 +65,16 @@ def save(articles: Articles, path: Path) -> Path:
     return path
 
 
-def fit(train: Path, dev: Path, lang: str, seed: int, **settings: bool) -> float:
-    """F of our model: as `costner fit` trains it, or, if not `is_small`, by updates."""
-    loss = "Sequential" if settings else None
+def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
+    """F of our model: as `costner fit` trains it or, if `is_small` is False, by updates."""
+    loss = None if is_small is None else "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)
     config = Config().from_str(text, overrides={"system.seed": seed}, interpolate=False)
     linear = load_linear(config)
-    nlp, *_ = linear
-    train_corpus, dev_corpus = find_corpora(nlp)
-    train_linear(linear, prepare(linear, train_corpus), **settings)
-    return 100 * nlp.evaluate(list(dev_corpus(nlp)))["ents_f"]
+    train_corpus, dev_corpus = find_corpora(linear.nlp)
+    assert dev_corpus is not None
+    train_linear(linear, prepare(linear, train_corpus), is_small=is_small)
+    return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"]
 
 
 def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:

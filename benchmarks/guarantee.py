@@ -20,9 +20,11 @@ from typing import Any
 import numpy
 import spacy
 
-from spacy_costner.analysis.guarantees import FOUND, LOWEST, score_spans
+from spacy_costner.analysis.guarantees import LOWEST, score_spans
+from spacy_costner.analysis.predictions import get_component
 from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import conformal
+from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
@@ -129,23 +131,25 @@ def main() -> None:
     parser.add_argument("--by-group")
     given = parser.parse_args()
     nlp = spacy.load(given.model)
+    ner = get_component(nlp, "ner")
     examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
     names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
     rows: list[list[str]] = [["found", "label", "limit", *names, "p spans"]]
     for found in given.found:
-        terms = {"miss": 0.5, "found": found, "by": given.by, "per_label": given.per_label}
-        both = score_spans(nlp, nlp.get_pipe("ner"), examples, terms)[:2]
+        terms = Terms(miss=0.5, found=found, by=given.by, per_label=given.per_label)
+        plain_terms = Terms(false_alarm=0.5, found=found, per_label=given.per_label)
+        both = score_spans(nlp, ner, examples, terms)[:2]
         if given.by_group:
             groups = numpy.asarray([str(eg.reference.user_data[given.by_group]) for eg in examples])
             print(f"{found}\n{text_table(run_groups(given.by, both, groups, given.splits))}")
             continue
-        plain = score_spans(nlp, nlp.get_pipe("ner"), examples, {**terms, "miss": None})[:2]
+        plain = score_spans(nlp, ner, examples, plain_terms)[:2]
         if given.shifted and found == "exact":
             shifted = list(make_reader(given.shifted)(nlp))
-            other = score_spans(nlp, nlp.get_pipe("ner"), shifted, terms)[:2]
+            other = score_spans(nlp, ner, shifted, terms)[:2]
             rows_of_shift = shift(given.by, both, other)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
-        for i, label in enumerate(nlp.get_pipe("ner").labels if given.per_label else [""]):
+        for i, label in enumerate(ner.labels if given.per_label else [""]):
             some, plainly = both, plain
             if given.per_label:
                 some, plainly = (

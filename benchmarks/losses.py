@@ -44,9 +44,12 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
     tags = Tags([f"L{i}" for i in range(n_labels)])
     lengths = rng.integers(13, 39, size=32).astype("int32")
     shapes = ((int(lengths.sum()), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
-    scores = [rng.normal(size=shape).astype("float32") for shape in shapes]
-    scores[0][:, 0] += RAISE_OF_OUTSIDE[n_labels]
-    potentials = chain.constrain(Potentials(*scores, lengths=lengths), tags.constraints)
+    emissions, transitions, start, end = (
+        rng.normal(size=shape).astype("float32") for shape in shapes
+    )
+    emissions[:, 0] += RAISE_OF_OUTSIDE[n_labels]
+    scores = Potentials(emissions, transitions, start, end, lengths)
+    potentials = chain.constrain(scores, tags.constraints)
     path = chain.sample_paths(potentials, 1, rng)[0]
     wrong = path[:, None] != numpy.arange(len(tags))
     gold = Gold(
@@ -64,7 +67,9 @@ def main(turns: int = 15) -> None:
     columns = []
     for n_labels in RAISE_OF_OUTSIDE:
         batch = random_batch(n_labels)
-        tasks = {name: partial(loss, *batch) for name, loss in LOSSES.items()}
+        tasks: dict[str, Callable[..., object]] = {
+            name: partial(loss, *batch) for name, loss in LOSSES.items()
+        }
         columns.append((len(batch[0].start), compare(tasks, "Sequential", turns)))
     print(f"| loss | {' | '.join(f'K = {n_tags}' for n_tags, _ in columns)} |")
     print("|---|---|---|")

@@ -66,9 +66,13 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
     else:
         groups = {"ner": COARSE} if name == "flat" else {f"ner_{x}": [x] for x in COARSE}
         (folder / "groups.json").write_text(json.dumps(groups))
-        model = "cnn" if name == "cnn" else "linear"
-        files = {"train_path": paths["train"], "dev_path": paths["dev"]}
-        config.write_text(init(model=model, groups_path=folder / "groups.json", **files))
+        text = init(
+            model="cnn" if name == "cnn" else "linear",
+            groups_path=folder / "groups.json",
+            train_path=paths["train"],
+            dev_path=paths["dev"],
+        )
+        config.write_text(text)
     if name in ("linear", "flat"):
         return fit(config, output).path
     train(config, output, overrides={f"paths.{part}": str(path) for part, path in paths.items()})

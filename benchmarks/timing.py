@@ -107,7 +107,7 @@ def versions() -> str:
 
 
 def main() -> None:
-    from spacy_costner.chain import native
+    from spacy_costner.chain import native  # type: ignore[attr-defined]
 
     print("# Benchmarks\n")
     print("Written by `make bench`. One thread each; peers and ours take turns in one run.\n")

@@ -91,7 +91,8 @@ class OfComponent:
     def __init__(self, ner: CostSensitiveNER, examples: list[Example]) -> None:
         """Read the examples; all in one batch, as the loss is the Z-score."""
         self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
-        ((_, self.targets, _),) = self.total.batches
+        (batch,) = self.total.batches
+        self.targets = batch.targets
         self.tags, self.size = self.targets.gold.tags, int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:

@@ -34,7 +34,7 @@ LEAST_SCORE = 1e-6
 class CostnerNlpEngine(SpacyNlpEngine):
     """An NLP engine of Presidio that runs our pipelines, one for each language.
 
-    It finds entities by `find`. Labels without an entity of Presidio in
+    It finds entities by `find_scored_spans`. Labels without an entity of Presidio in
     `model_to_presidio_entity_mapping` keep their names. Nothing is downloaded.
     """
 
@@ -57,14 +57,15 @@ class CostnerNlpEngine(SpacyNlpEngine):
 
     def _get_entities(self, doc: Doc) -> list[Span]:
         configuration = self.ner_model_configuration
-        entities = [span for span, _ in find(doc)]
+        entities = [span for span, _ in find_scored_spans(doc)]
         for span in entities:
             if span.label_ not in configuration.labels_to_ignore:
                 entity_of(span, configuration.model_to_presidio_entity_mapping)
         return entities
 
     def _get_scores_for_entities(self, doc: Doc) -> list[float]:
-        return [score for _, score in find(doc, self.ner_model_configuration.default_score)]
+        default_score = self.ner_model_configuration.default_score
+        return [score for _, score in find_scored_spans(doc, default_score)]
 
 
 class CostnerRecognizer(LocalRecognizer):
@@ -91,9 +92,11 @@ class CostnerRecognizer(LocalRecognizer):
             `cost_sensitive_ner`.
         """
         check_pipeline(pipeline)
-        self.nlp, self.default_score = spacy.load(pipeline), default_score
-        known = {**NerModelConfiguration().model_to_presidio_entity_mapping, **(mapping or {})}
-        self.mapping = {label: known.get(label, label) for label in prepare(self.nlp)}
+        self.nlp = spacy.load(pipeline)
+        self.default_score = default_score
+        entity_by_label = dict(NerModelConfiguration().model_to_presidio_entity_mapping)
+        entity_by_label.update(mapping or {})
+        self.mapping = {label: entity_by_label.get(label, label) for label in prepare(self.nlp)}
         super().__init__(
             supported_entities=sorted(set(self.mapping.values())),
             supported_language=supported_language or self.nlp.lang,
@@ -112,62 +115,83 @@ class CostnerRecognizer(LocalRecognizer):
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
             RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
         }
-        results = [
-            RecognizerResult(
-                entity_of(span, self.mapping),
-                span.start_char,
-                span.end_char,
-                score,
-                recognition_metadata=dict(metadata),
-            )
-            for span, score in find(self.nlp(text), self.default_score)
-        ]
-        return [result for result in results if result.entity_type in entities]
+        results = []
+        for span, score in find_scored_spans(self.nlp(text), self.default_score):
+            entity = entity_of(span, self.mapping)
+            if entity in entities:
+                result = RecognizerResult(
+                    entity,
+                    span.start_char,
+                    span.end_char,
+                    score,
+                    recognition_metadata=dict(metadata),
+                )
+                results.append(result)
+        return results
 
 
-def find(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
+def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
     """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores,
     ordered by begin. Entities of other components have the default score.
 
     Presidio's anonymizer may leave text of overlapping results. So each token is in one span only:
     where spans overlap, the less probable one loses the tokens that they share.
+
+    doc (Doc): A doc that a pipeline has annotated.
+    default_score (float): The score of entities without one.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores.
     """
-    ours = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
+    groups = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
     scored: list[tuple[Span, float]] = []
-    places: set[tuple[int, int]] = set()
-    for key, group in ours.items():
+    our_entities: set[tuple[int, int]] = set()
+    for key, group in groups.items():
         # A token that was merged since is replaced if the set has a part of it.
         spans = on_tokens(group, "expand")
-        places.update((span.start, span.end) for span, _ in spans)
-        if f"{key}_{GUARANTEED}" not in ours:
-            for span, score in spans:
-                scored.append((span, default_score if isnan(score) else max(score, LEAST_SCORE)))
-    others = [span for span in doc.ents if (span.start, span.end) not in places]
-    scored.extend((span, default_score) for span in others)
-    free, cut = numpy.ones(len(doc), dtype=bool), []
-    for span, score in sorted(scored, key=lambda each: -each[1]):
-        left = free[span.start : span.end]
-        edges = numpy.flatnonzero(numpy.diff(left, prepend=False, append=False)) + span.start
+        our_entities.update((span.start, span.end) for span, _ in spans)
+        if f"{key}_{GUARANTEED}" in groups:
+            continue  # the guaranteed set replaces the entities
+        for span, score in spans:
+            score = default_score if isnan(score) else max(score, LEAST_SCORE)
+            scored.append((span, score))
+    for ent in doc.ents:
+        if (ent.start, ent.end) not in our_entities:
+            scored.append((ent, default_score))
+    return _without_overlap(doc, scored)
+
+
+def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
+    """Give each token to the most probable of its spans. Returns what is left of the spans, ordered
+    by begin."""
+    is_free = numpy.ones(len(doc), dtype=bool)
+    parts: list[tuple[Span, float]] = []
+    for span, score in sorted(scored, key=lambda scored_span: -scored_span[1]):
+        free_tokens = is_free[span.start : span.end]
+        # The free tokens of a span may be several runs: the begins and ends of all, in turn.
+        edges = numpy.flatnonzero(numpy.diff(free_tokens, prepend=False, append=False))
+        edges += span.start
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
-            cut.append((Span(doc, begin, end, label=span.label), score))
-        left[:] = False
-    return sorted(cut, key=lambda each: each[0].start)
+            parts.append((Span(doc, begin, end, label=span.label), score))
+        free_tokens[:] = False  # a view of `is_free`
+    return sorted(parts, key=lambda part: part[0].start)
 
 
 def prepare(nlp: Language) -> set[str]:
     """Let our components write scores, and no alternatives, and return the labels of all components
     that set entities."""
-    ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-    if not ours:
+    components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if not components:
         raise ValueError(
             "spacy_costner.presidio: expected a pipeline with a cost_sensitive_ner, got "
             f"{', '.join(nlp.pipe_names) or 'no components'}"
         )
-    for pipe in ours:
+    for pipe in components:
         confidence = pipe.confidence or Confidence()
         pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
     setters = [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
-    return {label for name in setters for label in getattr(nlp.get_pipe(name), "labels", ())}
+    labels: set[str] = set()
+    for name in setters:
+        labels.update(getattr(nlp.get_pipe(name), "labels", ()))
+    return labels
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:

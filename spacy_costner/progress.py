@@ -15,13 +15,13 @@ def progress(
     """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
     where stderr is closed or is not a terminal, or by a worker."""
     is_silent = sys.stderr is None or parent_process() is not None
-    size = get_terminal_size()  # tqdm shows nothing on a terminal that says it has 0 lines
+    size = get_terminal_size()  # tqdm itself shows nothing on a terminal that says it has 0 lines
     return tqdm(
         items,
         desc=desc,
         unit=unit,
         total=total,
-        disable=True if is_silent else None,
+        disable=True if is_silent else None,  # None: unless stderr is a terminal
         leave=False,
         ncols=size.columns - 1,
         nrows=size.lines - 1,

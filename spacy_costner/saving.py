@@ -26,6 +26,7 @@ LONGEST_NAME = 200
 """Bytes of a name to which something can be added."""
 
 Write = Callable[[Path], object]
+"""Writes to a new file or folder."""
 
 
 def check_folder(path: str | Path) -> Path:
@@ -36,10 +37,10 @@ def check_folder(path: str | Path) -> Path:
     """
     target = Path(os.path.realpath(path))
     clear(target)
-    there = next(place for place in (target, *target.parents) if place.exists())
-    if not there.is_dir():
-        raise ValueError(f"{path}: expected a folder to save in, got a file: {there}")
-    if there != target:
+    nearest = next(place for place in (target, *target.parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{path}: expected a folder to save in, got a file: {nearest}")
+    if nearest != target:  # nothing is there yet
         return target
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
@@ -61,11 +62,12 @@ def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
     if path is None:
         return
     target = Path(os.path.realpath(path))
-    for given in inputs:
-        source = Path(os.path.realpath(given))
-        inside = source in target.parents and target.suffix.lower() not in PAGES
-        if target.exists() and source.exists() and (inside or target.samefile(source)):
-            raise ValueError(f"{path}: expected another file than the input, got: {given}")
+    for input_path in inputs:
+        source = Path(os.path.realpath(input_path))
+        # A new page in the folder of a pipeline or a corpus harms nobody: see PAGES.
+        is_inside = source in target.parents and target.suffix.lower() not in PAGES
+        if target.exists() and source.exists() and (is_inside or target.samefile(source)):
+            raise ValueError(f"{path}: expected another file than the input, got: {input_path}")
 
 
 def save_folder(path: str | Path, write: Write) -> None:
@@ -112,19 +114,25 @@ def clear(path: str | Path) -> None:
     target = Path(os.path.realpath(path))
     pattern = re.compile(rf"{re.escape(_hidden_name(target))}\.[0-9a-f]{{8}}\.(saving|old)")
     names = os.listdir(target.parent) if target.parent.is_dir() else []
-    for left in [target.with_name(name) for name in names if pattern.fullmatch(name)]:
-        with locked(left) as is_ours:
-            if is_ours is not False and left.suffix == ".old" and not target.exists():
-                left.rename(target)
+    for name in names:
+        if not pattern.fullmatch(name):
+            continue
+        leftover = target.with_name(name)
+        with locked(leftover) as is_ours:
+            # Without locks (None) nobody knows whether a process still needs it: it is restored,
+            # but not removed.
+            if is_ours is not False and leftover.suffix == ".old" and not target.exists():
+                leftover.rename(target)
             elif is_ours:
-                _remove(left)
+                _remove(leftover)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool | None]:
     """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
     the system has no locks. Some network file systems have none on folders."""
-    handle, is_ours = None, None
+    handle: int | None = None
+    is_ours: bool | None = None
     try:
         try:
             import fcntl
@@ -170,7 +178,8 @@ def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 def _publish(new: Path, path: Path) -> None:
     """Flush a folder and rename it to a path. The old folder stays beside it until then."""
     for folder, _, names in os.walk(new):
-        for file in (Path(folder, name) for name in names):
+        for name in names:
+            file = Path(folder, name)
             if not file.is_symlink():
                 _sync(file)
         _sync(Path(folder))
@@ -191,10 +200,13 @@ def _publish(new: Path, path: Path) -> None:
 def _keep_others(old: Path, new: Path) -> None:
     """Link to the files of an older folder that the new one lacks."""
 
-    def known(folder: str, names: list[str]) -> list[str]:
+    def written(folder: str, names: list[str]) -> list[str]:
+        # What was written replaces the file or folder of this name wholly.
         return os.listdir(new) if Path(folder) == old else []
 
-    shutil.copytree(old, new, symlinks=True, ignore=known, copy_function=_link, dirs_exist_ok=True)
+    shutil.copytree(
+        old, new, symlinks=True, ignore=written, copy_function=_link, dirs_exist_ok=True
+    )
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -229,7 +241,10 @@ def save_text(path: Path, text: str) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON: named tuples as objects, arrays as lists, NaN and infinity as null."""
+    """A result as JSON: named tuples, and what has `to_dict`, as objects, arrays as lists, NaN and
+    infinity as null."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

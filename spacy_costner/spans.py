@@ -39,51 +39,73 @@ def is_missing(doc: Doc, key: str) -> Array1d:
 def without_overlap(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
     """The spans of some labels, of which the longest, or the first of the same length, are kept
     where they overlap. Returns those that are kept, and those that are not."""
-    spans: dict[tuple[int, int, int], Span] = {}
+    distinct_spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            spans.setdefault((span.start, span.end, span.label), span)
-    kept = filter_spans(spans.values())
-    places = {(span.start, span.end, span.label) for span in kept}
-    return kept, [span for place, span in spans.items() if place not in places]
+            distinct_spans.setdefault((span.start, span.end, span.label), span)
+    longest = filter_spans(distinct_spans.values())
+    for span in longest:
+        del distinct_spans[span.start, span.end, span.label]
+    return longest, list(distinct_spans.values())
 
 
 def spans_as_entities(
-    doc: Doc, key: str, labels: Labels = None, *, own: Labels = None, longest: bool = False
+    doc: Doc, key: str, labels: Labels = None, *, own_labels: Labels = None, longest: bool = False
 ) -> Doc:
     """A copy of a doc with its spans of some labels as entities. They are missing in a doc that
     doesn't have the key.
 
-    own (Labels): The labels whose spans are all kept. A span of another label is kept if it
+    doc (Doc): The doc.
+    key (str): The key of the spans.
+    labels (Labels): The labels of the spans that become entities. None: all.
+    own_labels (Labels): The labels whose spans are all kept. A span of another label is kept if it
         overlaps with none of them; where such spans overlap, the longest is kept. None: all.
     longest (bool): Whether the longest is kept where spans of these labels overlap.
+    RETURNS (Doc): The copy.
     RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    kept, lost = without_overlap(copy, key, labels if own is None else own)
-    if lost and not longest:
-        ordered = sorted([*kept, *lost], key=lambda span: (span.start, span.end))
-        two = next((a, b) for a, b in pairwise(ordered) if b.start < a.end)
-        first, second = (f"{span.label_} {span.text!r} ({span.start}-{span.end})" for span in two)
-        raise ValueError(
-            f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got {first} "
-            f"and {second} in {doc[:8].text!r}: give their labels to several components, or set "
-            "filter_spans = true, which keeps the longest"
-        )
-    if own is not None:
-        taken = {i for span in kept for i in range(span.start, span.end)}
-        others = [
-            span
-            for span in copy.spans.get(key, ())
-            if span.label_ not in own and (labels is None or span.label_ in labels)
-        ]
-        kept += filter_spans(s for s in others if taken.isdisjoint(range(s.start, s.end)))
+    entities, overlapping = without_overlap(copy, key, labels if own_labels is None else own_labels)
+    if overlapping and not longest:
+        raise ValueError(_describe_overlap(copy, key, [*entities, *overlapping]))
+    if own_labels is not None:
+        entities += _other_spans(copy, key, labels, own_labels, entities)
     missing = is_missing(copy, key)
-    for span in kept:
+    for span in entities:
         missing[span.start : span.end] = False
-    unknown = [copy[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
-    copy.set_ents(kept, missing=unknown, default="outside")
+    missing_tokens = [copy[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
+    copy.set_ents(entities, missing=missing_tokens, default="outside")
     return copy
+
+
+def _describe_overlap(doc: Doc, key: str, spans: Iterable[Span]) -> str:
+    """The message for spans that overlap, with the first two that do."""
+    ordered = sorted(spans, key=lambda span: (span.start, span.end))
+    for span, next_span in pairwise(ordered):
+        if next_span.start < span.end:
+            break
+    first, second = (f"{s.label_} {s.text!r} ({s.start}-{s.end})" for s in (span, next_span))
+    return (
+        f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got {first} "
+        f"and {second} in {doc[:8].text!r}: give their labels to several components, or set "
+        "filter_spans = true, which keeps the longest"
+    )
+
+
+def _other_spans(
+    doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
+) -> list[Span]:
+    """The spans of other labels that overlap with no own span, and not with each other."""
+    own_tokens: set[int] = set()
+    for span in own_spans:
+        own_tokens.update(range(span.start, span.end))
+    candidates: list[Span] = []
+    for span in doc.spans.get(key, ()):
+        is_other = span.label_ not in own_labels
+        is_learned = labels is None or span.label_ in labels
+        if is_other and is_learned and own_tokens.isdisjoint(range(span.start, span.end)):
+            candidates.append(span)
+    return filter_spans(candidates)
 
 
 def entities_as_spans(doc: Doc, key: str) -> Doc:
@@ -104,20 +126,31 @@ def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[
 def replace_spans(
     doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
-    """Write the spans of a component and their probabilities, (S,), in place of other spans of its
-    labels. Spans that others have written without scores get NaN."""
-    own_labels = {*labels}
+    """Write the spans of a component in place of other spans of its labels. Spans that others have
+    written without scores get NaN.
+
+    doc (Doc): The doc.
+    key (str): The key in `doc.spans`.
+    spans (Sequence[Span]): The spans.
+    scores (Floats1d | None): Their probabilities. Shape: (S,)
+    labels (Iterable[str]): The labels of the component.
+    """
+    if scores is None:
+        scores = numpy.full(len(spans), numpy.nan)
+    replaced_labels = {*labels}
     attrs: dict[str, Any] = {}
-    rows: list[tuple[Span, float]] = []
+    spans_and_scores = list(zip(spans, scores))
     if key in doc.spans:
         attrs = doc.spans[key].attrs
-        rows = [row for row in on_tokens(doc.spans[key]) if row[0].label_ not in own_labels]
-    rows += zip(spans, numpy.full(len(spans), numpy.nan) if scores is None else scores)
-    rows.sort(key=lambda row: (row[0].start, row[0].end))
-    in_order = [span for span, _ in rows]
-    probs = numpy.asarray([prob for _, prob in rows], dtype="float64")
-    (written,) = scored_attrs([(in_order, probs)])
-    doc.spans[key] = SpanGroup(doc, name=key, attrs={**attrs, **written}, spans=in_order)
+        other_spans = on_tokens(doc.spans[key])
+        remaining = [row for row in other_spans if row[0].label_ not in replaced_labels]
+        spans_and_scores = remaining + spans_and_scores
+    spans_and_scores.sort(key=lambda row: (row[0].start, row[0].end))
+    sorted_spans = [span for span, _ in spans_and_scores]
+    sorted_scores = numpy.asarray([score for _, score in spans_and_scores], dtype="float64")
+    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])
+    group = SpanGroup(doc, name=key, attrs={**attrs, **new_attrs}, spans=sorted_spans)
+    doc.spans[key] = group
 
 
 # Scores of spans. spaCy doesn't move the spans of a group when tokens are merged or split: those of
@@ -165,58 +198,73 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     scores = _read_scores(group.attrs)
     columns: list[Any] = [group.attrs.get(name) for name in ("start_char", "end_char", "label")]
     if any(column is None for column in columns):  # by spaCy's spancat, or saved by 0.3
-        if len(scores) != len(group):
-            scores = [nan] * len(group)
-        places = [_place(group, i) for i in range(len(group))]
-        pairs = zip(places, scores)
-        return [ScoredSpan(*place, score) for place, score in pairs if place is not None]
-    written = list(map(ScoredSpan, *columns, scores or [nan] * len(columns[0])))
-    if len(written) == len(group):
-        return written
+        return _read_without_places(group, scores)
+    start_chars, end_chars, labels = columns
+    if not scores:
+        scores = [nan] * len(labels)
+    scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
+    if len(scored_spans) == len(group):
+        return scored_spans
     # Others have added spans, or taken some out.
-    score_of = {span.place: span.score for span in written}
-    present = [place for i in range(len(group)) if (place := _place(group, i)) is not None]
-    return [ScoredSpan(*place, score_of.get(place, nan)) for place in present]
+    score_of_place = {span.place: span.score for span in scored_spans}
+    present: list[ScoredSpan] = []
+    for i in range(len(group)):
+        place = _place(group, i)
+        if place is not None:
+            present.append(ScoredSpan(*place, score_of_place.get(place, nan)))
+    return present
+
+
+def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
+    """Read a group whose attributes don't have the characters of its spans."""
+    if len(scores) != len(group):
+        scores = [nan] * len(group)
+    scored_spans: list[ScoredSpan] = []
+    for i, score in enumerate(scores):
+        place = _place(group, i)
+        if place is not None:
+            scored_spans.append(ScoredSpan(*place, score))
+    return scored_spans
 
 
 def score_of(group: SpanGroup, place: Place) -> float | None:
     """The score of the span with these characters and this label, of a group that is ordered by
     them. None if it has none."""
-    starts = group.attrs.get("start_char")
-    if starts is None:  # saved by 0.3
+    start_chars = group.attrs.get("start_char")
+    if start_chars is None:  # saved by 0.3
         scores = {span.place: span.score for span in read_group(group)}
         score = scores.get(place, nan)
         return None if isnan(score) else score
     if group.attrs.get("scores") is None:
         return None
     start_char, end_char, label = place
-    for i in range(bisect_left(starts, start_char), len(starts)):
-        if starts[i] != start_char:
-            break
+    # Several spans may begin there: they follow each other.
+    i = bisect_left(start_chars, start_char)
+    while i < len(start_chars) and start_chars[i] == start_char:
         if group.attrs["end_char"][i] == end_char and group.attrs["label"][i] == label:
             return float(group.attrs["scores"][i])
+        i += 1
     return None
 
 
 def on_tokens(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
     """The spans of a group on the tokens that its doc has now, with their scores. A span that ends
     within a token is left out or, if the mode is "expand", has the whole token."""
-    rows = read_group(group)
-    if len(rows) == len(group) and not is_stale(group):
-        return [(span, row.score) for span, row in zip(group, rows)]
-    ids = {}
+    scored_spans = read_group(group)
+    if len(scored_spans) == len(group) and not is_stale(group):
+        return [(span, scored.score) for span, scored in zip(group, scored_spans)]
+    ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
         if place is not None:
-            ids[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
-    spans = []
-    for row in rows:
-        span = group.doc.char_span(
-            *row.place, alignment_mode=alignment_mode, **ids.get(row.place, {})
-        )
+            ids_of_place[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
+    spans_and_scores: list[tuple[Span, float]] = []
+    for scored in scored_spans:
+        ids = ids_of_place.get(scored.place, {})
+        span = group.doc.char_span(*scored.place, alignment_mode=alignment_mode, **ids)
         if span is not None:
-            spans.append((span, row.score))
-    return spans
+            spans_and_scores.append((span, scored.score))
+    return spans_and_scores
 
 
 def realign(doc: Doc) -> None:
@@ -234,8 +282,9 @@ def is_stale(group: SpanGroup) -> bool:
         place = _place(group, i)
         if place is None:
             return True
+        start_char, end_char, _ = place
         tokens = group.doc[group[i].start : group[i].end]
-        if (tokens.start_char, tokens.end_char) != place[:2]:
+        if tokens.start_char != start_char or tokens.end_char != end_char:
             return True
     return False
 
@@ -250,5 +299,6 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 
 
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
+    """The scores in the attributes of a group, as an array or a list; empty if there are none."""
     scores = attrs.get("scores")
     return [] if scores is None else numpy.asarray(scores, dtype="float64").tolist()

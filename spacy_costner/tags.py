@@ -179,13 +179,13 @@ class Tags:
         rank = numpy.cumsum(~is_outside)
         return numpy.where(is_outside, 0, rank).astype("int32")
 
-    def collapse(self, values: Array2d) -> Array2d:
-        """Sum numbers, or join truth values, over the tags that are one in `collapsed`.
-        Shape: (N, K)"""
+    def collapse(self, table: Array2d) -> Array2d:
+        """Sum the numbers of a table, or join its truth values, over the tags that are one in
+        `collapsed`. Shape: (N, K) to (N, tags.collapsed)"""
         if not self.is_split:
-            return values
+            return table
         is_part = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
-        return values @ is_part.astype(values.dtype)
+        return table @ is_part.astype(table.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
         """The tags of a prefix and labels, all by index."""

@@ -14,7 +14,7 @@ from thinc.api import Config, ConfigValidationError
 
 ChoiceT = TypeVar("ChoiceT")
 LARGEST_FLOAT32 = float(numpy.finfo("float32").max)
-MOST = f"at most {LARGEST_FLOAT32:.2g}, the largest number of float32"
+AT_MOST_FLOAT32 = f"at most {LARGEST_FLOAT32:.2g}, the largest number of float32"
 
 
 def require(module: str, extra: str, missing: str) -> Any:
@@ -41,7 +41,7 @@ def check_cost(cost: float, where: str) -> float:
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     if number(cost) > LARGEST_FLOAT32:
-        raise ValueError(f"{where}: expected {MOST}, got {cost!r}")
+        raise ValueError(f"{where}: expected {AT_MOST_FLOAT32}, got {cost!r}")
     return number(cost)
 
 
@@ -84,7 +84,7 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
 def _as_float32(loss: str, name: str, value: Any) -> float:
     """The finite value of a parameter, if float32, in which losses are computed, can hold it."""
     if abs(number(value)) > LARGEST_FLOAT32:
-        raise ValueError(_message(loss, name, MOST, value))
+        raise ValueError(_message(loss, name, AT_MOST_FLOAT32, value))
     return number(value)
 
 
@@ -109,6 +109,7 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
 
 @cache
 def _survives(name: str, is_section: bool) -> bool:
+    """Whether the name of a setting, or of a section, is read as it was written."""
     config = Config({"block": {name: {} if is_section else 0}})
     # From 3.14 on, Python refuses to write a name that it would read as another.
     with suppress(ConfigValidationError, configparser.Error):
@@ -121,22 +122,25 @@ def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"expected each name once, got {twice!r} twice")
+        repeated = [name for name in names if names.count(name) > 1]
+        raise ValueError(f"expected each name once, got {repeated[0]!r} twice")
     return mapping
 
 
-def describe(value: Any) -> Any:
-    """Describe as JSON what a block of the config was resolved to, the same in every process:
+def resolved_as_json(value: Any) -> Any:
+    """Convert to JSON what a block of the config was resolved to, the same in every process:
     numbers, names, and the results of factories, such as partial functions, trees and matrices."""
     if isinstance(value, partial):
-        return describe([value.func, value.args, value.keywords])
+        return resolved_as_json([value.func, value.args, value.keywords])
     if isinstance(value, Mapping):
-        return {str(name): describe(part) for name, part in value.items()}
+        return {str(name): resolved_as_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [describe(part) for part in value]
-    if value is None or isinstance(value, (str, int, float, Path)):
-        return str(value) if isinstance(value, Path) else value
-    if hasattr(value, "source"):
-        return describe(value.source)
+        return [resolved_as_json(item) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "source"):  # a tree or matrix has what the config says
+        return resolved_as_json(value.source)
+    # `repr` would have an address in memory, which every process has another of.
     return getattr(value, "__qualname__", type(value).__qualname__)

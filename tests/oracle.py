@@ -57,13 +57,15 @@ def paths(potentials: Potentials, b: int, allowed: numpy.ndarray | None = None) 
     n_tags = len(potentials.start)
     token = spans(potentials)[b].start
     score = scorer(potentials, b)
-    every = [Path(y, score(y)) for y in product(range(n_tags), repeat=_t(potentials, b))]
-    legal = [path for path in every if path.score > -math.inf]
+    all_paths = [Path(y, score(y)) for y in product(range(n_tags), repeat=_t(potentials, b))]
+    legal = [path for path in all_paths if path.score > -math.inf]
     if allowed is None:
         return legal
-    return [
-        path for path in legal if all(allowed[token + t, tag] for t, tag in enumerate(path.tags))
-    ]
+
+    def is_allowed(path: Path) -> bool:
+        return all(allowed[token + t, tag] for t, tag in enumerate(path.tags))
+
+    return [path for path in legal if is_allowed(path)]
 
 
 def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
@@ -92,7 +94,7 @@ def log_sum_exp(scores: Sequence[float]) -> float:
     largest = max(scores, default=-math.inf)
     if math.isinf(largest):
         return largest
-    return largest + math.log(math.fsum(math.exp(each - largest) for each in scores))
+    return largest + math.log(math.fsum(math.exp(score - largest) for score in scores))
 
 
 def probabilities(some_paths: Sequence[Path]) -> list[float]:
@@ -117,28 +119,31 @@ def anything(tags: Tags) -> bool:
 
 def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> Value:
     """log sum exp(s(y)) over the legal paths `which` holds for, and E[f(y) | which]."""
-    some = [path for path in paths(potentials, b) if which(path.tags)]
+    chosen = [path for path in paths(potentials, b) if which(path.tags)]
     gradient = zeros(potentials)
-    for p, path in zip(probabilities(some), some):
+    for p, path in zip(probabilities(chosen), chosen):
         add_features(gradient, b, path.tags, p)
-    return Value(log_sum_exp([path.score for path in some]), vector(gradient))
+    return Value(log_sum_exp([path.score for path in chosen]), vector(gradient))
 
 
 def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
     """log p(which holds for y); gradient 0 where that is minus infinity."""
-    some, every = log_sum(potentials, b, which), log_sum(potentials, b)
-    if some.value == -math.inf:
-        return some
-    return Value(some.value - every.value, some.gradient - every.gradient)
+    part = log_sum(potentials, b, which)
+    log_z = log_sum(potentials, b)
+    if part.value == -math.inf:
+        return part
+    return Value(part.value - log_z.value, part.gradient - log_z.gradient)
 
 
 def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
     """E_p[v(y)], and its gradient Cov(f, v) = E[f v] - E[f] E[v]."""
-    legal, covariance = paths(potentials, b), zeros(potentials)
-    weighted = [(path.tags, p, value(path.tags)) for p, path in zip(probabilities(legal), legal)]
-    expected = math.fsum(p * v for _, p, v in weighted)
-    for y, p, v in weighted:
-        add_features(covariance, b, y, p * (v - expected))
+    legal = paths(potentials, b)
+    probs = probabilities(legal)
+    values = [value(path.tags) for path in legal]
+    expected = math.fsum(p * v for p, v in zip(probs, values))
+    covariance = zeros(potentials)
+    for path, p, v in zip(legal, probs, values):
+        add_features(covariance, b, path.tags, p * (v - expected))
     return Value(expected, vector(covariance))
 
 
@@ -151,8 +156,10 @@ def entropy(potentials: Potentials, b: int) -> Value:
 
 def log_partition(potentials: Potentials, allowed: numpy.ndarray | None = None) -> numpy.ndarray:
     """log Z of each sequence; with `allowed`, of the paths through allowed tags. Shape: (B,)"""
-    some = [paths(potentials, b, allowed) for b in _b(potentials)]
-    return numpy.asarray([log_sum_exp([path.score for path in each]) for each in some])
+    log_z = []
+    for b in _b(potentials):
+        log_z.append(log_sum_exp([path.score for path in paths(potentials, b, allowed)]))
+    return numpy.asarray(log_z)
 
 
 def expected_features(potentials: Potentials, b: int) -> Potentials:
@@ -162,8 +169,8 @@ def expected_features(potentials: Potentials, b: int) -> Potentials:
 
 def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> list[Path]:
     """The legal paths `which` holds for, the best one first."""
-    some = [path for path in paths(potentials, b) if which(path.tags)]
-    return sorted(some, key=lambda path: -path.score)
+    chosen = [path for path in paths(potentials, b) if which(path.tags)]
+    return sorted(chosen, key=lambda path: -path.score)
 
 
 # Segments

@@ -8,8 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import compress, pairwise, product
-from operator import not_
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy
@@ -88,15 +87,19 @@ def sequences(
     continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
         score = oracle.scorer(potentials, b)
-        every = product(range(n_tags), repeat=tokens.stop - tokens.start)
-        paths = [Path(y, score(split.path(y))) for y in every]
-        paths = [path for path in paths if path.score > -math.inf]
+        all_tags = product(range(n_tags), repeat=tokens.stop - tokens.start)
+        all_paths = [Path(y, score(split.path(y))) for y in all_tags]
+        paths = [path for path in all_paths if path.score > -math.inf]
+        mask = allowed[tokens]
 
-        def is_right(t: int, y: Tags, b: int = b, here: numpy.ndarray = allowed[tokens]) -> bool:
-            return bool(here[t, y[t]]) and not ends_incorrect(b, t, y)
+        def is_right(t: int, y: Tags, b: int = b, mask: numpy.ndarray = mask) -> bool:
+            return bool(mask[t, y[t]]) and not ends_incorrect(b, t, y)
 
         agrees = [all(is_right(t, y) for t in range(len(y))) for y, _ in paths]
-        shown = _or(gold.features, gold.tags)[tokens]
+        if gold.features is None:
+            token_features = [[("token", t)] for t in range(tokens.stop - tokens.start)]
+        else:
+            token_features = [row[row >= 0].tolist() for row in gold.features[tokens]]
         chain = Chain(
             paths=paths,
             right=[path for path, right in zip(paths, agrees) if right],
@@ -109,10 +112,7 @@ def sequences(
             opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
             continuing=continuing,
             is_right=is_right,
-            features=[
-                [("token", t)] if gold.features is None else some[some >= 0].tolist()
-                for t, some in enumerate(shown)
-            ],
+            features=token_features,
             goes_on=goes_on(potentials, numpy.asarray(split.chain_tag), continuing),
             on_chain=split.path,
         )
@@ -131,8 +131,8 @@ def _or(array: Any | None, default: Any) -> Any:
     return default if array is None else array
 
 
-def scores(some: Sequence[Path]) -> list[float]:
-    return [path.score for path in some]
+def scores(paths: Sequence[Path]) -> list[float]:
+    return [path.score for path in paths]
 
 
 # The likelihood
@@ -168,12 +168,13 @@ def mixed(batch: Batch, lam: float) -> float:
 def mixed_margin(batch: Batch, lam: float, multiplier: float) -> float:
     """The same of the paths with their scores raised: s(y) + m C(y)"""
 
-    def raised(c: Chain, some: list[Path]) -> list[Path]:
-        return [Path(y, score + multiplier * c.costs(y)) for y, score in some]
+    def raised(c: Chain, paths: list[Path]) -> list[Path]:
+        return [Path(y, score + multiplier * c.costs(y)) for y, score in paths]
 
-    return mixed(
-        [c._replace(paths=raised(c, c.paths), right=raised(c, c.right)) for c in batch], lam
-    )
+    raised_batch = []
+    for c in batch:
+        raised_batch.append(c._replace(paths=raised(c, c.paths), right=raised(c, c.right)))
+    return mixed(raised_batch, lam)
 
 
 # Margins and risks
@@ -228,33 +229,40 @@ def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
     """h^2 / 2n where h < a n, else a h - a^2 n / 2; n = || f(y^) - f(y*) ||^2"""
     total = 0.0
     for c in batch:
-        h, a = violation(c, multiplier), aggressiveness
+        h = violation(c, multiplier)
+        a = aggressiveness
         n = squared_distance(c, rival(c, multiplier).tags, best(c.right).tags)
         if h > 0:
             total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)
     return total
 
 
-def best(some: Sequence[Path]) -> Path:
-    return max(some, key=lambda path: path.score)
+def best(paths: Sequence[Path]) -> Path:
+    return max(paths, key=lambda path: path.score)
 
 
 def rival(c: Chain, multiplier: float) -> Path:
     return max(c.paths, key=lambda path: path.score + multiplier * c.costs(path.tags))
 
 
-def squared_distance(c: Chain, one: Tags, other: Tags) -> int:
+def squared_distance(c: Chain, y: Tags, other_y: Tags) -> int:
     """|| f(y) - f(y') ||^2, f how often a path has each feature with each tag, each pair of
     tags, start and end."""
-    f, g = features(c, one), features(c, other)
+    f = features(c, y)
+    g = features(c, other_y)
     return sum((f[feature] - g[feature]) ** 2 for feature in f | g)
 
 
 def features(c: Chain, y: Tags) -> Counter:
+    """How often a path has each feature with each tag, each pair of tags, start and end."""
     y = c.on_chain(y)
-    ends = [("start", y[0]), ("end", y[-1])] if y else []
-    shown = [(each, tag) for some, tag in zip(c.features, y) for each in some]
-    return Counter([*shown, *(("pair", *pair) for pair in pairwise(y)), *ends])
+    counts: Counter = Counter()
+    for token_features, tag in zip(c.features, y):
+        counts.update((feature, tag) for feature in token_features)
+    counts.update(("pair", *pair) for pair in pairwise(y))
+    if y:
+        counts.update([("start", y[0]), ("end", y[-1])])
+    return counts
 
 
 # Minimum classification error
@@ -266,18 +274,19 @@ def mce(
     """l(d), d = (all wrong paths, put together) - (all right ones)"""
     total = 0.0
     for c in batch:
-        wrong, right = (together(scores(some), psi, normalise) for some in (c.wrong, c.right))
+        wrong = together(scores(c.wrong), psi, normalise)
+        right = together(scores(c.right), psi, normalise)
         x = slope * (wrong - right) + offset
         total += c.weight * (sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope)
     return total
 
 
-def together(some: Sequence[float], psi: float, normalise: bool) -> float:
+def together(scores: Sequence[float], psi: float, normalise: bool) -> float:
     """(1 / psi) log(1 / n sum exp(psi g)); n is 1 unless normalised; the best for psi = inf."""
-    if math.isinf(psi) or not some:
-        return max(some, default=-math.inf)
-    log_n = math.log(len(some)) if normalise else 0.0
-    return (log_sum_exp([psi * g for g in some]) - log_n) / psi
+    if math.isinf(psi) or not scores:
+        return max(scores, default=-math.inf)
+    log_n = math.log(len(scores)) if normalise else 0.0
+    return (log_sum_exp([psi * g for g in scores]) - log_n) / psi
 
 
 def sigmoid(x: float) -> float:
@@ -303,13 +312,15 @@ class Counts(NamedTuple):
 
 def entities(c: Chain, y: Tags) -> set[Segment]:
     """An opening tag and the continuing ones after it; tags that are -1 are neither."""
-    found = set()
-    for begin in (t for t, tag in enumerate(y) if tag >= 0 and c.opening[tag]):
+    segments = set()
+    for begin, tag in enumerate(y):
+        if tag < 0 or not c.opening[tag]:
+            continue
         end = begin + 1
         while end < len(y) and y[end] >= 0 and c.continuing[y[end]]:
             end += 1
-        found.add((begin, end, y[begin:end]))
-    return found
+        segments.add((begin, end, y[begin:end]))
+    return segments
 
 
 def made_up(c: Chain, y: Tags) -> set[Segment]:
@@ -323,10 +334,10 @@ def expected_counts(batch: Batch) -> Counts:
     for c in batch:
         gold = entities(c, c.gold)
         for p, path in zip(oracle.probabilities(c.paths), c.paths):
-            found = entities(c, path.tags)
-            tp += c.weight * p * len(found & gold)
+            predicted = entities(c, path.tags)
+            tp += c.weight * p * len(predicted & gold)
             fp += c.weight * p * len(made_up(c, path.tags))
-            fn += c.weight * p * len(gold - found)
+            fn += c.weight * p * len(gold - predicted)
     return Counts(tp, fp, fn)
 
 
@@ -336,20 +347,31 @@ def best_counts(batch: Batch, slope: float, offset: float) -> Counts:
     tp = fp = fn = 0.0
     for c in batch:
         for e in entities(c, c.gold):
-            has, has_not = (max(some, default=-math.inf) for some in with_and_without(c, e))
-            missed = sigmoid(slope * (has_not - has) + offset)
-            tp, fn = tp + c.weight * (1 - missed), fn + c.weight * missed
-        for e in made_up(c, best(c.wrong).tags) if c.wrong else ():
-            has, has_not = (max(some, default=-math.inf) for some in with_and_without_gold(c, e))
-            fp += c.weight * sigmoid(slope * (has_not - has) + offset)
+            missed = sigmoid(slope * lead_without(with_and_without(c, e)) + offset)
+            tp += c.weight * (1 - missed)
+            fn += c.weight * missed
+        if not c.wrong:
+            continue
+        for e in made_up(c, best(c.wrong).tags):
+            lead = lead_without(with_and_without_gold(c, e))
+            fp += c.weight * sigmoid(slope * lead + offset)
     return Counts(tp, fp, fn)
+
+
+def lead_without(with_and_without: tuple[list[float], list[float]]) -> float:
+    """How far the best of the second scores is ahead of the best of the first."""
+    scores_with, scores_without = with_and_without
+    return max(scores_without, default=-math.inf) - max(scores_with, default=-math.inf)
 
 
 def scores_by(c: Chain, which: Callable[[Tags], bool]) -> tuple[list[float], list[float]]:
     """The scores of the paths that `which` holds for, and of the others."""
-    has = [which(path.tags) for path in c.paths]
-    some, others = compress(c.paths, has), compress(c.paths, map(not_, has))
-    return scores([*some]), scores([*others])
+    with_it: list[float] = []
+    without_it: list[float] = []
+    for path in c.paths:
+        scores_of_kind = with_it if which(path.tags) else without_it
+        scores_of_kind.append(path.score)
+    return with_it, without_it
 
 
 def with_and_without(c: Chain, e: Segment) -> tuple[list[float], list[float]]:
@@ -361,8 +383,11 @@ def with_and_without_gold(c: Chain, e: Segment) -> tuple[list[float], list[float
     """The scores of the paths that have gold's tags in the place of an entity, and of those that
     have not. The place ends where gold is unknown; the token after the entity is of it if the
     entity might have gone on there."""
+    begin, end, tags = e
+    if c.goes_on[tags[-1]]:
+        end = min(end + 1, len(c.gold))
     place = []
-    for t in range(e[0], min(e[1] + bool(c.goes_on[e[2][-1]]), len(c.gold))):
+    for t in range(begin, end):
         if c.gold[t] < 0:
             break
         place.append(t)
@@ -387,7 +412,9 @@ def zscore(batch: Batch, multiplier: float = 0.0) -> float:
     """- sum (mean of Y* - mean of all) / sqrt(sum variance of all), of the raised scores, all
     paths being equally probable; 0 where nothing varies."""
     above = spread = 0.0
-    for c in (c for c in batch if c.annotated):
+    for c in batch:
+        if not c.annotated:
+            continue
         raised = c.raised(multiplier)
         above += c.weight * (numpy.mean(scores(c.right)) - numpy.mean(raised))
         spread += c.weight * numpy.var(raised)
@@ -408,11 +435,12 @@ def choices_of_mce(c: Chain) -> list[list[float]]:
 def choices_of_mce_f(c: Chain) -> list[list[float]]:
     if not c.wrong:
         return []
-    pairs = [
-        *(with_and_without(c, e) for e in entities(c, c.gold)),
-        *(with_and_without_gold(c, e) for e in made_up(c, best(c.wrong).tags)),
-    ]
-    return [scores(c.wrong), *(each for pair in pairs for each in pair)]
+    choices = [scores(c.wrong)]
+    for e in entities(c, c.gold):
+        choices += with_and_without(c, e)
+    for e in made_up(c, best(c.wrong).tags):
+        choices += with_and_without_gold(c, e)
+    return choices
 
 
 def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
@@ -422,9 +450,9 @@ def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
     return [[0.0, -numpy.std(raised) / 100]] if len(raised) > 1 else []
 
 
-def gap(some: Sequence[float]) -> float:
+def gap(choice: Sequence[float]) -> float:
     """How far the best is above the next."""
-    first, second, *_ = [*sorted(some, reverse=True), -math.inf, -math.inf]
+    first, second, *_ = [*sorted(choice, reverse=True), -math.inf, -math.inf]
     return first - second if math.isfinite(second) else math.inf
 
 

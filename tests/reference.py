@@ -38,8 +38,10 @@ def messages(potentials: Potentials, b: int, total: Any) -> tuple[numpy.ndarray,
         forward_t[j]      = total_i (forward_{t-1}[i] + transitions[i, j]) + emissions[t, j]
         backward_{t-1}[i] = total_j (transitions[i, j] + emissions[t, j] + backward_t[j])
     """
-    forward, transitions = emissions_of(potentials, b), potentials.transitions.astype("float64")
-    emissions, backward = forward.copy(), numpy.zeros_like(forward)
+    emissions = emissions_of(potentials, b)
+    transitions = potentials.transitions.astype("float64")
+    forward = emissions.copy()
+    backward = numpy.zeros_like(emissions)
     for t in range(1, len(forward)):
         forward[t] += total(forward[t - 1][:, None] + transitions, axis=0)
     for t in range(len(forward) - 1, 0, -1):
@@ -57,7 +59,8 @@ def log_sum(potentials: Potentials, b: int) -> Value:
     if log_z > -numpy.inf:
         p = numpy.exp(forward + backward - log_z)
         gradient.emissions[oracle.spans(potentials)[b]] = p
-        gradient.start[:], gradient.end[:] = p[0], p[-1]
+        gradient.start[:] = p[0]
+        gradient.end[:] = p[-1]
         ahead = emissions_of(potentials, b) + backward
         for t in range(1, len(p)):
             steps = forward[t - 1][:, None] + potentials.transitions + ahead[t] - log_z
@@ -81,11 +84,11 @@ def k_best_scores(potentials: Potentials, b: int, k: int) -> numpy.ndarray:
     return -numpy.sort(-best.ravel())[:k]
 
 
-def difference(some: Value, every: Value) -> Value:
+def difference(part: Value, total: Value) -> Value:
     """The logarithm of a ratio; gradient 0 where that is minus infinity."""
-    if some.value == -numpy.inf:
-        return some
-    return Value(some.value - every.value, some.gradient - every.gradient)
+    if part.value == -numpy.inf:
+        return part
+    return Value(part.value - total.value, part.gradient - total.gradient)
 
 
 def log_total(parts: Any) -> Value:
@@ -102,8 +105,10 @@ def expectation(potentials: Potentials, b: int, values: Potentials, step: float 
     v = oracle.vector(values)
     v[~numpy.isfinite(v)] = 0
 
-    def at(size: float) -> Value:
-        moved = oracle.vector(potentials) + size * v
-        return log_sum(oracle.from_vector(moved, potentials), b)
+    def expected_counts(size: float) -> numpy.ndarray:
+        """The expected counts with the scores s + size v."""
+        raised = oracle.vector(potentials) + size * v
+        return log_sum(oracle.from_vector(raised, potentials), b).gradient
 
-    return Value(at(0).gradient @ v, (at(step).gradient - at(-step).gradient) / (2 * step))
+    slope = (expected_counts(step) - expected_counts(-step)) / (2 * step)
+    return Value(expected_counts(0) @ v, slope)

@@ -13,16 +13,16 @@ from spacy.tokens.underscore import Underscore
 
 from spacy_costner.decoding import LEAST
 from spacy_costner.pipeline.annotations import confidence_of, make_confidence, warn_once
+from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.tags import Entities
 
-from .support.pipelines import TEXTS, ents, examples, load, pipeline
+from .support.pipelines import TEXTS, ents, examples, load, pipeline, promise_of
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
 THRESHOLD = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
 TREE = {"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
 MIN_COST = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "tree": TREE}
-TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "by_group": None}
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka?"
 
 
@@ -102,7 +102,7 @@ def test_annotation_from_before_has_no_confidence(unsure: Path, label: str) -> N
     nlp = load(unsure, confidence=CONFIDENCE)
     doc, ner = nlp.make_doc(TEXT), nlp.get_pipe("ner")
     doc.set_ents([Span(doc, 0, 2, label=label)], default="missing")
-    ner.set_guarantee({**TERMS, "groups": {"": {"threshold": 0.0, "labels": {}}}})
+    ner.set_guarantee(promise_of({"": Thresholds(0.0, {})}, miss=0.1))
     ner(doc)
     assert doc.ents[0].label_ == label
     assert [*doc.spans["confidence"]] == [*doc.ents][1:]
@@ -112,16 +112,18 @@ def test_annotation_from_before_has_no_confidence(unsure: Path, label: str) -> N
 
 def test_reading_the_guarantee_changes_nothing(unsure: Path) -> None:
     ner = load(unsure, confidence=CONFIDENCE).get_pipe("ner")
-    ner.set_guarantee(TERMS)
+    ner.set_guarantee(promise_of({}, miss=0.1))
     bias = ner.cfg["decoding"]["bias"]
     ner.cfg["decoding"]["bias"] = 1.0
-    assert ner.guarantee is None and ner.cfg["guarantee"] and ner.meta["guarantee"]["ner"]
+    assert ner.guarantee is None and ner.meta["guarantee"]["ner"]
     ner.cfg["decoding"]["bias"] = bias
-    assert ner.guarantee["miss"] == 0.1
+    assert ner.guarantee.miss == 0.1
+    temperature = ner.cfg["temperature"]["overall"]
     ner.cfg["temperature"]["overall"] = 2.0
     with pytest.warns(UserWarning, match="after another setting of temperature"):
         ner.check_guarantee()
-    assert ner.cfg["guarantee"] is None and not ner.meta["guarantee"]
+    ner.cfg["temperature"]["overall"] = temperature
+    assert ner.guarantee is None and not ner.meta["guarantee"]
 
 
 def test_an_extension_of_that_name_is_not_overwritten(unsure: Path) -> None:

@@ -1,7 +1,9 @@
 """Docs of several sequences: where they are cut, and that answers are those of the sequences."""
 
+import math
 import random
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,22 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.analysis.explanation import reasons
+from spacy_costner.analysis.explanation import explain_tokens
+from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
-from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
+from spacy_costner.decoding import Posterior, make_min_cost, make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.objective import Objective
-from spacy_costner.training.online import read_batches, train
+from spacy_costner.training.online import Batch, read_batches, train
 from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.training.targets import WEIGHT
-from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
+from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, no_scores
 
 from . import oracle, oracle_losses
 from .support.batches import single
@@ -81,13 +85,26 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
 def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
-    expected, borders = [], [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)]
+    borders: list[bool] = []
+    expected: list[tuple[int, int]] = []
     for number, doc in enumerate(docs):
-        places = [0, *(i for i, is_one in enumerate(doc) if is_one and i > 0), len(doc)]
-        expected += [(b - a, number) for a, b in pairwise(places)]
-    of_docs = numpy.asarray([*map(len, docs)], dtype="int32")
-    lengths, doc_of_sequence = cut(of_docs, numpy.asarray(borders, bool))
+        doc_borders = [False, *doc[1:]][: len(doc)]  # the first token is no border
+        bounds = [0, *numpy.flatnonzero(doc_borders).tolist(), len(doc)]
+        borders += doc_borders
+        expected += [(end - begin, number) for begin, end in pairwise(bounds)]
+    doc_lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    lengths, doc_of_sequence = cut(doc_lengths, numpy.asarray(borders, bool))
     assert list(zip(lengths.tolist(), doc_of_sequence.tolist())) == expected
+
+
+def marginals_of(ner: CostSensitiveNER, scores: Potentials, b: int) -> numpy.ndarray:
+    """p(y_t = k) of the tokens of sequence b, by enumeration. Shape: (T, K)"""
+    one_hot = numpy.eye(len(ner.chain_tags))
+    marginals = numpy.zeros((int(scores.lengths[b]), len(ner.chain_tags)))
+    paths = oracle.paths(scores, b)
+    for p, path in zip(oracle.probabilities(paths), paths):
+        marginals += p * one_hot[list(path.tags)]
+    return marginals
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
@@ -95,34 +112,32 @@ def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
 def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: str) -> None:
     nlp = random_model(scheme=scheme, outside=outside)
     ner = nlp.get_pipe("ner")
-    other = doc_of(nlp, starts=False)[:2].as_doc()
-    posterior = ner.posterior([doc_of(nlp), other])
+    second_doc = doc_of(nlp, starts=False)[:2].as_doc()
+    posterior = ner.posterior([doc_of(nlp), second_doc])
     scores = sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
-    parts = [oracle.paths(scores, b) for b in range(3)]
-    probs = [oracle.probabilities(part) for part in parts]
-    one_hot = numpy.eye(len(ner.chain_tags))
-    marginals = numpy.concatenate(
-        [sum(p * one_hot[list(path.tags)] for path, p in zip(*both)) for both in zip(parts, probs)]
-    )
+    paths = [oracle.paths(scores, b) for b in range(3)]
+    probs = [oracle.probabilities(paths_of_sequence) for paths_of_sequence in paths]
+    marginals = numpy.concatenate([marginals_of(ner, scores, b) for b in range(3)])
     assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(marginals), atol=1e-5)
     entropy = sum(oracle.entropy(scores, b).value for b in range(3))
     assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
     assert len(posterior.entropy) == 2 and posterior.doc_lengths.tolist() == [6, 2]
 
-    whole = sorted((p * q * r for p in probs[0] for q in probs[1] for r in probs[2]), reverse=True)
-    found = ner.k_best([doc_of(nlp), other], 20)
-    assert_allclose([each.prob for each in found[0]], whole[:20], rtol=1e-4)
-    assert len({tuple((e.start, e.end, e.label_) for e in each.ents) for each in found[0]}) == 20
-    for alone, together in zip(ner.k_best([other], 9)[0], found[1]):
+    # A path of a doc is a path of each of its sequences.
+    doc_probs = sorted(map(math.prod, product(*probs)), reverse=True)
+    best, best_of_second = ner.k_best([doc_of(nlp), second_doc], 20)
+    assert_allclose([alternative.prob for alternative in best], doc_probs[:20], rtol=1e-4)
+    ents = {tuple((e.start, e.end, e.label_) for e in alternative.ents) for alternative in best}
+    assert len(ents) == 20
+    for alone, together in zip(ner.k_best([second_doc], 9)[0], best_of_second):
         assert alone.log_probability == pytest.approx(together.log_probability, abs=1e-5)
     for decoding in (make_viterbi(bias=0.7), make_threshold(threshold=0.1)):
         ner.set_decoding(decoding)
         expected = []
         for b, begin in enumerate(STARTS):
-            of_one = ner.posterior([])
-            of_one.scores, of_one.is_space = single(scores, b), numpy.zeros(scores.lengths[b], bool)
-            decoded = decoding.decode(of_one, decoding.settings).entities
-            expected += [(begin + x, begin + y) for x, y in zip(decoded.begin, decoded.end)]
+            alone = Posterior(single(scores, b), ner.chain_tags)
+            entities = decoding.decode(alone, decoding.settings).entities
+            expected += zip(begin + entities.begin, begin + entities.end)
         assert [(e.start, e.end) for e in ner(doc_of(nlp)).ents] == expected != []
 
 
@@ -135,8 +150,9 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
     def compute(scores: Potentials) -> LossResult:
         loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
-        objective = Objective("ner", SPLIT.vocab.strings, loss, sentence_boundaries=True)
-        targets = objective.targets([eg], ner.chain_tags)
+        annotation = Annotation(sentence_boundaries=True)
+        objective = Objective("ner", SPLIT.vocab.strings, loss, annotation=annotation)
+        targets = objective.targets([eg], ner.chain_tags).finest
         assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
         return objective.evaluate(targets, scores, Progress())[0]
 
@@ -156,28 +172,28 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> None:
     nlp = random_model(scheme="BILUO", outside="before")
-    ner, table = nlp.get_pipe("ner"), numpy.random.default_rng(seed).uniform(size=(5, 5))
+    ner = nlp.get_pipe("ner")
+    table = numpy.random.default_rng(seed).uniform(size=(5, 5))
     ner.set_decoding(make_min_cost(cost=lambda tags: table))
     docs = [doc_of(nlp), doc_of(nlp, starts=False)]
-    posterior, tags = ner.posterior(docs), ner.chain_tags.collapsed
+    posterior = ner.posterior(docs)
+    tags = ner.chain_tags.collapsed
     lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
-    none = numpy.zeros((lengths.sum(), len(tags)))
-    answers = Potentials(none, none[:1].T * none[0], none[0], none[0], lengths=lengths)
-    answers = chain.constrain(answers, tags.constraints)
+    # All legal paths of annotation, with the score 0
+    legal = chain.constrain(no_scores(lengths, len(tags), "float64"), tags.constraints)
     best: list[int] = []
     for b, length in enumerate(lengths.tolist()):
-        paths = oracle.paths(posterior.scores, b)
-        each = zip(oracle.probabilities(paths), paths)
-        of_tags = sum(p * numpy.eye(len(ner.chain_tags))[list(path.tags)] for p, path in each)
-        expected = ner.chain_tags.collapse(of_tags) @ table
-        costs = {
-            path.tags: expected[numpy.arange(length), list(path.tags)].sum()
-            for path in oracle.paths(answers, b)
-        }
+        marginals = ner.chain_tags.collapse(marginals_of(ner, posterior.scores, b))
+        expected_costs = marginals @ table
+        costs: dict[tuple[int, ...], float] = {}
+        for path in oracle.paths(legal, b):
+            costs[path.tags] = expected_costs[numpy.arange(length), list(path.tags)].sum()
         best += min(costs, key=lambda path: costs[path])
-    found = tags.decode(numpy.asarray(best), lengths)
-    spans = [(e.start + 6 * i, e.end + 6 * i) for i, doc in enumerate(docs) for e in ner(doc).ents]
-    assert spans == [*zip(found.begin.tolist(), found.end.tolist())] != []
+    expected = tags.decode(numpy.asarray(best), lengths)
+    spans: list[tuple[int, int]] = []
+    for first_token, doc in zip((0, 6), docs):
+        spans += [(first_token + e.start, first_token + e.end) for e in ner(doc).ents]
+    assert spans == [*zip(expected.begin.tolist(), expected.end.tolist())] != []
 
 
 def test_preset_entities_across_a_border_join_two_sequences() -> None:
@@ -221,9 +237,10 @@ def test_few_docs_count_whole_and_by_sequences() -> None:
     total.write_weights(at)
     scores = ner.model.predict([eg.predicted for eg in examples])
     expected = 0.3 * float(at @ at)
-    for whole in (True, False):
-        targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
-        expected += ner.objective.evaluate(targets, scores, ner.progress)[0].value / 2
+    targets = ner.objective.targets(examples, ner.chain_tags)
+    assert targets.by_sequence is not None
+    for of_segmentation in (targets.by_doc, targets.by_sequence):
+        expected += ner.objective.evaluate(of_segmentation, scores, ner.progress)[0].value / 2
     assert value == pytest.approx(expected, rel=1e-5)
     step = 1e-2 * numpy.random.default_rng(2).normal(size=at.shape)
     difference = total(at + step)[0] - total(at - step)[0]
@@ -235,19 +252,22 @@ def test_epochs_take_turns() -> None:
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
     parts = (ner.model, ner.objective, ner.chain_tags)
-    docs, sequences = read_pieces(*parts, examples)
-    assert [*map(len, docs)] == [6, 3, 4, 2] and [*map(len, sequences)] == [2, 4, 3, 4, 2]
-    for pieces, whole in ((docs, True), (sequences, False)):
-        seen, targets = join(pieces)[1]()
-        expected = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+    pieces = read_pieces(*parts, examples)
+    assert pieces.by_sequence is not None
+    assert [*map(len, pieces.by_doc)] == [6, 3, 4, 2]
+    assert [*map(len, pieces.by_sequence)] == [2, 4, 3, 4, 2]
+    for epoch in range(3):
+        seen, targets = join(pieces.in_epoch(epoch)).read()
+        expected = ner.objective.targets_in_epoch(examples, ner.chain_tags, epoch)
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
         assert_array_equal(seen.lengths, expected.lengths)
-    ner.objective.incorrect_spans_key = "wrong"
-    turns = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
-    assert [[n for n, _ in batches] for batches in turns] == [[4], [5]]
-    (alone,) = read_pieces(*parts, examples[1:])
-    assert len(alone) == 3
+    ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
+    batches = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
+    n_sequences = [[batch.n_sequences for batch in batches.in_epoch(epoch)] for epoch in range(3)]
+    assert n_sequences == [[4], [5], [4]]
+    without_borders = read_pieces(*parts, examples[1:])
+    assert len(without_borders.by_doc) == 3 and without_borders.by_sequence is None
 
 
 def test_a_student_has_the_sequences_of_its_teacher() -> None:
@@ -262,16 +282,15 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         reference.user_data[KEY] = saved
         examples.append(Example(doc_of(nlp, starts=not i), reference))
     for boundaries in (True, False):
-        ner.objective.sentence_boundaries = boundaries
+        ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
-        for whole in (True, False):
-            targets = ner.objective.targets(examples, ner.chain_tags, whole=whole)
+        for targets in ner.objective.targets(examples, ner.chain_tags).to_list():
             assert targets.lengths.tolist() == [2, 3, 1, 6]
             result, _ = ner.objective.evaluate(targets, scores, Progress())
             assert result.value == pytest.approx(0, abs=1e-4)
             assert_allclose(result.gradient.emissions, 0, atol=1e-5)
-        pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)[0]
-        seen, targets = join(pieces)[1]()
+        pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+        seen, targets = join(pieces.by_doc).read()
         assert seen.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
@@ -298,10 +317,10 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
-    tokens = reasons(ner, doc, linear_part(ner.model)[0].names(), 3)
+    reasons = explain_tokens(ner, doc, linear_part(ner.model)[0].names(), 3)
     best = chain.best_path(ner.posterior([doc]).scores).scores
     assert len(best) == 3
-    total = sum(token["score"] + token["transition"] for token in tokens)
+    total = sum(reason.score + reason.transition for reason in reasons)
     assert total == pytest.approx(best.sum(), rel=1e-4)
 
 
@@ -344,10 +363,11 @@ def test_updates_take_turns() -> None:
     ner = nlp.get_pipe("ner")
     batch = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
     scores = ner.model.predict([eg.predicted for eg in batch])
+    targets = ner.objective.targets(batch, ner.chain_tags)
     expected = []
-    for whole in (True, False):
-        targets = ner.objective.targets(batch, ner.chain_tags, whole=whole)
-        expected.append(ner.objective.evaluate(targets, scores, Progress())[0].value / len(WORDS))
+    for of_segmentation in targets.to_list():
+        result, _ = ner.objective.evaluate(of_segmentation, scores, Progress())
+        expected.append(result.value / len(WORDS))
     assert expected[0] != pytest.approx(expected[1])
     for epoch in range(4):
         ner.cfg["progress"] = Progress(epochs=epoch)._asdict()
@@ -358,22 +378,30 @@ def test_epochs_of_online_training_take_turns() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
-    turns = read_batches(ner.model, ner.objective, ner.chain_tags, [examples])
-    used = []
+    batches = read_batches(ner.model, ner.objective, ner.chain_tags, [examples])
+    assert batches.by_sequence is not None
+    n_sequences_of_steps = []
 
-    def recorded(turn: int, batch: Any) -> Any:
-        n, read = batch
-
+    def recorded(batch: Batch) -> Batch:
         def read_and_record() -> Any:
-            used.append(turn)
-            return read()
+            n_sequences_of_steps.append(batch.n_sequences)
+            return batch.read()
 
-        return n, read_and_record
+        return Batch(batch.n_sequences, read_and_record)
 
-    recorded_turns = [[recorded(i, batch) for batch in turn] for i, turn in enumerate(turns)]
+    recorded_batches = batches.map(lambda of_epoch: [recorded(batch) for batch in of_epoch])
     weights = linear_part(ner.model)[1]
-    train(weights, ner.objective, recorded_turns, Adam(), max_epochs=5)
-    assert used == [0, 1, 0, 1, 0]
+    train(weights, ner.objective, recorded_batches, Adam(), max_epochs=5)
+    assert n_sequences_of_steps == [1, 2, 1, 2, 1]
+
+
+def test_parts_without_borders_are_in_all_epochs() -> None:
+    """Of a corpus where other parts have some."""
+    cut, plain = Segmentations(["doc"], ["begin", "end"]), Segmentations(["line"])
+    joined = concatenate([plain, cut, plain])
+    assert joined.by_doc == joined.in_epoch(2) == ["line", "doc", "line"]
+    assert joined.by_sequence == joined.in_epoch(3) == ["line", "begin", "end", "line"]
+    assert concatenate([plain, plain]) == Segmentations(["line", "line"])
 
 
 @pytest.mark.parametrize("of_reference", [True, False])
@@ -385,7 +413,7 @@ def test_an_entity_across_a_border_joins_sequences(of_reference: bool) -> None:
     doc = reference if of_reference else predicted
     doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
     targets = ner.objective.targets([Example(predicted, reference)], ner.chain_tags)
-    assert targets.lengths.tolist() == [5, 1]
+    assert targets.finest.lengths.tolist() == [5, 1]
 
 
 def test_rehearsal_is_of_sequences() -> None:
@@ -405,12 +433,15 @@ def test_rehearsal_is_of_sequences() -> None:
 
 
 def test_sequences_have_the_weight_of_their_doc() -> None:
-    """In the turn of sequences, where a doc has several, and in that of whole docs."""
+    """Where docs are cut, so that a doc has several, and where they are not."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp)) for _ in range(3)]
     for eg, weight in zip(examples, (2.0, 3.0, 5.0)):
         eg.reference.user_data[WEIGHT] = weight
-    turns = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
-    found = [join(pieces)[1]()[1].gold.weights.tolist() for pieces in turns]
-    assert found == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]
+    pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
+    weights = []
+    for of_segmentation in pieces.to_list():
+        _, targets = join(of_segmentation).read()
+        weights.append(targets.gold.weights.tolist())
+    assert weights == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]

@@ -122,7 +122,7 @@ import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
 from spacy_costner.training.objective import Objective
-from spacy_costner.cli.fit import fit
+from spacy_costner.analysis.fitting import fit
 
 def evaluate_or_die(self, targets, scores, progress):
     if progress.passes > 1.1:
@@ -169,7 +169,7 @@ def test_what_needs_docs_is_refused(
     """The last one is of soft targets."""
     message = f"{name}: expected none with --cache, which reads docs"
     if not name:
-        message = "--cache: expected docs without soft targets, got soft"
+        message = "^cache: expected docs without soft targets, got soft"
         docs = make_docs(3, missing=False)
         docs[1].user_data[KEY] = {"labels": ["PER"]}
         DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
@@ -183,7 +183,7 @@ def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_pat
     linear = load_linear(config_of(corpora))
     examples = prepare(linear, find_corpora(linear[0])[0])
     pieces = read_pieces(linear[1], examples, 100, cache=tmp_path)
-    with pytest.raises(ValueError, match=r"training\.batcher that needs the lengths of docs only"):
+    with pytest.raises(ValueError, match=r"^cache: .* training\.batcher that needs the lengths"):
         [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk_is_told(corpora: dict[str, Any], tmp_path: Path) -> None:
     limits, config = resource.getrlimit(resource.RLIMIT_FSIZE), config_of(corpora)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"fit: --cache: .*cache: .*File too large"):
+        with pytest.raises(OSError, match=r"^cache: .*cache: .*File too large"):
             fit(config, tmp_path / "output", cache=tmp_path / "cache")
         with pytest.raises(OSError, match=r"File too large: '.*/output/model-best'"):
             fit(config, tmp_path / "output")

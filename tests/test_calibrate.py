@@ -7,15 +7,24 @@ import numpy
 import pytest
 import spacy
 from hypothesis import given
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.analysis import calibration as module
 from spacy_costner.analysis.annotating import annotate_texts
-from spacy_costner.analysis.calibration import Calibration, calibrate, make_temperature
-from spacy_costner.analysis.predictions import predict_dev
-from spacy_costner.analysis.tuning import use_decoding
+from spacy_costner.analysis.calibration import (
+    Answers,
+    Calibration,
+    calibrate,
+    find_loss,
+    fit_temperature,
+    in_float64,
+    make_temperature,
+    predict_best,
+)
+from spacy_costner.analysis.predictions import evaluate_dev, predict_dev
+from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 from spacy_costner.types import map_scores
@@ -40,12 +49,12 @@ def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) ->
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
     right = rng.uniform(size=len(entities.begin)) < 0.5
-    loss, found = module.find_loss(tempered, entities, right)
+    loss, slopes = find_loss(Answers(tempered, entities, right))
     assert loss == pytest.approx(surprise(posterior, logs, entities, right))
     for i in range(len(logs)):
         step = numpy.eye(len(logs))[i] * 1e-5
         above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
-        assert found[i] == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-6)
+        assert slopes[i] == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
@@ -61,14 +70,15 @@ def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
     gold = set(rows(tags.decode(path, potentials.lengths)))
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     right = numpy.asarray([entity in gold for entity in rows(predicted)])
-    found = module.fit_temperature([(posterior, predicted, right)], per_label=False)
-    assert found.overall == pytest.approx(true, rel=0.07) and not found.labels
-    by_label = module.fit_temperature([(posterior, predicted, right)], per_label=True)
+    answers = Answers(posterior, predicted, right)
+    fitted = fit_temperature([answers], per_label=False)
+    assert fitted.overall == pytest.approx(true, rel=0.07) and not fitted.labels
+    by_label = fit_temperature([answers], per_label=True)
     assert list(by_label.labels) == ["a", "b"]
     assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
 
 
-def made_up_dev(seed: int, n_labels: int) -> tuple[Posterior, Any, Any]:
+def made_up_answers(seed: int, n_labels: int) -> Answers:
     """About 100 predicted entities of sequences with random scores; of some labels all are right,
     of some none."""
     rng = numpy.random.default_rng(seed)
@@ -78,28 +88,26 @@ def made_up_dev(seed: int, n_labels: int) -> tuple[Posterior, Any, Any]:
     posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     share_right = rng.choice([0.0, 0.3, 0.9, 1.0], size=n_labels)
-    return (
-        posterior,
-        predicted,
-        rng.uniform(size=len(predicted.begin)) < share_right[predicted.label],
-    )
+    is_correct = rng.uniform(size=len(predicted.begin)) < share_right[predicted.label]
+    return Answers(posterior, predicted, is_correct)
 
 
 @pytest.mark.parametrize("n_labels", [1, 3, 8])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
     optimize = pytest.importorskip("scipy.optimize")
-    posterior, predicted, right = made_up_dev(seed, n_labels)
-    exact = module.in_float64(posterior)
+    answers = made_up_answers(seed, n_labels)
+    exact = in_float64(answers.posterior)
 
     def loss(logs: Any) -> tuple[float, Any]:
-        temperature = make_temperature(logs, posterior.tags.labels)
-        value, slopes = module.find_loss(exact.with_temperature(temperature), predicted, right)
+        temperature = make_temperature(logs, exact.tags.labels)
+        tempered = exact.with_temperature(temperature)
+        value, slopes = find_loss(answers._replace(posterior=tempered))
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 
-    found = module.fit_temperature([(posterior, predicted, right)], per_label=True)
-    logs = numpy.log([found.overall, *found.labels.values()])
+    fitted = fit_temperature([answers], per_label=True)
+    logs = numpy.log([fitted.overall, *fitted.labels.values()])
     value, slopes = loss(logs)
     hottest = numpy.log(100)
     limits = [(-hottest, hottest)] * len(logs)
@@ -116,13 +124,13 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
 
 
 def test_a_minimum_that_is_not_reached_is_said() -> None:
-    posterior, predicted, right = made_up_dev(0, 3)
+    answers = made_up_answers(0, 3)
     with (
         pytest.MonkeyPatch.context() as patch,
         pytest.warns(UserWarning, match="temperature: expected a gradient below 0.0001 nat, got"),
     ):
         patch.setattr(module, "MOST_STEPS", 1)
-        module.fit_temperature([(posterior, predicted, right)], per_label=True)
+        fit_temperature([answers], per_label=True)
 
 
 def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
@@ -158,21 +166,20 @@ def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
 def test_where_the_error_rises_the_log_loss_is_said() -> None:
     better = Calibration(Temperature(1.2, {}), 0.02, 0.01, 0.5, 0.25, [])
     reason = "minimises the log loss: 0.5000 -> 0.2500"
-    assert reason not in better.describe()
-    assert reason in better._replace(error=0.03).describe()
+    assert reason not in better.as_text()
+    assert reason in better._replace(error=0.03).as_text()
 
 
 def test_the_log_loss_is_that_of_the_temperature(unsure: Path) -> None:
     nlp = load(unsure)
-    posterior, entities, correct = module.predict_best(
-        predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
-    )
+    dev = predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
+    posterior, entities, is_correct = predict_best(dev)
     result = calibrate(nlp, examples(nlp))
     assert result.log_loss < result.log_loss_before
     log_losses = {1.0: result.log_loss_before, result.temperature.overall: result.log_loss}
     for temperature, log_loss in log_losses.items():
-        total = surprise(posterior, numpy.log([temperature]), entities, correct)
-        assert log_loss == pytest.approx(total / len(correct), rel=1e-4)
+        total = surprise(posterior, numpy.log([temperature]), entities, is_correct)
+        assert log_loss == pytest.approx(total / len(is_correct), rel=1e-4)
 
 
 def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:
@@ -225,7 +232,7 @@ def test_development_docs(unsure: Path) -> None:
         (n_first + 2, n_first + 3, 0),
         (third, third + 2, 2),
     ]
-    known = development.known.tolist()
+    known = development.is_known.tolist()
     assert known[0] is False and all(known[1:n_first])
     assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
     some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
@@ -234,7 +241,7 @@ def test_development_docs(unsure: Path) -> None:
     gold = development._replace(gold=columns([(2, 4, -1), (2, 4, 1)]))
     inner = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, 1)])
     assert gold.is_correct(inner).tolist() == [False, False, False, True]
-    assert development.counts(some).tolist() == [False, True, True, False]
+    assert development.are_counted(some).tolist() == [False, True, True, False]
     assert len(development.posterior.scores.lengths) == 3
     # The docs given stay as they were.
     assert not batch[1].predicted.has_annotation("ENT_IOB")
@@ -255,3 +262,52 @@ def test_development_docs_go_through_what_comes_before() -> None:
     expected = nlp.get_pipe("ner").posterior(docs).marginals
     numpy.testing.assert_allclose(development.posterior.marginals, expected, atol=1e-5)
     assert expected.std() > 0
+
+
+def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert expected.keys() - scores.keys() == {"speed"}
+    for name, value in scores.items():
+        if isinstance(value, float):
+            assert value == pytest.approx(expected[name], abs=1e-6), name
+        elif name == "ents_per_type":
+            assert value == expected[name]
+
+
+@pytest.mark.parametrize("command", [calibrate, tune])
+def test_the_model_predicts_development_docs_once(unsure: Path, command: Any) -> None:
+    """The scores in the meta are of the same posterior. Other components run before and after."""
+    nlp = load(unsure)
+    first = nlp.add_pipe("entity_ruler", "first", first=True)
+    first.add_patterns([{"label": "LOC", "pattern": "lost"}])
+    last = nlp.add_pipe("entity_ruler", "last", config={"overwrite_ents": True})
+    last.add_patterns([{"label": "PERSON", "pattern": "Who"}])
+    ner = nlp.get_pipe("ner")
+    n_docs_of_batches = []
+    posterior = ner._posterior
+
+    def count_docs(docs: list[Doc], **settings: Any) -> Any:
+        n_docs_of_batches.append(len(docs))
+        return posterior(docs, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ner, "_posterior", count_docs)
+        nlp.meta["performance"] = {"ents_f": 0.0, "token_acc": 0.0}
+        command(nlp, examples(nlp))
+    assert sum(n_docs_of_batches) == len([text for text in TEXTS if text])
+    expected = nlp.evaluate(examples(nlp))
+    performance = nlp.meta["performance"]
+    assert 0 < performance["ents_f"] < 1
+    for name in ("ents_f", "token_acc"):
+        assert performance[name] == pytest.approx(expected[name], abs=1e-6)
+
+
+def test_scores_of_the_posterior_are_those_of_evaluate(unsure: Path) -> None:
+    nlp = load(unsure)
+    use_decoding(
+        nlp, nlp.get_pipe("ner"), {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.3}
+    )
+    calibrate(nlp, examples(nlp))
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "LOC", "pattern": "lost"}])
+    dev = predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
+    assert_same_scores(evaluate_dev(nlp, nlp.get_pipe("ner"), dev), nlp.evaluate(examples(nlp)))

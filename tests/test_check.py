@@ -76,7 +76,7 @@ def test_what_is_wrong_with_a_doc(eg: Example, message: str, text: str) -> None:
     assert message in f"{finding.severity}: {finding.message}"
     assert finding.corpus == "train" and result.has_errors is message.startswith("error")
     (place,) = finding.places
-    assert (place["doc"], place["text"]) == (20, text) and "Paris" in place["words"]
+    assert (place.doc, place.text) == (20, text) and "Paris" in place.words
 
 
 def messages(findings: list[Finding]) -> list[str]:
@@ -131,7 +131,7 @@ def test_docs_whose_annotation_is_lost(n_empty: int) -> None:
     assert not any("but words that are" in message for message in missing)
     found = [f for f in towns(100, n_empty=n_empty) if "but words that are" in f.message]
     assert [len(finding.places) for finding in found] == [30] * (n_empty == 30)
-    assert all(f.places[0]["doc"] == 70 and f.places[0]["text"] in ("Rome", "Oslo") for f in found)
+    assert all(f.places[0].doc == 70 and f.places[0].text in ("Rome", "Oslo") for f in found)
 
 
 def test_what_is_wrong_with_corpora() -> None:
@@ -141,10 +141,10 @@ def test_what_is_wrong_with_corpora() -> None:
         "warning train: docs with the same words have different entities",
         "warning dev: docs are in the training corpus as well",
     ]
-    assert result.findings[0].places[0]["doc"] == 21
+    assert result.findings[0].places[0].doc == 21
     against = "'country', 0)] against [('Paris', 'city', 0)] in doc 20"
-    assert against in result.findings[0].places[0]["text"]
-    assert [place["doc"] for place in result.findings[1].places] == [0, 1]
+    assert against in result.findings[0].places[0].text
+    assert [place.doc for place in result.findings[1].places] == [0, 1]
     # Short docs are equal by chance.
     short = example(["B-city", "O", "O", "B-country"], words=WORDS[:4])
     leak = "warning dev: docs are in the training corpus as well"
@@ -176,7 +176,7 @@ def test_sentences_joined_by_another_converter() -> None:
         token.is_sent_start = False
     (finding,) = found([long]).findings
     assert "500 tokens or more are one sentence" in finding.message
-    assert [place["doc"] for place in finding.places] == [20]
+    assert [place.doc for place in finding.places] == [20]
     long.reference[250].is_sent_start = True
     assert not found([long]).findings
 

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, replace
 from functools import partial
 from io import StringIO
 from itertools import product
@@ -70,7 +71,7 @@ def test_variants(experiment: Experiment) -> None:
         assert ner["loss"] == (RISK if is_risk else SEQUENTIAL)
         assert ner["model"]["tok2vec"]["width"] == 8
         measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
-        assert tuple(variant.measure.values()) == measure
+        assert astuple(variant.measure) == measure
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
 
 
@@ -87,7 +88,7 @@ def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> 
     put_onto(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
     for variant in make_variants(*experiment._replace(loss_paths=losses), seeds=[0])[1:]:
         loss = variant.config["components"]["ner"]["loss"]
-        assert variant.measure["cost"] == loss.get("*", {}).get("then", loss)["cost"] == cost
+        assert variant.measure.cost == loss.get("*", {}).get("then", loss)["cost"] == cost
 
 
 def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
@@ -152,7 +153,7 @@ def test_a_variant_leaves_what_is_needed(
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
     monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
-    zero_one = {**variant.measure, "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"}}
+    zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
     assert again.counts[0].tolist() == tp.tolist()
@@ -186,7 +187,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
-    monkeypatch.setattr("spacy_costner.cli.fit.progress", record)
+    monkeypatch.setattr("spacy_costner.analysis.fitting.progress", record)
     log = StringIO()
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config

@@ -1,6 +1,5 @@
 """Each cost table, judged by a definition that looks at one pair of tags at a time."""
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,6 @@ def test_tables_are_as_defined(name: str, tags: Tags) -> None:
     table = cost(tags)
     assert table.dtype == "float32"
     numpy.testing.assert_allclose(table, expected, rtol=1e-6)
-    numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(cost))(tags), table)
 
 
 def test_the_farthest_labels_are_those_in_use() -> None:

@@ -1,15 +1,12 @@
-"""Every name of our config language is found and builds what it promises."""
+"""Every name of our config language is found and builds what it promises: losses, costs and
+decodings in `test_registered.py`."""
 
 from importlib.metadata import distribution
 
-import numpy
 import pytest
 from thinc.api import Model
 
-from spacy_costner.losses import LossSchedule
-from spacy_costner.tags import Tags
 from spacy_costner.training.targets import Weights
-from spacy_costner.types import Loss
 
 from .support.config import declared, resolve
 
@@ -21,22 +18,6 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
     groups = ["thinc_losses", *(f"spacy_{name}" for name in names.split())]
     expected = {(group, *item) for group in groups for item in declared(group).items()}
     assert installed == expected, "setup.cfg changed since `make install`"
-
-
-@pytest.mark.parametrize("name", declared("thinc_losses"))
-def test_losses_build_from_config(name: str) -> None:
-    assert isinstance(resolve("losses", name), (Loss, LossSchedule))
-
-
-@pytest.mark.parametrize("name", [x for x in declared("spacy_misc") if x.endswith("Cost.v1")])
-@pytest.mark.parametrize("labels", [[], ["city"], ["city", "sports-team"]])
-def test_costs_make_cost_tables(name: str, labels: list[str]) -> None:
-    for scheme in ("BILUO", "IOB2"):
-        tags = Tags(labels, scheme)
-        table = resolve("misc", name)(tags)
-        assert table.shape == (len(tags), len(tags))
-        assert (table >= 0).all() and numpy.isfinite(table).all() and (table.diagonal() == 0).all()
-        assert (table[0, 1:] > 0).all() and (table[1:, 0] > 0).all()
 
 
 @pytest.mark.parametrize("name", declared("spacy_scorers"))

@@ -89,7 +89,7 @@ def test_training_docs_are_refused_or_told(trained: Path, size: int) -> None:
     for notes in (tune(nlp, new).notes, calibrate(nlp, new).notes):
         assert not any("sentences" in note for note in notes)
     result = guarantee(nlp, new + docs(nlp, range(10)), miss=0.2)
-    assert result.promise["not_counted"]["training docs"] == 10
+    assert result.promise.not_counted["training docs"] == 10
 
 
 @pytest.mark.parametrize("command", [tune, calibrate, guarantee])
@@ -120,8 +120,8 @@ def test_fit_refuses_other_labels_before_training(
     paths = {"train_path": tmp_path / "train.spacy"}
     result = fit(None, tmp_path / "out", **paths, dev_path=tmp_path / "dev.spacy", calibrate=True)
     assert "10 of 30 sentences" in result.describe()
-    shift = spacy.load(result.path).get_pipe("ner").cfg["shift"]
-    assert len(shift["scores"]) == 30 and shift["approximate"]
+    shift = spacy.load(result.path).get_pipe("ner").calibration_scores
+    assert len(shift.scores) == 30 and shift.approximate
     monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "no", **paths, dev_path=tmp_path / "other.spacy")

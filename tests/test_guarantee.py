@@ -3,6 +3,7 @@
 import json
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from spacy.training import Example
 
 from spacy_costner.analysis.annotating import annotate
 from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.guarantees import FOUND, find_part, found_at, guarantee, score_spans
+from spacy_costner.analysis.guarantees import find_part, found_at, guarantee, score_spans
 from spacy_costner.analysis.predictions import DevPredictions
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.cli.report import page
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
+from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_data
 from spacy_costner.tags import Entities
 
@@ -36,7 +38,7 @@ from .support.strategies import seeds
 
 KEY = "confidence_guaranteed"
 TAGS = {"Khan": "U-PERSON", "London": "U-LOC", "Berlin": "U-LOC", "Sox": "U-sports-team"}
-TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False}
+TERMS = Terms(miss=0.1)
 
 
 def calibration_docs(nlp: Language, n: int = 60) -> list[Example]:
@@ -93,18 +95,18 @@ def test_the_sets_keep_the_promise_on_the_calibration_docs(
     for part in result.parts:
         shares, n_spans = [], 0
         for doc, eg in zip(predicted, docs):
-            if by_group and str(doc.user_data["n"]) != part["group"]:
+            if by_group and str(doc.user_data["n"]) != part.group:
                 continue
-            gold = [e for e in eg.reference.ents if part["label"] in ("", e.label_)]
-            spans = [s for s in doc.spans[KEY] if part["label"] in ("", s.label_)]
+            gold = [e for e in eg.reference.ents if part.label in ("", e.label_)]
+            spans = [s for s in doc.spans[KEY] if part.label in ("", s.label_)]
             n_spans += len(spans)
             by_label = per_label or found == "exact"
             shares.append([not is_found(e, spans, found, by_label) for e in gold])
-        mean, n = numpy.mean([numpy.mean(share) for share in shares if share]), part["docs"]
-        assert n == sum(map(bool, shares)) and part["entities"] == sum(map(len, shares))
+        mean, n = numpy.mean([numpy.mean(share) for share in shares if share]), part.docs
+        assert n == sum(map(bool, shares)) and part.entities == sum(map(len, shares))
         assert (n * mean + 1) / (n + 1) <= limit
-        assert part["spans"] == pytest.approx(n_spans / part["entities"])
-        assert part["reachable"] is not None and part["reachable"] <= limit
+        assert part.spans == pytest.approx(n_spans / part.entities)
+        assert part.reachable is not None and part.reachable <= limit
 
 
 def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
     assert promise["miss"] == 0.1 and promise["docs"] == 60 and promise["source"]
     assert promise["not_counted"]["docs without entities"] >= 1
     assert [0.1, promise["groups"][""]["threshold"]] in promise["groups"][""]["levels"]
-    assert copy.get_pipe("ner").guarantee["groups"] == promise["groups"]
+    assert copy.get_pipe("ner").guarantee.groups[""].levels == promise["groups"][""]["levels"]
     doc = copy(TEXTS[1])
     found, scores = places(doc), doc.spans[KEY].attrs["scores"]
     assert found == sorted(found, key=lambda place: place[:2]) and len(set(found)) == len(found)
@@ -134,7 +136,7 @@ def test_scores_by_definition(posterior: Posterior) -> None:
     n_labels = len(posterior.tags.labels)
     ends = numpy.cumsum(posterior.potentials.lengths)
     for found, by in (("exact", "doc"), ("exact", "any"), ("covered", "doc")):
-        got, scores = guarantee_scores(posterior, {**TERMS, "found": found, "by": by})
+        got, scores = guarantee_scores(posterior, replace(TERMS, found=found, by=by))
         expected = {}
         for begin, end in {(b, e) for b, e, _ in table}:
             own = {label: table.get((begin, end, label), 0.0) for label in range(n_labels)}
@@ -218,7 +220,7 @@ def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: P
     sourced.to_disk(tmp_path)
     for nlp in (copy, spacy.load(tmp_path)):
         assert [*map(places, nlp.pipe(TEXTS))] == expected
-        assert nlp.get_pipe("ner").guarantee["miss"] == 0.1
+        assert nlp.get_pipe("ner").guarantee.miss == 0.1
 
 
 @pytest.mark.filterwarnings("ignore:.*no guaranteed set")
@@ -228,10 +230,10 @@ def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
     docs = calibration_docs(nlp, 120)
     docs[0].reference.user_data.clear()
     result = guarantee(nlp, docs, miss=0.2, by_group="n")
-    assert result.promise["not_counted"]["docs without 'n'"] == 1
-    groups = result.promise["groups"]
-    assert groups["0"]["threshold"] != groups["1"]["threshold"] and result.promise["docs"] == 119
-    groups["1"]["threshold"] = 0.9  # far from the other
+    assert result.promise.not_counted["docs without 'n'"] == 1
+    groups = result.promise.groups
+    assert groups["0"].threshold != groups["1"].threshold and result.promise.docs == 119
+    groups["1"] = replace(groups["1"], threshold=0.9)  # far from the other
     nlp.get_pipe("ner").set_guarantee(result.promise)
     nlp.to_disk(tmp_path / "model")
     text = "Who like Khan the Sox lost and London is Berlin"
@@ -241,8 +243,8 @@ def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
     for group in ("0", "1"):
         one = spacy.load(tmp_path / "model")
         ner: Any = one.get_pipe("ner")
-        own = {"": ner.guarantee["groups"][group]}
-        ner.set_guarantee({**TERMS, "by_group": None, "groups": own})
+        thresholds = {"": ner.guarantee.groups[group]}
+        ner.set_guarantee(replace(ner.guarantee, by_group=None, groups=thresholds))
         expected.append(places(one(text)))
     assert expected[0] != expected[1]
     for options in ({}, {"n_process": 2, "batch_size": 1}):
@@ -266,8 +268,8 @@ def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
     words = ["Khan", "is", "lost"]
     partial = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": ["U-PERSON", "O", "-"]})
     result = guarantee(nlp, [*calibration_docs(nlp), partial, partial], miss=0.1)
-    assert result.promise["not_counted"]["docs with missing tags"] == 2
-    assert result.promise["docs"] == 60
+    assert result.promise.not_counted["docs with missing tags"] == 2
+    assert result.promise.docs == 60
     with pytest.raises(ValueError, match="not trained on, got 1 docs with missing tags"):
         guarantee(nlp, [partial], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
@@ -308,7 +310,7 @@ def test_too_few_docs_can_not_be_enough(unsure: Path) -> None:
     message = r"0\.0527 or more with these 18 docs; 0\.05 takes about 19 docs"
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, docs[:18], miss=0.05, found="covered")
-    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0]["docs"] == 19
+    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0].docs == 19
 
 
 def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
@@ -317,19 +319,19 @@ def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
     result = guarantee(nlp, docs, **terms, by_group="n")
     parts = {n: [eg for eg in docs if eg.reference.user_data["n"] == n] for n in (0, 1)}
     alone = [guarantee(nlp, own, miss=0.4, confidence=0.85).parts[0] for own in parts.values()]
-    assert result.parts == [{**part, "group": str(n)} for n, part in enumerate(alone)]
+    assert result.parts == [part._replace(group=str(n)) for n, part in enumerate(alone)]
 
     terms["per_label"] = True
     result = guarantee(nlp, docs, **terms)
     tables = score_spans(nlp, nlp.get_pipe("ner"), docs, result.promise)[:2]
     expected: list[list[Any]] = []
     for confidence in (0.9, 0.7):
-        terms = {**result.promise, "confidence": confidence}
+        promise = replace(result.promise, confidence=confidence)
         expected.append([])
         for i, label in enumerate(nlp.get_pipe("ner").labels):
             rows = [table[table["label"] == i] for table in tables]
-            found = find_part(*rows, terms=terms, n_docs=len(docs), n_parts=1)
-            expected[-1].append({"group": "", "label": label, **found})
+            found = find_part(*rows, terms=promise, n_docs=len(docs), n_parts=1)
+            expected[-1].append(found._replace(label=label))
     assert result.parts == expected[0] != expected[1]
 
 
@@ -349,7 +351,7 @@ def test_found_by_definition(
     wanted, spans, scores = draw(-1), draw(0), rng.integers(1, 9, size=6) / 10
     rows, by_label = [Row(*row) for row in zip(*spans)], per_label or found == "exact"
     dev = DevPredictions([], posterior, draw(0), numpy.ones(n_tokens, dtype=bool))
-    got = found_at(dev, wanted, spans, scores, {"found": found, "per_label": per_label})
+    got = found_at(dev, wanted, spans, scores, replace(TERMS, found=found, per_label=per_label))
     for entity, at in zip(zip(*wanted), got):
         left = {t: [row for row, p in zip(rows, scores) if p >= t] for t in scores}
         hits = [t for t in scores if is_found(Row(*entity), left[t], found, by_label)]
@@ -361,8 +363,8 @@ def test_false_alarms(unsure: Path) -> None:
     nlp = load(unsure)
     docs = calibration_docs(nlp, 200)
     result = guarantee(nlp, docs, false_alarm=0.3)
-    assert result.promise["confidence"] == 0.95
-    least, shares = result.promise["groups"][""]["threshold"], []
+    assert result.promise.confidence == 0.95
+    least, shares = result.promise.groups[""].threshold, []
     for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):
         gold = {(e.start, e.end, e.label_) for e in eg.reference.ents}
         assert all(p >= least for p in doc.spans[KEY].attrs["scores"])

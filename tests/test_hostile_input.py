@@ -23,9 +23,16 @@ from spacy_costner.metrics.shift import ENOUGH
 from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.readers.documents import short_values
-from spacy_costner.readers.files import Place, corpus_files
-from spacy_costner.readers.task_docs import _borders, _expand
-from spacy_costner.readers.tasks import FORMS, Task, TaskSpan, _utf16, spans_from_json, task_to_json
+from spacy_costner.readers.files import FilePlace, corpus_files
+from spacy_costner.readers.task_docs import _expand, _token_offsets
+from spacy_costner.readers.tasks import (
+    TASK_FORMS,
+    Task,
+    TaskSpan,
+    _utf16_length,
+    spans_from_json,
+    task_to_json,
+)
 from spacy_costner.saving import clear, save_file, save_folder
 
 from .support.commands import run
@@ -141,7 +148,7 @@ def test_metadata_that_all_docs_share_is_saved(unsure: Path, tmp_path: Path) -> 
     guarantee(nlp, dev, miss=0.3)
     nlp.to_disk(tmp_path / "saved")
     ner: Any = load(tmp_path / "saved").get_pipe("ner")
-    assert [*ner.cfg["shift"]["keys"]] == ["good"]
+    assert [*ner.calibration_scores.keys] == ["good"]
 
 
 def test_a_cfg_that_can_not_be_saved_is_refused() -> None:
@@ -220,7 +227,7 @@ def test_tokens_of_characters_by_definition(text: str, data: st.DataObject) -> N
     end = data.draw(st.integers(start + 1, len(text)))
     touched = [token.i for token in doc if token.idx < end and token.idx + len(token) > start]
     expected = (touched[0], touched[-1] + 1) if touched else (0, 0)
-    assert _expand(_borders(doc), start, end) == expected
+    assert _expand(_token_offsets(doc), start, end) == expected
 
 
 CHARACTERS = st.sampled_from([*"abcd\u20ac", *map(chr, range(0x1F600, 0x1F606))])
@@ -230,11 +237,11 @@ CHARACTERS = st.sampled_from([*"abcd\u20ac", *map(chr, range(0x1F600, 0x1F606))]
 def test_offsets_of_javascript(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
-    units = [len(_utf16(text[:place])) // 2 for place in (start, end)]
+    units = [_utf16_length(text[:place]) for place in (start, end)]
     span = {"start": units[0], "end": units[1], "label": "X", "text": text[start:end]}
-    (found,) = spans_from_json([span], text, "spans", Place(Path("a"), 1))
+    (found,) = spans_from_json([span], text, "spans", FilePlace(Path("a"), 1))
     assert text[found.start : found.end] == text[start:end]
-    written = FORMS["label-studio"][0](Task(text, [TaskSpan(start, end, "X")]))
+    written = TASK_FORMS["label-studio"].to_json(Task(text, [TaskSpan(start, end, "X")]))
     value = written["predictions"][0]["result"][0]["value"]
     assert [value["start"], value["end"]] == units
 

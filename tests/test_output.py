@@ -15,7 +15,7 @@ from spacy.tokens import Doc, DocBin
 from spacy_costner.analysis.tuning import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
 from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
-from spacy_costner.cli.tune import N_ROWS, describe
+from spacy_costner.cli.tune import N_ROWS, tuning_text
 from spacy_costner.progress import progress
 from spacy_costner.training.lbfgs import AT_ONCE
 
@@ -134,13 +134,13 @@ def test_ten_rows_around_the_best(best: int) -> None:
     points = [Point(i / 100, 0.5, 0.25) for i in range(99)]
     points[best] = Point(best / 100, 1.0, 0.5)
     tuning = Tuning("threshold", points, points[best], Point(float("nan"), 0.5, 0.25))
-    *lines, last = describe(tuning, show_all=False).splitlines()
+    *lines, last = tuning_text(tuning, show_all=False).splitlines()
     assert last == "These docs chose it: expect less of new ones."
     assert len(lines) == N_ROWS + 3
     (chosen,) = (line for line in lines if "chosen" in line)
     assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
     assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
-    assert len(describe(tuning, show_all=True).splitlines()) == 99 + 4
+    assert len(tuning_text(tuning, show_all=True).splitlines()) == 99 + 4
 
 
 def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
@@ -155,8 +155,9 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """In a process of its own, which gets the signal where it scores."""
     program = (
-        "import signal, spacy_costner.cli.tune as tune, spacy_costner.cli\n"
+        "import signal, sys, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "tune = sys.modules['spacy_costner.analysis.tune']\n"
         "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
         "app()\n"

@@ -12,7 +12,7 @@ from spacy_costner.analysis.explanation import explain
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
-from spacy_costner.cli.explain import as_text
+from spacy_costner.cli.explain import explanation_text
 from spacy_costner.cli.report import page
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_viterbi
@@ -126,13 +126,13 @@ def test_decoding_is_changed_and_tuned(trained: Language) -> None:
 
 def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
     explanation = explain(linear, text="Rome saw Rome")
-    assert [tag["tag"] for tag in explanation["tags"]] == ["O", "B-X", "I-X", "O-X"]
-    assert [token["tag"] for token in explanation["tokens"]] == ["B-X", "O-X", "B-X"]
-    assert explanation["transitions"].origins == ["O", "B-X", "I-X", "O-X", "(start)"]
-    weights = explanation["transitions"].weights
+    assert [of_tag.tag for of_tag in explanation.tags] == ["O", "B-X", "I-X", "O-X"]
+    assert [reason.tag for reason in explanation.tokens] == ["B-X", "O-X", "B-X"]
+    assert explanation.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
+    weights = explanation.transitions.weights
     forbidden = ["".join("x" if w is None else "." for w in row) for row in weights]
     assert forbidden == [".xx..", ".....", ".....", "x.xxx", "..x.x"]
-    assert "\nO-X\n" in as_text(explanation)
+    assert "\nO-X\n" in explanation_text(explanation)
 
 
 def test_the_report_has_a_single_outside(linear: Language) -> None:

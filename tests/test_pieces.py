@@ -88,9 +88,9 @@ def test_features_are_those_of_the_whole_doc() -> None:
     pieces = [*read_pieces(nlp.get_pipe("ner"), examples, 4)]
     assert len(pieces) > len(examples)
     whole = linear_part(nlp.get_pipe("ner").model)[0].find([eg.predicted for eg in examples])
-    found = [join([piece])[1]()[0].rows for piece in pieces]
+    found = [join([piece]).read()[0].rows for piece in pieces]
     assert_array_equal(numpy.concatenate(found), whole.rows)
-    seen, _ = join(pieces)[1]()
+    seen, _ = join(pieces).read()
     assert_array_equal(seen.rows, whole.rows)
 
 
@@ -128,7 +128,7 @@ def test_joined_pieces_are_a_batch(
     pieces = [*read_pieces(ner, articles, 1)]
     assert len(pieces) == len(single)
     (batch,) = read_batches(ner, [single])
-    (_, expected), (seen, targets) = batch[1](), join(pieces)[1]()
+    (_, expected), (seen, targets) = batch.read(), join(pieces).read()
     linear = linear_part(ner.model)[1]
     linear.rows[:] = numpy.random.default_rng(0).normal(size=linear.rows.shape)
     scores = linear.potentials(seen)
@@ -163,6 +163,7 @@ def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> 
         nlp, examples = corpus(**settings)
         ner = nlp.get_pipe("ner")
         parts = (ner.model, ner.objective, ner.chain_tags)
-        (batches,) = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
-        n_sequences = sum(n for n, _ in batches)
+        batches = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
+        assert batches.by_sequence is None
+        n_sequences = sum(batch.n_sequences for batch in batches.by_doc)
         assert (n_sequences == len(examples)) is are_whole

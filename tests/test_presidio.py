@@ -69,14 +69,14 @@ def shown(found: list[Any]) -> list[Any]:
 def test_find_takes_the_guaranteed_set_and_cuts_overlaps(presidio: Any) -> None:
     doc = Doc(spacy.blank("en").vocab, words=list("abcdefghij"))
     group(doc, "confidence", [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)])
-    assert shown(presidio.find(doc)) == [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
+    assert shown(presidio.find_scored_spans(doc)) == [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
     wide = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
     group(doc, "confidence_guaranteed", wide)
     expected = [(1, 2, "LOC", 0.125), (2, 4, "PER", 0.75), (4, 6, "LOC", 0.125)]
     expected.append((7, 8, "ORG", presidio.LEAST_SCORE))
-    assert shown(presidio.find(doc)) == expected
+    assert shown(presidio.find_scored_spans(doc)) == expected
     doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
-    assert shown(presidio.find(doc, 0.5)) == [*expected, (8, 10, "ID", 0.5)]
+    assert shown(presidio.find_scored_spans(doc, 0.5)) == [*expected, (8, 10, "ID", 0.5)]
     assert [span.label_ for span in doc.spans["confidence_guaranteed"]] == ["LOC", "PER", "ORG"]
 
 
@@ -88,18 +88,18 @@ def test_find_after_tokens_are_merged(presidio: Any, trained: Language) -> None:
         del doc.spans["confidence_alternatives"]
         expected = [
             (span.start_char, span.end_char, span.label_, score)
-            for span, score in presidio.find(doc)
+            for span, score in presidio.find_scored_spans(doc)
         ]
         nlp.create_pipe("merge_entities")(doc)
         merged = [
             (span.start_char, span.end_char, span.label_, score)
-            for span, score in presidio.find(doc)
+            for span, score in presidio.find_scored_spans(doc)
         ]
         assert merged == expected and expected
-    (first, _) = presidio.find(docs[1])[0]
+    (first, _) = presidio.find_scored_spans(docs[1])[0]
     with docs[1].retokenize() as retokenizer:
         retokenizer.merge(docs[1][first.start - 1 : first.end])
-    assert presidio.find(docs[1])[0][0].start == first.start - 1
+    assert presidio.find_scored_spans(docs[1])[0][0].start == first.start - 1
 
 
 def test_two_components_with_one_key(presidio: Any, saved: Path) -> None:
@@ -109,7 +109,7 @@ def test_two_components_with_one_key(presidio: Any, saved: Path) -> None:
     presidio.prepare(first)
     with pytest.warns(UserWarning, match=r"ner: doc.spans\['confidence'\] has .* of 'other'"):
         doc = first("I like London. Who is Shaka Khan?")
-    scores = {span.label_: score for span, score in presidio.find(doc)}
+    scores = {span.label_: score for span, score in presidio.find_scored_spans(doc)}
     assert scores == {ent.label_: ent._.confidence for ent in doc.ents} and len(scores) == 2
 
 

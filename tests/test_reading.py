@@ -2,6 +2,7 @@
 what is kept of it, and what is said where other docs are given."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,8 @@ def test_commands_that_measure_read_alike(
     expected = expected_docs(folder / "dev.spacy", file_tokens)
     assert seen[-len(expected) :] == expected
     if command in ("calibrate", "tune", "guarantee"):
-        cfg = spacy.load(tmp_path / "out").get_pipe("ner").cfg
-        reading = Reading(file_tokens, not file_tokens, file_tokens)
-        assert cfg["reading"] == reading._asdict()
+        ner: Any = spacy.load(tmp_path / "out").get_pipe("ner")
+        assert ner.reading == Reading(file_tokens, not file_tokens, file_tokens)
 
 
 def expected_docs(path: Path, file_tokens: bool) -> list[Seen]:
@@ -189,7 +189,7 @@ def test_starts_are_those_of_components(folder: Path, seen: list[Seen], tmp_path
     examples = list(examples_to_measure(nlp, make_reader(folder / "dev.spacy")))
     calibrate(nlp, examples)
     assert all(any(starts[1:]) for _, starts in seen)
-    assert nlp.get_pipe("ner").cfg["reading"] == Reading(False, True, True)._asdict()
+    assert nlp.get_pipe("ner").reading == Reading(False, True, True)
     nlp("Kim left New-York. Ana saw Oslo.")
     nlp.disable_pipe("sentencizer")
     with pytest.warns(UserWarning, match="ner: docs have no sentence starts, where"):
@@ -242,12 +242,12 @@ def test_pipelines_without_a_reading_load(folder: Path, tmp_path: Path) -> None:
     """Those that were saved before: they are watched on text, as they were calibrated."""
     nlp = spacy.load(folder / "text")
     ner: Any = nlp.get_pipe("ner")
-    del ner.cfg["reading"]
-    del ner.cfg["shift"]["reading"]
+    ner.reading = None
+    ner.calibration_scores = replace(ner.calibration_scores, reading=None)
     nlp.to_disk(tmp_path / "old")
     old = spacy.load(tmp_path / "old")
     old(article(numpy.random.default_rng(0), old.vocab))
-    assert old.get_pipe("ner").cfg["reading"] is None
+    assert old.get_pipe("ner").reading is None
     done(run("watch", tmp_path / "old", folder / "dev.spacy"))
 
 
@@ -287,8 +287,8 @@ def test_a_reading_is_found_from_docs(folder: Path) -> None:
     assert find_reading(nlp, "ner", as_applied) == Reading(True, False, True)
     assert find_reading(nlp, "ner", as_applied + as_evaluated) == Reading(True, False, None)
     result = guarantee(nlp, as_applied, miss=0.3)
-    assert "reading" not in result.promise
-    assert nlp.meta["guarantee"]["ner"]["reading"] == Reading(True, False, True)._asdict()
+    assert result.promise.reading is None
+    assert nlp.meta["guarantee"]["ner"]["reading"] == asdict(Reading(True, False, True))
 
 
 def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from spacy.training import Example
 from thinc.api import fix_random_seed
 
-from spacy_costner.pipeline.component import rehearsal_targets
+from spacy_costner.pipeline.rehearsal import rehearsal_targets
 from spacy_costner.tags import Tags
 from spacy_costner.training.soft_targets import divergence
 from spacy_costner.types import Constraints, LossResult, Potentials

@@ -413,14 +413,14 @@ def test_page_says_what_the_report_has(by_hand: Report) -> None:
 
 def many(n: int) -> Confusion:
     cost = numpy.random.default_rng(n).integers(0, 50, (n + 1, n + 1)).astype("float64")
-    return [*(f"l{i}" for i in range(n)), "O"], cost
+    return Confusion([*(f"l{i}" for i in range(n)), "O"], cost)
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
     n = MAX_LABELS + 2
     labels, cost = many(n)
     total = {labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n)}
-    names, summed = sum_others((labels, cost))
+    names, summed = sum_others(many(n))
     *kept, others, outside = names
     assert (len(kept), others, outside) == (MAX_LABELS, "2 others", "O")
     assert kept == [label for label in labels if label in kept]
@@ -435,14 +435,14 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     """Its figures have numbers on hover, and no more tags than there is room for."""
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
-    monkeypatch.setattr("spacy_costner.analysis.reporting.MAX_TAGS", 6)
+    monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
     for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
         transitions = TransitionWeights(names, names, weights)
         html = render(by_hand._replace(confusion=many(38), transitions=transitions))
         assert check(html).count("svg") == n_svgs
-        assert ("explain --plot" in html) is (n == 7) and "are summed" in html
+        assert ("too many tags for a figure" in html) is (n == 7) and "are summed" in html
     cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
     assert ("t5", "t1", "5,001") in cells
     assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells

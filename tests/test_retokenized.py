@@ -14,17 +14,17 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.analysis.annotating import annotate, as_value, groups_of
+from spacy_costner.analysis.annotating import annotate, groups_of, to_record
 from spacy_costner.pipeline.annotations import prob_of, warn_once
-from spacy_costner.readers.texts import Row
+from spacy_costner.pipeline.promises import Thresholds
+from spacy_costner.readers.texts import TextRow
 from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans
 
 from .support.linear import VOCAB, crf
-from .support.pipelines import TEXTS, examples, load, pipeline
+from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
 from .support.strategies import seeds
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
-TERMS = {"miss": 0.1, "found": "exact", "by": "doc", "per_label": False, "by_group": None}
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka Khan?"
 COLUMNS = ("start_char", "end_char", "label")
 
@@ -33,8 +33,7 @@ COLUMNS = ("start_char", "end_char", "label")
 def nlp(unsure: Path) -> Language:
     """It writes predicted entities, alternatives and a guaranteed set."""
     nlp = load(unsure, confidence=CONFIDENCE)
-    promise = {**TERMS, "groups": {"": {"threshold": 0.01, "labels": {}}}}
-    nlp.get_pipe("ner").set_guarantee(promise)
+    nlp.get_pipe("ner").set_guarantee(promise_of({"": Thresholds(0.01, {})}, miss=0.1))
     return nlp
 
 
@@ -84,7 +83,7 @@ def test_random_tokens(nlp: Language, rng: numpy.random.Generator) -> None:
     """Every span with every label has its own probability, or None."""
     doc = nlp(TEXT)
     probs = probs_by_place(doc)
-    answer = as_value((Row("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
     by_name = {name: answer[name] for name in ("alternatives", "guaranteed")}
     assert all(by_name.values())
     for _ in range(rng.integers(1, 3)):
@@ -94,7 +93,7 @@ def test_random_tokens(nlp: Language, rng: numpy.random.Generator) -> None:
             for label in ("LOC", "PERSON", "sports-team"):
                 span = Span(doc, begin, end, label=label)
                 assert span._.confidence == probs.get(place_of(span)), doc
-    answer = as_value((Row("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
     assert {name: answer[name] for name in by_name} == by_name
     for ent in answer["entities"]:
         assert ent["score"] == probs.get((ent["start"], ent["end"], ent["label"]))
@@ -191,7 +190,7 @@ def test_scores_may_be_none(nlp: Language, warnings_anew: None) -> None:
     for group in doc.spans.values():
         group.attrs["scores"] = None
     assert [ent._.confidence for ent in doc.ents] == [None] * len(doc.ents)
-    answer = as_value((Row("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
     assert [ent["score"] for ent in answer["entities"]] == [None] * len(doc.ents)
     replace_spans(doc, "confidence", [], None, ["LOC"])
     scores = doc.spans["confidence"].attrs["scores"]
@@ -248,7 +247,7 @@ def test_two_components_have_keys_of_their_own(unsure: Path, warnings_anew: None
     # A doc that is predicted again has the same keys.
     assert sorted(nlp(nlp.make_doc(TEXT)).spans) == sorted(docs[0].spans)
     by_place: dict[Any, Any] = {}
-    answer = as_value((Row("1", TEXT, None), docs[0]), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), docs[0]), groups_of(nlp), False)
     for ent in answer["entities"]:
         by_place[ent["start"], ent["end"], ent["label"]] = ent["score"]
     assert by_place == {place_of(ent): ent._.confidence for ent in docs[0].ents}

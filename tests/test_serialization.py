@@ -18,7 +18,7 @@ from thinc.api import Optimizer, fix_random_seed
 
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.serialization import BEFORE_0_3, sign
+from spacy_costner.pipeline.serialization import sign
 from spacy_costner.types import Progress
 
 from .damage import FEATURES, MODELS, corrupt, is_right
@@ -26,8 +26,6 @@ from .damage import KINDS as CORRUPTIONS
 from .support.pipelines import TEXTS, ents, examples, pipeline, train
 from .support.slow import slow_but
 
-SAVED_BY_0_2 = Path(__file__).parent / "saved_by_0.2"
-CONFIDENCE = "spacy_costner.Confidence.v1"
 BEGUN = Progress()._asdict()
 GONE: Any = object()
 """In place of a value: the key is gone."""
@@ -71,25 +69,7 @@ def answers(nlp: Language) -> list[Any]:
     return [ents(nlp(text)) for text in TEXTS]
 
 
-# Models of 0.2
-
-
-def test_a_model_of_0_2_answers_as_it_did(tmp_path: Path) -> None:
-    """Linear, in two passes. The file of costs in its config is gone; the tables are saved."""
-    nlp = spacy.load(SAVED_BY_0_2)
-    expected = json.loads((SAVED_BY_0_2 / "expected.json").read_text(encoding="utf8"))
-    for again in (nlp, through_disk(nlp, tmp_path)):
-        for text, groups in expected:
-            doc = again(text)
-            for key, spans in zip(("confidence", "confidence_alternatives"), groups):
-                group = doc.spans[key]
-                places = [[s.start_char, s.end_char, s.label_] for s in group]
-                assert places == [span[:3] for span in spans]
-                assert group.attrs["scores"] == pytest.approx([s[3] for s in spans], abs=1e-4)
-    ner = nlp.get_pipe("ner")
-    assert ner.confidence.alternatives == 0.08 and ner.sentence_boundaries
-    other = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.5}
-    assert load(SAVED_BY_0_2, confidence=other).get_pipe("ner").confidence.alternatives == 0.5
+# Models that were saved before
 
 
 @pytest.mark.parametrize(
@@ -100,7 +80,7 @@ def test_a_model_of_0_2_answers_as_it_did(tmp_path: Path) -> None:
         (6.0, 0, Progress(10, 6, 0, 1)),
     ],
 )
-def test_progress_that_0_3_saved(
+def test_progress_whose_epochs_are_a_sum_of_shares(
     epochs: float, n_examples: int, expected: Progress, saved: Path, tmp_path: Path
 ) -> None:
     progress = {"steps": 10, "epochs": epochs}
@@ -108,24 +88,32 @@ def test_progress_that_0_3_saved(
     assert spacy.load(old).get_pipe("ner").progress == expected
 
 
-def test_keys_that_0_2_0_did_not_save(saved: Path, tmp_path: Path) -> None:
-    nlp = spacy.load(saved / "sparse")
-    gone = dict.fromkeys([*BEFORE_0_3, "digest"], GONE)
-    files = edit_cfg(saved / "sparse", tmp_path / "old", **gone) / "ner"
+def without_keys(path: Path, to: Path, *names: str) -> Path:
+    """A copy of a pipeline that was saved without these keys."""
+    files = edit_cfg(path, to, **dict.fromkeys([*names, "digest"], GONE)) / "ner"
     cfg = sign(srsly.read_json(files / "cfg"), (files / "model").read_bytes())
     srsly.write_json(files / "cfg", cfg)
-    old = spacy.load(tmp_path / "old")
-    assert answers(old) == answers(nlp) and old.get_pipe("ner").cfg["outside"] == "single"
-    with pytest.raises(ValueError, match=r"outside: expected 'single', .* got 'before'"):
-        load(tmp_path / "old", outside="before")
+    return to
+
+
+def test_keys_that_were_not_always_saved(saved: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(saved / "sparse")
+    old = spacy.load(without_keys(saved / "sparse", tmp_path / "old", "reading", "trained_on"))
+    assert answers(old) == answers(nlp)
+    ner = old.get_pipe("ner")
+    assert ner.reading is None and not len(ner.trained_on)
+
+
+@pytest.mark.parametrize("name", ["outside", "guarantee", "shift", "untrained", "cost_tables"])
+def test_without_a_key_that_is_needed_it_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
+    old = without_keys(saved / "sparse", tmp_path / "old", name)
+    with pytest.raises(ValueError, match=rf"ner.cfg: .*got no {name}: train again"):
+        spacy.load(old)
 
 
 def test_without_a_digest_it_is_refused(saved: Path, tmp_path: Path) -> None:
-    """As models of 0.1 are."""
-    with pytest.raises(ValueError, match=r"ner.model: expected a model saved by 0\.2.*train again"):
+    with pytest.raises(ValueError, match=r"ner.model: expected a digest .*got none: train again"):
         spacy.load(edit_cfg(saved / "sparse", tmp_path / "old", digest=GONE))
-    with pytest.raises(ValueError, match="second_choice"):
-        load(saved / "sparse", confidence={"@misc": CONFIDENCE, "second_choice": 0.1})
 
 
 # What is not of one save, or not of the config
@@ -353,7 +341,7 @@ def test_sentence_boundaries_hold_everywhere(saved: Path) -> None:
     example = spacy.training.Example.from_dict(doc, {"entities": ["B-PERSON", "L-PERSON"]})
     ner.get_loss([example], ner.model.predict([doc]))  # and no warning: it joins the sentences
     again = spacy.blank("xx").from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert again.get_pipe("ner").sentence_boundaries
+    assert again.get_pipe("ner").annotation.sentence_boundaries
     assert "sentence_boundaries" not in ner.cfg
 
 

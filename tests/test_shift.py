@@ -94,17 +94,20 @@ def test_a_test_goes_on(rng: numpy.random.Generator) -> None:
     """From each of its results, also from JSON, and from one result twice."""
     calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
     scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()
-    whole = shift.find_shift(calibration, scores, {"X": [1.0, 2.0, 3.0]}, seed=4)
-    cut = int(rng.integers(len(scores) + 1))
-    first = shift.find_shift(calibration, scores[:cut], {"X": [1.0, 1.0, 1.0]}, seed=4)
+    counts = {"X": [1.0, 2.0, 3.0]}
+    at_once = shift.find_shift(calibration, scores, counts, seed=4)
+    n_first = int(rng.integers(len(scores) + 1))
+    first = shift.find_shift(calibration, scores[:n_first], {"X": [1.0, 1.0, 1.0]}, seed=4)
     saved = json.loads(json.dumps(first.to_json()))
     for earlier in (first, first, shift.restore(saved, calibration, 4)):
-        assert earlier.n_docs == cut and earlier.counts == first.counts
-        found = shift.find_shift(calibration, scores[cut:], whole.counts, earlier=earlier, seed=4)
+        assert earlier.n_docs == n_first and earlier.counts == first.counts
+        new_scores = scores[n_first:]
+        in_two = shift.find_shift(calibration, new_scores, counts, earlier=earlier, seed=4)
         for name in ("scores", "p_values", "log_martingale"):
-            assert getattr(found, name).tolist() == getattr(whole, name).tolist()
-            assert getattr(earlier, name).tolist() == getattr(whole, name)[:cut].tolist()
-        assert found[1:] == whole[1:] and found.summary == whole.summary
+            expected = getattr(at_once, name).tolist()
+            assert getattr(in_two, name).tolist() == expected
+            assert getattr(earlier, name).tolist() == expected[:n_first]
+        assert in_two[1:] == at_once[1:] and in_two.summary == at_once.summary
 
 
 def test_earlier_docs_are_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +204,8 @@ def test_scores_and_expected_numbers(guaranteed: Language) -> None:
     ner: Any = guaranteed.get_pipe("ner")
     docs = predicted(guaranteed, calibration_docs(guaranteed))
     found = ner.shift(docs)
-    kept = ner.cfg["shift"]
-    assert sorted(found.scores) == kept["scores"] and not kept["approximate"]
+    kept = ner.calibration_scores
+    assert sorted(found.scores) == kept.scores and not kept.approximate
     exact, counts = [], {label: numpy.zeros(3) for label in ner.labels}
     for doc in docs:
         for ent in doc.ents:
@@ -281,17 +284,17 @@ def test_presets_are_left_out(guaranteed: Language) -> None:
 def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
     """Another decoding keeps them; `calibrate` has others, which are approximate."""
     ner: Any = guaranteed.get_pipe("ner")
-    before = ner.cfg["shift"]
+    before = ner.calibration_scores
     tune(guaranteed, calibration_docs(guaranteed))
-    assert ner.guarantee is None and ner.cfg["shift"] == before
+    assert ner.guarantee is None and ner.calibration_scores == before
     no_score = numpy.asarray([0.5, numpy.nan])  # of a doc with presets only
     ner.set_shift([guaranteed.make_doc("Khan")] * 2, no_score, "test", approximate=False)
-    assert ner.cfg["shift"]["scores"] == [0.5]
+    assert ner.calibration_scores.scores == [0.5]
     docs = calibration_docs(guaranteed, 20, seed=3)
     calibrate(guaranteed, docs, source="dev")
-    assert ner.cfg["shift"]["approximate"] and ner.cfg["shift"]["source"] == "dev"
+    assert ner.calibration_scores.approximate and ner.calibration_scores.source == "dev"
     found = ner.shift(predicted(guaranteed, docs))
-    assert found.approximate and sorted(found.scores) == ner.cfg["shift"]["scores"]
+    assert found.approximate and sorted(found.scores) == ner.calibration_scores.scores
     with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
         ner.shift([guaranteed.make_doc("Who lost")])
 
@@ -325,7 +328,7 @@ def test_watch(watched: Path, tmp_path: Path) -> None:
     assert like.exit_code == 0 and not found["alarm"] and found["docs"] == 60
     assert found["tests"][0]["calibration"] == 180 and found["tests"][0]["martingale"] < 100
     ner: Any = spacy.load(watched).get_pipe("ner")
-    assert set(ner.cfg["shift"]["keys"]) == {"source"}
+    assert set(ner.calibration_scores.keys) == {"source"}
     path = write_texts(tmp_path / "other.jsonl", OTHERS)
     again = [run("watch", watched, path) for _ in range(2)]
     assert again[0].exit_code == 1 and again[0].stdout == again[1].stdout
@@ -368,13 +371,13 @@ def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched
         doc.user_data["source"] = f"s{i % 2}"
     docs = list(nlp.pipe(docs))
     scores = ner.shift(docs).scores
-    kept = ner.cfg["shift"]
+    kept = ner.calibration_scores
     shuffled = shift.in_random_order(scores, 3)
     assert watch(ner, docs, seed=3)[1].scores.tolist() == shuffled.tolist() != scores.tolist()
     assert watch(ner, docs, in_order=True)[1].scores.tolist() == scores.tolist()
     tests = watch(ner, docs, key="source", seed=3)[0]["tests"]
     for i, test in enumerate(tests):
-        pool = {**kept, "scores": kept["keys"]["source"][f"s{i}"]}
+        pool = kept.pool("source", f"s{i}")
         ordered = shift.in_random_order(scores[i::2], 3)
         expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
         assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test

@@ -203,7 +203,7 @@ def test_docs_of_other_tokens_keep_their_gold() -> None:
     words = [*(token.text for token in examples[0].reference[:-1]), "Ro", "me"]
     other = Example(Doc(nlp.vocab, words=words), examples[0].reference)
     assert is_taught(examples[0]) and not is_taught(other)
-    assert ner.objective.targets([other], ner.chain_tags).soft is None
+    assert ner.objective.targets([other], ner.chain_tags).finest.soft is None
 
 
 def test_weights_of_docs_are_read() -> None:
@@ -230,7 +230,7 @@ def test_pieces_with_soft_targets_are_whole() -> None:
     _, ner, examples = taught(1)
     lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
     assert lengths[0] == len(examples[0].predicted) and lengths[1:] == [1] * 4 + [2]
-    _, targets = join(read_pieces(ner, examples, most_words=100))[1]()
+    _, targets = join(read_pieces(ner, examples, most_words=100)).read()
     ((_, read),) = read_batches(ner, [examples])
     _, expected = read()
     scores = ner.model.predict([eg.predicted for eg in examples])
@@ -246,8 +246,8 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 1)
     pieces = read_pieces(ner, examples, most_words=100)
     for some, weights in ((pieces, [3, 1, 1]), (pieces[::-1], [1, 1, 3])):
-        assert join(some)[1]()[1].gold.weights.tolist() == weights
-    assert join(pieces[1:])[1]()[1].gold.weights is None
+        assert join(some).read()[1].gold.weights.tolist() == weights
+    assert join(pieces[1:]).read()[1].gold.weights is None
 
 
 # Presets and gold that the teacher contradicts
@@ -291,9 +291,9 @@ def test_an_impossible_preset_leaves_a_doc_out(
     first, last = alone(ner, scores, examples[0], 0), alone(ner, scores, examples[2], 7)
     recwarn.clear()
     if in_pieces:
-        _, targets = join(read_pieces(ner, examples, most_words=100))[1]()
+        _, targets = join(read_pieces(ner, examples, most_words=100)).read()
     else:
-        targets = ner.objective.targets(examples, ner.chain_tags)
+        targets = ner.objective.targets(examples, ner.chain_tags).finest
     messages = {str(warning.message) for warning in recwarn}
     result, _ = ner.objective.evaluate(targets, scores, ner.progress)
     assert result.value == pytest.approx(first[0] + last[0], abs=CLOSE)
@@ -310,11 +310,11 @@ def test_gold_across_a_border_of_the_teacher_does_not_count(recwarn: Any) -> Non
     cut_soft_targets(eg, [1, 3], Tags(["X"], "BILUO"))
     scores = ner.model.predict([eg.predicted for eg in examples])
     expected = ner.objective.evaluate(
-        ner.objective.targets(examples, ner.chain_tags), scores, ner.progress
+        ner.objective.targets(examples, ner.chain_tags).finest, scores, ner.progress
     )[0]
     eg.reference.set_ents([Span(eg.reference, 0, 2, "X")])
     found = ner.objective.evaluate(
-        ner.objective.targets(examples, ner.chain_tags), scores, ner.progress
+        ner.objective.targets(examples, ner.chain_tags).finest, scores, ner.progress
     )[0]
     assert found.value == pytest.approx(expected.value)
     assert_allclose(found.gradient.emissions, expected.gradient.emissions, atol=1e-6)

@@ -26,7 +26,7 @@ from spacy_costner.analysis.suggestions import (
     suggest,
 )
 from spacy_costner.decoding import Posterior, make_min_cost
-from spacy_costner.readers import FORMS, CorpusInfo, read_docs, save_tasks
+from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
 
 from . import oracle
 from .support.commands import run
@@ -188,7 +188,7 @@ def test_what_is_refused(unsure: Path) -> None:
             suggest(**{**given, **arguments})
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", TASK_FORMS)
 def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     """Also with characters of two UTF-16 code units. A prediction in Label Studio is an annotation
     when somebody has accepted it."""
@@ -197,7 +197,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
     docs[0].ents = [docs[0].char_span(5, 13, "LOC")]
     docs[1].ents = []
     docs[2].ents = [docs[2].char_span(0, 3, "PER"), docs[2].char_span(8, 10, "PER")]
-    path = tmp_path / f"out{FORMS[form][1]}"
+    path = tmp_path / f"out{TASK_FORMS[form].suffix}"
     save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
     if form == "label-studio":
         read = list(read_docs(nlp, path, info=CorpusInfo()))

@@ -30,6 +30,7 @@ from spacy_costner.analysis.preparation import (
     train_linear,
 )
 from spacy_costner.chain import constrain, log_partition
+from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
@@ -39,7 +40,7 @@ from spacy_costner.training.lbfgs import (
     TOLERANCE,
     TotalLoss,
     minimise_by_lbfgs,
-    of_split,
+    spread_over_split,
     train_at_once,
 )
 from spacy_costner.training.online import Trained
@@ -300,7 +301,7 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
         assert numpy.abs(total(found.vector)[1]).max() < 0.01
         rows.append(total.to_rows(found.vector))
     if tags.is_split:
-        rows[1] = of_split(rows[1], tags)
+        rows[1] = spread_over_split(rows[1], tags)
     assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0
@@ -315,7 +316,7 @@ def test_weights_of_a_single_outside_are_weights_of_all() -> None:
     k = len(tags.collapsed)
     rows = rng.normal(size=(len(features) + k + 2, k)).astype("float32")
     totals = []
-    for own, weights in ((tags.collapsed, rows), (tags, of_split(rows, tags))):
+    for own, weights in ((tags.collapsed, rows), (tags, spread_over_split(rows, tags))):
         weights = numpy.ascontiguousarray(weights)
         emissions, below = sum_rows(seen.rows, weights), weights[len(features) :]
         scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
@@ -478,6 +479,7 @@ def test_whether_fit_trains_a_config_is_read_from_the_config(
     configs["frozen"] = configs["tagged"].merge({"training": {"frozen_components": ["tagger"]}})
     initialized()[0].to_disk(tmp_path / "model")
     sourced = sparse.copy()
+    sourced["nlp"]["lang"] = "xx"
     sourced["components"]["ner"] = {"source": str(tmp_path / "model")}
     configs["sourced"] = sourced
     expected: dict[str, bool] = {}
@@ -499,3 +501,15 @@ def test_whether_fit_trains_a_config_is_read_from_the_config(
     monkeypatch.setattr(preparation, "fix_random_seed", None)
     assert {name: is_fitted(config) for name, config in configs.items()} == expected
     assert random.getstate() == state
+
+
+def test_an_update_looks_features_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the scores and for a loss that uses them; `get_loss` alone looks them up itself."""
+    nlp, examples = initialized(loss=loss_block("MIRA", cost=HAMMING))
+    ner = nlp.get_pipe("ner")
+    scores = ner.model.predict([eg.predicted for eg in examples])
+    expected = ner.get_loss(examples, scores)[0]
+    find = Mock(side_effect=Features.find, autospec=True)
+    monkeypatch.setattr(Features, "find", lambda *args, **settings: find(*args, **settings))
+    assert ner.update(examples, sgd=Adam())["ner"] == pytest.approx(expected)
+    assert find.call_count == 1

@@ -21,7 +21,7 @@ from ..ml import first_pass_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
 from ..readers import Task, TaskSpan, doc_to_task, read_tasks
-from ..readers.files import Place
+from ..readers.files import FilePlace
 from ..readers.sentences import copy_tokens
 from ..readers.tasks import spans_from_json
 from ..tags import Entities, Tags
@@ -137,7 +137,7 @@ class AnswerCounts(NamedTuple):
 class Correction(NamedTuple):
     """What an accepted line changes."""
 
-    place: Place  # of the line
+    place: FilePlace  # of the line
     doc: int  # the number of the doc, from 0
     removed: list[Span]
     added: list[Span]
@@ -271,11 +271,10 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
 
 def find_temperature(fold: Fold) -> float:
     """The temperature that fits a fold; 1 if no entity is predicted in it."""
-    best = predict_best(fold.dev)
-    _, _, is_correct = best
-    if not len(is_correct):
+    answers = predict_best(fold.dev)
+    if not len(answers.is_correct):
         return 1.0
-    return fit_temperature([best], per_label=False).overall
+    return fit_temperature([answers], per_label=False).overall
 
 
 def means_of_others(temperatures: Sequence[float]) -> list[float]:
@@ -321,7 +320,7 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     labels = posterior.tags.labels
     gold = named(fold.dev.gold, labels)
     likely, probs = posterior.likely_entities(LEAST)
-    is_counted = fold.dev.counts(likely)
+    is_counted = fold.dev.are_counted(likely)
     likely = likely.select(is_counted)
     probs = probs[is_counted]
     alternatives = named(likely, labels)
@@ -599,7 +598,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
     return AnswerCounts(n_lines[ACCEPT], n_lines[REJECT], n_lines[IGNORE])
 
 
-def read_correction(docs: Sequence[Doc], task: Task, place: Place) -> Correction:
+def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
     """Read what a line changes."""
     i = task.extra.get("doc")
     start = task.extra.get("start")

@@ -21,6 +21,7 @@ from ..types import map_scores
 from .fitness import find_faults
 from .predictions import (
     DevPredictions,
+    evaluate_dev,
     get_component,
     predict_dev,
     record_scores,
@@ -30,18 +31,21 @@ from .predictions import (
 MOST_STEPS = 200
 """The most steps of a minimisation."""
 
+MOST_HALVINGS = 40
+"""How often a step is halved before the direction is given up."""
+
 PRECISION = 1e-4
 """The gradient at which it ends, in nats for a unit of the logarithm of a temperature."""
 
-HOTTEST = float(numpy.log(100))
-"""The highest logarithm of a temperature, as where all predictions are wrong; where all are correct
+MAX_LOG = float(numpy.log(100))
+"""The highest logarithm of a temperature, as where all predictions are wrong. Where all are correct
 it ends at the lowest, minus this."""
 
 LEAST_LIKELIHOOD = 1e-12
 """Lower ones count as this, as their logarithm may be infinite."""
 
-Predicted = tuple[Posterior, Entities, Array1d]
-"""A posterior, entities, and which of them are correct. Shape: (E,)"""
+Objective = Callable[[Floats1d], tuple[float, Floats1d]]
+"""A function to minimise: from the place to its value and gradient. Shapes: (P,) to (P,)"""
 
 
 class Calibration(NamedTuple):
@@ -55,17 +59,33 @@ class Calibration(NamedTuple):
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
     notes: Sequence[str] = ()  # what may make it misleading
 
-    def describe(self) -> str:
+    def as_text(self) -> str:
         """The temperature, and the calibration error before and with it. Where it rises, the log
         loss says that confidences are better nevertheless."""
-        errors = f"expected calibration error {self.error_before:.4f} -> {self.error:.4f}"
+        lines = [
+            f"temperature {self.temperature.overall:.3f}: expected calibration error "
+            f"{self.error_before:.4f} -> {self.error:.4f}"
+        ]
         if self.error > self.error_before:
-            errors += (
-                f"\nThe temperature minimises the log loss: {self.log_loss_before:.4f} -> "
+            lines.append(
+                f"The temperature minimises the log loss: {self.log_loss_before:.4f} -> "
                 f"{self.log_loss:.4f}. The calibration error of few entities varies by chance."
             )
-        line = f"temperature {self.temperature.overall:.3f}: {errors}"
-        return "\n".join([line, *(f"note: {note}" for note in self.notes)])
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+class Answers(NamedTuple):
+    """The entities that a model predicts for docs.
+
+    posterior (Posterior): Their posterior.
+    entities (Entities): The entities.
+    is_correct (Array1d): Whether each is annotated. Shape: (E,)
+    """
+
+    posterior: Posterior
+    entities: Entities
+    is_correct: Array1d
 
 
 def calibrate(
@@ -83,20 +103,22 @@ def calibrate(
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): The docs. They should not be training docs.
+    name (str): Name of the component.
+    per_label (bool): Fit a temperature for each label.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
-    name (str): Name of the component.
-    per_label (bool): Fit a temperature for each label.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If there is no such component, or no entity is predicted.
     """
-    ner, examples = get_component(nlp, name), list(examples)
+    ner = get_component(nlp, name)
+    examples = list(examples)
     faults = find_faults(nlp, ner, examples, source)
     dev = predict_dev(nlp, ner, examples)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     calibration = calibrate_on([dev], nlp, ner, source, per_label=per_label)
-    record_scores(nlp, nlp.evaluate(examples), source, len(examples))
+    scores = evaluate_dev(nlp, ner, dev.with_temperature(calibration.temperature))
+    record_scores(nlp, scores, source, len(examples))
     return calibration._replace(notes=[*faults, *calibration.notes])
 
 
@@ -110,40 +132,43 @@ def calibrate_on(
 ) -> Calibration:
     """Fit the temperature of a component on the predictions of one model or of several, and set
     it, with the scores for `watch`: see `calibrate`."""
-    predicted = [predict_best(dev) for dev in devs]
-    correct = numpy.concatenate([correct for _, _, correct in predicted])
-    if not len(correct):
+    answer_sets = [predict_best(dev) for dev in devs]
+    is_correct = numpy.concatenate([answers.is_correct for answers in answer_sets])
+    if not len(is_correct):
         raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
-    temperature = fit_temperature(predicted, per_label=per_label)
+    temperature = fit_temperature(answer_sets, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
     turn_on_confidence(nlp, ner)
+
     docs: list[Doc] = []
     for dev in devs:
         docs += [eg.reference for eg in dev.examples]
     entropies = numpy.concatenate([dev.with_temperature(temperature).entropies() for dev in devs])
     ner.set_shift(docs, entropies, source, approximate=True)
 
-    probs = [
-        (p.entity_probs(e), p.with_temperature(temperature).entity_probs(e))
-        for p, e, _ in predicted
-    ]
-    before, after = (numpy.concatenate(columns) for columns in zip(*probs))
-    error_before, error = (calibration_error(each, correct) for each in (before, after))
+    probs_of_sets = []
+    tempered_probs_of_sets = []
+    for posterior, entities, _ in answer_sets:
+        tempered = posterior.with_temperature(temperature)
+        probs_of_sets.append(posterior.entity_probs(entities))
+        tempered_probs_of_sets.append(tempered.entity_probs(entities))
+    probs_before = numpy.concatenate(probs_of_sets)
+    probs = numpy.concatenate(tempered_probs_of_sets)
     return Calibration(
         temperature,
-        error_before,
-        error,
-        mean_log_loss(before, correct),
-        mean_log_loss(after, correct),
-        reliability(after, correct),
-        find_extremes(temperature),
+        error_before=calibration_error(probs_before, is_correct),
+        error=calibration_error(probs, is_correct),
+        log_loss_before=mean_log_loss(probs_before, is_correct),
+        log_loss=mean_log_loss(probs, is_correct),
+        reliability=reliability(probs, is_correct),
+        notes=find_extremes(temperature),
     )
 
 
-def mean_log_loss(probs: Floats1d, correct: Array1d) -> float:
+def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
     """The mean log loss of predicted entities, in nats. Shapes: (E,), (E,)"""
-    likelihood = numpy.where(correct, probs, 1 - probs.astype("float64"))
+    likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
     return -float(numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD)).mean())
 
 
@@ -154,7 +179,7 @@ def find_extremes(temperature: Temperature) -> list[str]:
         values[f"temperature of {label}"] = value
     notes = []
     for name, value in values.items():
-        if abs(numpy.log(value)) > HOTTEST - PRECISION:
+        if abs(numpy.log(value)) > MAX_LOG - PRECISION:
             notes.append(
                 f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
                 "docs are all correct, or all wrong"
@@ -162,38 +187,45 @@ def find_extremes(temperature: Temperature) -> list[str]:
     return notes
 
 
-def predict_best(dev: DevPredictions) -> Predicted:
-    """The entities of the best paths, and whether they are annotated."""
+def predict_best(dev: DevPredictions) -> Answers:
+    """The entities of the best paths."""
     entities = dev.decode(make_viterbi())
-    return dev.posterior, entities, dev.is_correct(entities)
+    return Answers(dev.posterior, entities, dev.is_correct(entities))
 
 
-def fit_temperature(predicted: Sequence[Predicted], *, per_label: bool) -> Temperature:
+def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Temperature:
     """Find the temperature with the lowest log loss on predicted entities, of posteriors with the
     same labels. The temperature of each label is regularised towards the overall one.
 
     min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
     """
-    labels = predicted[0][0].tags.labels
+    labels = answer_sets[0].posterior.tags.labels
     # In float64: differences of the loss near its minimum are below the precision of float32.
-    exact = [(in_float64(posterior), *answers) for posterior, *answers in predicted]
+    exact_sets = [
+        answers._replace(posterior=in_float64(answers.posterior)) for answers in answer_sets
+    ]
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
+        """The objective and its gradient, of log T or of log T, log T_1, ..., log T_L."""
         temperature = make_temperature(logs, labels)
-        parts = [
-            find_loss(posterior.with_temperature(temperature), *answers)
-            for posterior, *answers in exact
-        ]
-        loss = sum(value for value, _ in parts)
-        slopes = numpy.sum([slopes for _, slopes in parts], axis=0)
+        loss = 0.0
+        slopes = numpy.zeros(len(labels) + 1)
+        for answers in exact_sets:
+            tempered = answers._replace(posterior=answers.posterior.with_temperature(temperature))
+            loss_of_set, slopes_of_set = find_loss(tempered)
+            loss += loss_of_set
+            slopes += slopes_of_set
         if len(logs) == 1:
             return loss, slopes.sum(keepdims=True)
-        apart = logs[1:] - logs[0]
-        return loss + float(apart @ apart), slopes + 2 * numpy.append(-apart.sum(), apart)
+        difference = logs[1:] - logs[0]
+        loss += float(difference @ difference)
+        slopes[0] -= 2 * difference.sum()
+        slopes[1:] += 2 * difference
+        return loss, slopes
 
-    logs = minimise(evaluate, numpy.zeros(1))
+    logs = minimise_by_bfgs(evaluate, numpy.zeros(1))
     if per_label:
-        logs = minimise(evaluate, numpy.repeat(logs, len(labels) + 1))
+        logs = minimise_by_bfgs(evaluate, numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 
 
@@ -205,65 +237,76 @@ def in_float64(posterior: Posterior) -> Posterior:
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
     """A temperature from its logarithm, or from the overall one and those of the labels."""
-    overall, *of_labels = numpy.exp(logs).tolist()
-    return Temperature(overall, dict(zip(labels, of_labels)))
+    overall, *by_label = numpy.exp(logs).tolist()
+    return Temperature(overall, dict(zip(labels, by_label)))
 
 
-def find_loss(
-    posterior: Posterior, predicted: Entities, correct: Array1d
-) -> tuple[float, Floats1d]:
+def find_loss(answers: Answers) -> tuple[float, Floats1d]:
     """The log loss, and its derivative with respect to the logarithm of each temperature: the
-    overall one, then the labels' own. Shape: (1 + labels,)
+    overall one, then those of the labels. Shape: (1 + labels,)
 
     d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
     """
-    log_probs, which, backprop = posterior.entity_log_probs(predicted)
-    probs = numpy.exp(log_probs)
-    p = numpy.bincount(which, probs, minlength=len(correct))
-    likelihood = numpy.maximum(numpy.where(correct, p, 1 - p), LEAST_LIKELIHOOD)
-    d_p = numpy.where(correct, -1, 1) / likelihood
-    gradient = backprop(d_p[which] * probs)
-    products = [
-        numpy.where(numpy.isfinite(scores), scores, 0).astype("float64") * slopes
-        for scores, slopes in zip(posterior.potentials[:4], gradient[:4])
-    ]
-    of_tags, label_of = products[0].sum(axis=0), posterior.tags.label_of + 1
-    slopes = numpy.bincount(label_of, of_tags, minlength=len(posterior.tags.labels) + 1)
-    slopes[0] += sum(product.sum() for product in products[1:])
+    posterior, entities, is_correct = answers
+    tags = posterior.tags
+    # A path can have an entity in several ways: without the white space after it, or with some.
+    # `entity_of` is the entity of each way. Shapes: (S,)
+    log_probs, entity_of, backprop = posterior.entity_log_probs(entities)
+    way_probs = numpy.exp(log_probs)
+    probs = numpy.bincount(entity_of, way_probs, minlength=len(is_correct))
+    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), LEAST_LIKELIHOOD)
+    d_probs = numpy.where(is_correct, -1, 1) / likelihood
+    gradient = backprop(d_probs[entity_of] * way_probs)
+
+    # Each score times its gradient. A forbidden transition has the score -inf and no gradient.
+    products = []
+    for scores, d_scores in zip(posterior.potentials[:4], gradient[:4]):
+        finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
+        products.append(finite_scores * d_scores)
+    # Emissions have the temperature of the label of their tag, and O, which is label -1, the
+    # overall one, as have all transitions.
+    emissions, *transitions = products
+    slopes = numpy.bincount(
+        tags.label_of + 1, emissions.sum(axis=0), minlength=len(tags.labels) + 1
+    )
+    slopes[0] += sum(product.sum() for product in transitions)
     return -float(numpy.log(likelihood).sum()), -slopes
 
 
-def minimise(evaluate: Callable[[Floats1d], tuple[float, Floats1d]], start: Floats1d) -> Floats1d:
-    """Minimise a smooth function of few numbers between -`HOTTEST` and `HOTTEST`, from its value
+def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
+    """Minimise a smooth function of few numbers between -`MAX_LOG` and `MAX_LOG`, from its value
     and gradient, by BFGS with backtracking. Numbers at a limit stay there while the gradient keeps
     them. Warns if the gradient of the others isn't below `PRECISION` at the end.
 
     Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
     """
+    identity = numpy.eye(len(start))
     place = start
     value, slope = evaluate(place)
-    inverse = numpy.eye(len(place))  # of the Hessian, as far as it is known
+    inverse = identity  # the inverse of the Hessian, as far as the steps have shown it
     is_free = numpy.ones(len(place), dtype=bool)
     for _ in range(MOST_STEPS):
-        before = is_free
-        is_kept = ((place <= -HOTTEST) & (slope > 0)) | ((place >= HOTTEST) & (slope < 0))
-        is_free = ~is_kept
+        was_free = is_free
+        # At a limit, and downhill is beyond it.
+        is_held_low = (place <= -MAX_LOG) & (slope > 0)
+        is_held_high = (place >= MAX_LOG) & (slope < 0)
+        is_free = ~(is_held_low | is_held_high)
         if not (numpy.abs(slope[is_free]) >= PRECISION).any():
             return place
-        if (is_free != before).any():
-            inverse = numpy.eye(len(place))
+        if (is_free != was_free).any():
+            inverse = identity
         direction = numpy.where(is_free, -inverse @ numpy.where(is_free, slope, 0), 0)
         # At most a factor of e at once, as the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
-        found = search_line(evaluate, place, value, slope, direction)
-        if found is None:
-            if (inverse == numpy.eye(len(place))).all():
+        step = search_line(evaluate, place, value, slope, direction)
+        if step is None:
+            # Even downhill nothing is lower: rounding errors are larger than what is left.
+            if (inverse == identity).all():
                 break
-            inverse = numpy.eye(len(place))
+            inverse = identity
             continue
-        after, value, slope_after = found
-        inverse = update_inverse(inverse, after - place, slope_after - slope)
-        place, slope = after, slope_after
+        inverse = update_inverse(inverse, step.place - place, step.slope - slope)
+        place, value, slope = step
     steepest = float(numpy.abs(slope[is_free]).max())
     warnings.warn(
         f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
@@ -273,20 +316,28 @@ def minimise(evaluate: Callable[[Floats1d], tuple[float, Floats1d]], start: Floa
     return place
 
 
+class Step(NamedTuple):
+    """The end of a step: the place, and the value and gradient there. Shapes: (P,), (P,)"""
+
+    place: Floats1d
+    value: float
+    slope: Floats1d
+
+
 def search_line(
-    evaluate: Callable[[Floats1d], tuple[float, Floats1d]],
+    evaluate: Objective,
     place: Floats1d,
     value: float,
     slope: Floats1d,
     direction: Floats1d,
-) -> tuple[Floats1d, float, Floats1d] | None:
-    """The first place along a direction, halved each time, that is low enough, with its value and
-    gradient; None if there is none."""
-    for halvings in range(40):
-        after = numpy.clip(place + 0.5**halvings * direction, -HOTTEST, HOTTEST)
-        value_after, slope_after = evaluate(after)
-        if value_after <= value + 1e-4 * float(slope @ (after - place)):
-            return after, value_after, slope_after
+) -> Step | None:
+    """The first step along a direction, halved each time, that goes low enough; None if there is
+    none. Nocedal & Wright (2006), eq. 3.4"""
+    for n_halvings in range(MOST_HALVINGS):
+        candidate = numpy.clip(place + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
+        step = Step(candidate, *evaluate(candidate))
+        if step.value <= value + 1e-4 * float(slope @ (candidate - place)):
+            return step
     return None
 
 

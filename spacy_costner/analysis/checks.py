@@ -5,16 +5,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ORTH
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_model_from_config, registry, resolve_dot_names
+from thinc.types import Array1d, Ints1d
 
 from ..borders import find_borders
 from ..pipeline.component import CostSensitiveNER
@@ -43,9 +44,12 @@ SHIFTED = 1.1
 """How many times as often words are in entities, if entities were a token earlier or later, for a
 warning. In the Spanish corpus of CoNLL-2002 it is 0.5, in GENIA 0.8."""
 
-MANY, SURE, LOST = 3, 0.9, 0.08
-"""Words of at least this number and share of tokens in entities are names. If more than this share
-of docs have names and no entities, annotation is lost: 0.2 % in CoNLL-2002, 0.5 % in GENIA."""
+MANY, SURE = 3, 0.9
+"""Words of at least this number and share of tokens in entities are names."""
+
+LOST = 0.08
+"""If more than this share of docs have names and no entities, annotation is lost: 0.2 % in
+CoNLL-2002, 0.5 % in GENIA."""
 
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
 """UTF-8 that was read as Latin-1 or Windows-1252, and the mark for what can't be read."""
@@ -89,13 +93,21 @@ LOST_SPANS = (
 ERROR, WARNING = "error", "warning"
 
 
+class DocPlace(NamedTuple):
+    """A place with a problem."""
+
+    doc: int  # the number of the doc in its corpus, from 0
+    words: str  # the first ones of the doc
+    text: str  # what is there
+
+
 class Finding(NamedTuple):
     """A problem in data or config."""
 
     severity: str  # "error" or "warning"
     corpus: str  # "config", "train" or "dev"
     message: str  # what its effect is
-    places: Sequence[dict[str, Any]] = ()  # number and first words of a doc, and what is there
+    places: Sequence[DocPlace] = ()
 
 
 class Check(NamedTuple):
@@ -120,36 +132,40 @@ def check(
 ) -> Check:
     """Check the corpora of a config for `spacy train`, and whether the config fits them.
 
+    config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
+    RETURNS (Check): The counts of the corpora, and what was found.
     RAISES (ValueError): If there is no such component, or an unknown setting.
     """
     config = read_config(config_path, overrides)
     check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
-    ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-    if name is None and len(ours) != 1:
+    names = [pipe.name for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    if name is None and len(names) != 1:
         raise ValueError(
-            f"expected a config with one cost_sensitive_ner, or the name of one, got {ours}"
+            f"expected a config with one cost_sensitive_ner, or the name of one, got {names}"
         )
-    ner = get_component(nlp, name or ours[0])
+    ner = get_component(nlp, name or names[0])
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
-    corpora, of_files = {}, []
+    corpora: dict[str, list[Example]] = {}
+    file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), readers):
-        found = CorpusInfo()
+        info = CorpusInfo()
         if isinstance(read, AnyCorpus):
-            read.info = found
+            read.info = info
         corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-        of_files += [Finding(WARNING, corpus, each.describe()) for each in found.problems]
-        if IO_WITHOUT_PREFIXES in found.schemes:
-            of_files.append(Finding(WARNING, corpus, NO_PREFIXES))
+        for problem in info.problems:
+            file_findings.append(Finding(WARNING, corpus, problem.describe()))
+        if IO_WITHOUT_PREFIXES in info.schemes:
+            file_findings.append(Finding(WARNING, corpus, NO_PREFIXES))
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
-    return result._replace(findings=[*result.findings, *of_files])
+    return result._replace(findings=[*result.findings, *file_findings])
 
 
 def check_corpora(
@@ -161,73 +177,114 @@ def check_corpora(
     """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
     those of the training corpus by default."""
     findings: list[Finding] = []
-    if (key := ner.objective.spans_key) is not None:  # its spans are the entities
-        own = ner.objective.own_labels or labels
-        severity = WARNING if ner.objective.filter_spans else ERROR
-        for corpus, examples in corpora.items():
-            for i, eg in enumerate(examples):
-                for span in without_overlap(eg.reference, key, own)[1]:
-                    place = _place(i, eg.reference, f"{span.text!r} {span.label_}")
-                    findings.append(Finding(severity, corpus, LOST_SPANS, [place]))
-
-        def as_entities(eg: Example) -> Example:
-            return Example(eg.predicted, spans_as_entities(eg.reference, key, own, longest=True))
-
-        corpora = {corpus: [*map(as_entities, egs)] for corpus, egs in corpora.items()}
-    counts = {
-        corpus: Counter(ent.label_ for eg in egs for ent in eg.reference.ents)
-        for corpus, egs in corpora.items()
-    }
-    labels = sorted(counts["train"]) if labels is None else labels
-    if not labels:
+    spans_key = ner.annotation.spans_key
+    if spans_key is not None:
+        own_labels = ner.annotation.own_labels or labels
+        severity = WARNING if ner.annotation.filter_spans else ERROR
+        findings += check_overlaps(corpora, spans_key, own_labels, severity)
+        corpora = {
+            corpus: [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
+            for corpus, examples in corpora.items()
+        }
+    counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}
+    if labels is None:
+        labels = sorted(counts["train"])
+    if labels:
+        findings += check_config(ner, Tags(labels, ner.cfg["scheme"]))
+    else:
         findings.append(Finding(ERROR, "train", "no entities and no labels"))
-    for check_fit in (ner.objective.prepare, ner.check_decoding) if labels else ():
-        try:
-            check_fit(Tags(labels, ner.cfg["scheme"]))
-        except ValueError as error:
-            findings.append(Finding(ERROR, "config", str(error)))
     findings += check_labels(counts, labels)
-    if evaluations is not None and (objection := evaluations.objection()):
+    objection = "" if evaluations is None else evaluations.objection()
+    if evaluations is not None and objection:
         severity = WARNING if evaluations.are_after_training else ERROR
         findings.append(Finding(severity, "config", objection))
     for corpus, examples in corpora.items():
         findings += check_docs(corpus, examples, ner, labels)
         findings += check_words(corpus, [eg.reference for eg in examples])
-    known = {eg.reference.text for eg in corpora["train"]}
-    for i, eg in enumerate(corpora["dev"]):
-        if eg.reference.text in known and len(eg.reference) >= SHORT:
-            findings.append(Finding(WARNING, "dev", LEAKED, [_place(i, eg.reference)]))
+    findings += check_leaks(corpora)
 
-    # The same problem of several docs is one finding.
-    places: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for finding in findings:
-        places.setdefault(finding[:3], []).extend(finding.places)
-    every = sorted({*labels, *counts["train"], *counts["dev"]})
+    shown_labels = sorted({*labels, *counts["train"], *counts["dev"]})
     return Check(
         component=ner.name,
         docs={corpus: len(examples) for corpus, examples in corpora.items()},
         tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
-        counts=[(label, counts["train"][label], counts["dev"][label]) for label in every],
-        findings=sorted(
-            (Finding(*problem, places=found) for problem, found in places.items()),
-            key=lambda finding: finding.severity != ERROR,
-        ),
+        counts=[(label, counts["train"][label], counts["dev"][label]) for label in shown_labels],
+        findings=join_findings(findings),
     )
+
+
+def check_overlaps(
+    corpora: Mapping[str, Sequence[Example]],
+    spans_key: str,
+    labels: Collection[str] | None,
+    severity: str,
+) -> Iterator[Finding]:
+    """Name the spans of a component that are lost, as they overlap with longer ones."""
+    for corpus, examples in corpora.items():
+        for i, eg in enumerate(examples):
+            _, lost_spans = without_overlap(eg.reference, spans_key, labels)
+            for span in lost_spans:
+                place = place_in_doc(i, eg.reference, f"{span.text!r} {span.label_}")
+                yield Finding(severity, corpus, LOST_SPANS, [place])
+
+
+def with_spans_as_entities(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
+    """An example whose entities are the spans that a component with a `spans_key` learns."""
+    return Example(eg.predicted, spans_as_entities(eg.reference, spans_key, labels, longest=True))
+
+
+def count_labels(examples: Iterable[Example]) -> Counter[str]:
+    """The number of entities of each label."""
+    counts: Counter[str] = Counter()
+    for eg in examples:
+        counts.update(ent.label_ for ent in eg.reference.ents)
+    return counts
+
+
+def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
+    """Check that costs, weights and label trees of a component fit its labels."""
+    for check_fit in (ner.objective.prepare, ner.check_decoding):
+        try:
+            check_fit(tags)
+        except ValueError as error:
+            yield Finding(ERROR, "config", str(error))
+
+
+def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
+    """Name the development docs whose text is in the training corpus."""
+    train_texts = {eg.reference.text for eg in corpora["train"]}
+    for i, eg in enumerate(corpora["dev"]):
+        if eg.reference.text in train_texts and len(eg.reference) >= SHORT:
+            yield Finding(WARNING, "dev", LEAKED, [place_in_doc(i, eg.reference)])
+
+
+def join_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """The same problem of several docs is one finding. Errors come first."""
+    places: dict[tuple[str, str, str], list[DocPlace]] = {}
+    for finding in findings:
+        problem = (finding.severity, finding.corpus, finding.message)
+        places.setdefault(problem, []).extend(finding.places)
+    joined = [Finding(*problem, places=doc_places) for problem, doc_places in places.items()]
+    return sorted(joined, key=lambda finding: finding.severity != ERROR)
 
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check that there are enough entities of all labels, and that labels were not cut."""
-    train, dev = counts["train"], counts["dev"]
-    if few := [f"{label} ({train[label]})" for label in labels if train[label] < FEW_ENTITIES]:
-        message = f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(few)}"
+    train = counts["train"]
+    dev = counts["dev"]
+    rare = [f"{label} ({train[label]})" for label in labels if train[label] < FEW_ENTITIES]
+    if rare:
+        message = f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}"
         yield Finding(WARNING, "train", message)
-    if unknown := [label for label in labels if not dev[label]]:
+    unknown = [label for label in labels if not dev[label]]
+    if unknown:
         message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
         yield Finding(WARNING, "dev", message)
     spellings: dict[str, list[str]] = {}
     for label in sorted({*labels, *train, *dev}):
         spellings.setdefault(re.sub(r"[\W_]", "", label).casefold(), []).append(label)
-    if alike := [" and ".join(names) for names in spellings.values() if len(names) > 1]:
+    alike = [" and ".join(names) for names in spellings.values() if len(names) > 1]
+    if alike:
         message = f"labels differ only in capitals or punctuation: {', '.join(alike)}"
         yield Finding(WARNING, "train", message)
     if labels and all(len(label) <= MOST_CUT for label in labels):
@@ -237,56 +294,78 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
     """Check that the annotation of words is the same in all docs: it may be lost in some docs, or
     shifted by a token in all."""
-    with_entities = [doc for doc in docs if doc.ents]
-    arrays = [numpy.pad(doc.to_array([ORTH, ENT_IOB]), ((1, 1), (0, 0))) for doc in with_entities]
-    words, iob = numpy.concatenate([numpy.zeros((1, 2), "uint64"), *arrays]).T
-    keys, ids, n_times = numpy.unique(words, return_inverse=True, return_counts=True)
-    at = numpy.flatnonzero((iob == 1) | (iob == 3))
-    for shift, how in ((0, ""), (-1, "earlier"), (1, "later")):
-        counts = numpy.bincount(ids[at + shift], minlength=len(keys))
-        counts[0] = 0  # what is before and after docs
-        others = counts * (counts - 1) / numpy.maximum(n_times - 1, 1)
-        share = others.sum() / max(counts.sum(), 1)
-        if shift == 0:
-            own, known = share, keys[(n_times >= MANY) & (counts >= SURE * n_times)]
-        elif share > SHIFTED * own:
+    # A row for each token of docs with entities, and a row of zeros on either side of each doc, so
+    # that a shift by one stays in the doc. Shape: (N', 2)
+    arrays = [numpy.zeros((1, 2), "uint64")]
+    for doc in docs:
+        if doc.ents:
+            arrays.append(numpy.pad(doc.to_array([ORTH, ENT_IOB]), ((1, 1), (0, 0))))
+    words, iob = numpy.concatenate(arrays).T
+    forms, form_of_token, n_times = numpy.unique(words, return_inverse=True, return_counts=True)
+    entity_tokens = numpy.flatnonzero((iob == 1) | (iob == 3))
+
+    def count_in_entities(shift: int) -> Ints1d:
+        """How often each form is in entities, if these were shifted. Shape: (forms,)"""
+        n_in_entities = numpy.bincount(form_of_token[entity_tokens + shift], minlength=len(forms))
+        n_in_entities[0] = 0  # the zeros beside docs
+        return n_in_entities
+
+    def share_elsewhere(n_in_entities: Ints1d) -> float:
+        """Of the other occurrences of words in entities, the share that is in entities, too."""
+        in_entities = n_in_entities * (n_in_entities - 1) / numpy.maximum(n_times - 1, 1)
+        return float(in_entities.sum() / max(n_in_entities.sum(), 1))
+
+    n_in_entities = count_in_entities(0)
+    share = share_elsewhere(n_in_entities)
+    for shift, direction in ((-1, "earlier"), (1, "later")):
+        shifted_share = share_elsewhere(count_in_entities(shift))
+        if shifted_share > SHIFTED * share:
             message = (
-                f"of words in entities, {own:.0%} are in entities elsewhere, too, but "
-                f"{share:.0%} would be if entities began one token {how}"
+                f"of words in entities, {share:.0%} are in entities elsewhere, too, but "
+                f"{shifted_share:.0%} would be if entities began one token {direction}"
             )
             yield Finding(WARNING, corpus, message)
-    places = []
+
+    names = forms[(n_times >= MANY) & (n_in_entities >= SURE * n_times)]
+    places: list[DocPlace] = []
     for i, doc in enumerate(docs):
-        if len(doc) and not doc.ents and (doc.to_array(ENT_IOB) == 2).all():
-            is_known = numpy.isin(doc.to_array(ORTH), known)
-            if is_known.any():
-                places.append(_place(i, doc, doc[int(is_known.argmax())].text))
+        if doc.ents or not len(doc) or not (doc.to_array(ENT_IOB) == 2).all():
+            continue
+        is_name = numpy.isin(doc.to_array(ORTH), names)
+        if is_name.any():
+            first_name = doc[int(is_name.argmax())]
+            places.append(place_in_doc(i, doc, first_name.text))
     if len(places) > LOST * len(docs):
         message = "docs have no entities, but words that are in entities in other docs"
         yield Finding(WARNING, corpus, message, places)
 
 
-def _place(i: int, doc: Doc, text: str = "") -> dict[str, Any]:
-    return {"doc": i, "words": first_words(doc), "text": text}
+def place_in_doc(i: int, doc: Doc, text: str = "") -> DocPlace:
+    """The place of a problem in a doc with this number."""
+    return DocPlace(i, first_words(doc), text)
 
 
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
     """Check the docs of a corpus."""
-    first: dict[tuple[str, ...], tuple[int, set[Any]]] = {}
+    # The first doc of these words: its number and its entities
+    first_docs: dict[tuple[str, ...], tuple[int, set[Any]]] = {}
+    has_outside = False
     for i, eg in enumerate(examples):
-        problems = [*check_doc(eg, ner, labels)]
-        if len(eg.reference) and all(token.ent_iob for token in eg.reference):
-            ents = {(ent.text, ent.label_, ent.start) for ent in eg.reference.ents}
-            words = tuple(token.text for token in eg.reference)
-            before, others = first.setdefault(words, (i, ents))
-            if ents != others:
-                text = f"{[*ents - others]} against {[*others - ents]} in doc {before}"
+        doc = eg.reference
+        problems = list(check_doc(eg, ner, labels))
+        if len(doc) and all(token.ent_iob for token in doc):
+            ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
+            words = tuple(token.text for token in doc)
+            first_doc, first_ents = first_docs.setdefault(words, (i, ents))
+            if ents != first_ents:
+                text = f"{[*ents - first_ents]} against {[*first_ents - ents]} in doc {first_doc}"
                 problems.append((WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
-            yield Finding(severity, corpus, message, [_place(i, eg.reference, text)])
-    if not any(token.ent_iob == 2 for eg in examples for token in eg.reference):
+            yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
+        has_outside = has_outside or any(token.ent_iob == 2 for token in doc)
+    if not has_outside:
         message = "no token is annotated as O: the model can't learn what is not an entity"
         yield Finding(ERROR if corpus == "train" else WARNING, corpus, message)
 
@@ -301,23 +380,32 @@ def check_doc(
     has_sentences = len(doc) >= LONG and doc.has_annotation("SENT_START", require_complete=True)
     if has_sentences and not (doc.to_array("SENT_START")[1:] == 1).any():
         yield WARNING, ONE_SENTENCE, ""
-    if match := MOJIBAKE.search(doc.text):
+    misread = MOJIBAKE.search(doc.text)
+    if misread is not None:
         message = "texts were read in another encoding than their own (mojibake)"
-        yield WARNING, message, repr(match[0])
-    if match := INVISIBLE.search(doc.text):
+        yield WARNING, message, repr(misread[0])
+    invisible = INVISIBLE.search(doc.text)
+    if invisible is not None:
         message = "texts have characters that can't be seen, which make other words of their words"
-        yield WARNING, message, ascii(match[0])
-    are_aligned = [token.text for token in doc] == [token.text for token in eg.predicted]
-    incorrect = doc.spans.get(ner.objective.incorrect_spans_key or "", ())
+        yield WARNING, message, ascii(invisible[0])
+    yield from check_entities(eg, ner, labels)
+
+
+def check_entities(
+    eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """The problems of the entities of a doc: severity, message and text."""
+    doc = eg.reference
+    has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
+    incorrect = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     refused = {(span.start, span.end, span.label_) for span in incorrect}
-    borders = find_borders([eg.predicted], ner.sentence_boundaries)
+    borders = find_borders([eg.predicted], ner.annotation.sentence_boundaries)
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
-        aligned = eg.get_aligned_spans_y2x([ent]) if borders.any() else []
-        words = [[token.i for token in span if not token.is_space] for span in aligned]
-        if any(borders[some[0] + 1 : some[-1] + 1].any() for some in words if some):
+        if borders.any() and crosses_border(eg, ent, borders):
             yield WARNING, CROSSING, text
-        if refused & {(ent.start, ent.end, label) for label in ("", ent.label_)}:
+        # An incorrect span without a label refuses all labels.
+        if refused & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
             yield ERROR, "entities are among the incorrect spans: their docs are not used", text
         if ent.label_ not in labels:
             yield WARNING, OTHER_LABELS, text
@@ -327,5 +415,15 @@ def check_doc(
             yield WARNING, "entities begin or end with whitespace: it is removed", text
         elif not any(map(str.isalnum, ent.text)):
             yield WARNING, "entities without a letter or digit", text
-        if not are_aligned and not eg.get_aligned_spans_y2x([ent]):
+        if not has_same_tokens and not eg.get_aligned_spans_y2x([ent]):
             yield WARNING, MISALIGNED, text
+
+
+def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
+    """Whether the chain of the predicted doc is cut within an entity. White space at its ends
+    doesn't count. True in `borders` is the first token of a sequence. Shape: (T,)"""
+    for span in eg.get_aligned_spans_y2x([ent]):
+        words = [token.i for token in span if not token.is_space]
+        if words and borders[words[0] + 1 : words[-1] + 1].any():
+            return True
+    return False

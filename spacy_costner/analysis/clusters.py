@@ -16,7 +16,7 @@ WINDOW = 2
 """Contexts are the words up to this number of tokens to either side."""
 
 MAX_CONTEXTS = 20_000
-"""Of the most frequent words."""
+"""The most frequent words are contexts: not more than this number."""
 
 SMOOTHING = 0.75
 """The power of the counts of contexts."""
@@ -41,9 +41,9 @@ def learn_clusters(
 
     sentences (Iterable[Sequence[str]]): The words of each sentence.
     sizes (Sequence[int]): Numbers of clusters.
-    seed (int): The seed of the singular value decomposition and of the first centres.
     min_count (int): Minimum number of times that a word occurs.
     dim (int): Length of the vectors of words.
+    seed (int): Seed of the singular value decomposition and of the first centres.
     RETURNS (tuple[int, dict[str, list[str]]]): The number of tokens, and the names of the clusters
         of each word, one for each size, from the most frequent word.
     RAISES (ValueError): If too few words are left.
@@ -56,8 +56,12 @@ def learn_clusters(
             f"{len(words)}: use more text, or lower dim or min_count"
         )
     vectors = embed(tokens, len(words), dim=dim, seed=seed)
-    names = [[f"{size}:{i}" for i in k_means(vectors, size, seed=seed)] for size in sizes]
-    return n_tokens, dict(zip(words, map(list, zip(*names))))
+    names: dict[str, list[str]] = {word: [] for word in words}
+    for size in sizes:
+        clusters = k_means(vectors, size, seed=seed)
+        for word, cluster in zip(words, clusters):
+            names[word].append(f"{size}:{cluster}")
+    return n_tokens, names
 
 
 def number_words(
@@ -65,17 +69,21 @@ def number_words(
 ) -> tuple[list[str], Ints1d, int]:
     """Number words from the most frequent: the words; the number of each token, with -1 for rare
     words and, `WINDOW` times, before and after each sentence; and the number of tokens."""
-    ids: dict[str, int] = defaultdict(lambda: len(ids))
+    number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     gap = [-1] * WINDOW
     parts = [numpy.asarray(gap, dtype="int32")]
-    parts += [numpy.asarray([*map(ids.__getitem__, s), *gap], dtype="int32") for s in sentences]
-    tokens, names = numpy.concatenate(parts), [*ids]
-    n_times = numpy.bincount(tokens[tokens >= 0], minlength=len(names))
-    order = numpy.argsort(-n_times, kind="stable")
-    order = order[n_times[order] >= min_count]
-    new = numpy.full(len(names) + 1, -1, dtype="int32")  # the last is for -1
-    new[order] = numpy.arange(len(order))
-    return [names[i] for i in order], new[tokens], int(n_times.sum())
+    for sentence in sentences:
+        numbers = [number_of_word[word] for word in sentence]
+        parts.append(numpy.asarray([*numbers, *gap], dtype="int32"))
+    tokens = numpy.concatenate(parts)
+    words = list(number_of_word)
+    n_times = numpy.bincount(tokens[tokens >= 0], minlength=len(words))
+    by_frequency = numpy.argsort(-n_times, kind="stable")  # from the most frequent
+    frequent = by_frequency[n_times[by_frequency] >= min_count]
+    # From a word's number to its place among the frequent ones. The last row is for -1.
+    place = numpy.full(len(words) + 1, -1, dtype="int32")
+    place[frequent] = numpy.arange(len(frequent))
+    return [words[i] for i in frequent], place[tokens], int(n_times.sum())
 
 
 def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
@@ -95,28 +103,38 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
     for begin in range(0, len(tokens), CHUNK):
         chunk = tokens[max(begin - WINDOW, 0) : begin + CHUNK + WINDOW]
         n_times += count_contexts(chunk, shape)
-    of_word, of_context = (numpy.asarray(n_times.sum(axis=i)).ravel() for i in (1, 0))
-    of_context = of_context**SMOOTHING
+    word_counts = numpy.asarray(n_times.sum(axis=1)).ravel()
+    context_counts = numpy.asarray(n_times.sum(axis=0)).ravel() ** SMOOTHING
     pmi = n_times.tocoo()
-    pmi.data = numpy.log(pmi.data * of_context.sum() / (of_word[pmi.row] * of_context[pmi.col]))
+    # How often the pair would occur by chance. Shape: (pairs,)
+    by_chance = word_counts[pmi.row] * context_counts[pmi.col]
+    pmi.data = numpy.log(pmi.data * context_counts.sum() / by_chance)
     pmi.data = numpy.maximum(pmi.data, 0)
-    start = numpy.random.default_rng(seed).normal(size=min(pmi.shape))
-    left, values, _ = scipy_sparse().linalg.svds(pmi.tocsr(), k=dim, v0=start)
-    return to_unit_length(left * values**POWER)
+    # The first vector of the iteration is drawn by chance in SciPy, without a seed.
+    first_vector = numpy.random.default_rng(seed).normal(size=min(pmi.shape))
+    left, singular_values, _ = scipy_sparse().linalg.svds(pmi.tocsr(), k=dim, v0=first_vector)
+    return to_unit_length(left * singular_values**POWER)
 
 
 def count_contexts(tokens: Ints1d, shape: tuple[int, int]) -> Any:
     """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. The
     shape of the result, `shape`, has the numbers of words and of contexts."""
-    words, n_contexts = tokens[WINDOW:-WINDOW], shape[1] // (2 * WINDOW)
-    rows, columns = [], []
-    for i in range(2 * WINDOW + 1):
-        there = tokens[i : i + len(words)]
-        counts = (words >= 0) & (there >= 0) & (there < n_contexts) & (i != WINDOW)
-        rows.append(words[counts])
-        columns.append(there[counts] + (i - (i > WINDOW)) * n_contexts)
-    places = numpy.concatenate(rows), numpy.concatenate(columns)
-    return scipy_sparse().csr_matrix((numpy.ones(len(places[0])), places), shape=shape)
+    words = tokens[WINDOW:-WINDOW]
+    n_contexts = shape[1] // (2 * WINDOW)
+    offsets = [offset for offset in range(-WINDOW, WINDOW + 1) if offset != 0]
+    rows: list[Ints1d] = []
+    columns: list[Ints1d] = []
+    # Each offset has columns of its own: a word before is another context than the word after.
+    for i, offset in enumerate(offsets):
+        first = WINDOW + offset
+        neighbours = tokens[first : first + len(words)]
+        is_counted = (words >= 0) & (neighbours >= 0) & (neighbours < n_contexts)
+        rows.append(words[is_counted])
+        columns.append(neighbours[is_counted] + i * n_contexts)
+    row = numpy.concatenate(rows)
+    column = numpy.concatenate(columns)
+    # Equal pairs are summed.
+    return scipy_sparse().csr_matrix((numpy.ones(len(row)), (row, column)), shape=shape)
 
 
 def scipy_sparse() -> Any:

@@ -4,6 +4,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -54,13 +55,24 @@ SAME_FOR_ALL = {
 UNTRAINED = "the best model was not trained past the first step"
 
 
+@dataclass(frozen=True)
+class Measure:
+    """How all variants are scored."""
+
+    component: str  # its name
+    scheme: str
+    cost: dict[str, Any]  # a block
+    test_path: str
+    file_tokens: bool
+
+
 class Variant(NamedTuple):
     """The config with one loss, one value of each swept setting, and one seed."""
 
     loss: str  # its name, and the values
     seed: int
     config: Config  # with variables filled in
-    measure: dict[str, Any]  # how all variants are scored: arguments of `count_predictions`
+    measure: Measure
     path: Path  # its folder
 
 
@@ -73,8 +85,18 @@ class Finished(NamedTuple):
     counts: DocCounts
     is_trained: bool = True  # whether the best model was trained past the first step
 
+    def columns(self) -> FloatsXd:
+        """The counts of each doc that `scores_of` takes. Shape: (D, C)"""
+        is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
+        columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
+        return numpy.stack(columns, axis=-1).astype("float64")
 
-class Row(NamedTuple):
+    def f_score(self) -> float:
+        """F of all docs together."""
+        return float(scores_of(self.columns().sum(axis=0))["ents_f"])
+
+
+class ComparedLoss(NamedTuple):
     """The scores of a loss; none if the best model of a seed is untrained."""
 
     loss: str  # its name, and the values
@@ -101,7 +123,7 @@ def compare(
     code_path: Path | None = None,
     make_executor: MakeExecutor | None = None,
     on_end: Callable[[str, Ended], None] | None = None,
-) -> list[Row]:
+) -> list[ComparedLoss]:
     """Train one config with several losses, or values of settings, and compare the scores: a row
     for each loss and combination of values. Variants that are finished in the output folder are
     not trained again.
@@ -110,69 +132,80 @@ def compare(
         `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
     losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
         the name of the loss, and its blocks replace those of the base config.
+    test_path (Path): The test corpus.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
+    seeds (Sequence[int]): Each variant is trained with each of them.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
         {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
+    n_samples (int): Number of bootstrap samples.
     file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
         Otherwise they are read as `spacy evaluate` does.
-    make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
-    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
-    n_samples (int): Number of bootstrap samples.
     jobs (int): Number of parallel trainings.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
+    make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
+    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
+    RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
     RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
         first step or, after all others are finished, if a variant failed.
     """
-    for name, given in {"losses and sweeps": [*losses, *sweep], "seeds": seeds}.items():
-        if not given:
-            raise ValueError(f"compare: {name}: expected at least 1, got 0")
-    seeds = list(dict.fromkeys(seeds))
+    if not losses and not sweep:
+        raise ValueError("compare: losses and sweeps: expected at least 1, got 0")
+    if not seeds:
+        raise ValueError("compare: seeds: expected at least 1, got 0")
+    unique_seeds = list(dict.fromkeys(seeds))
     variants = make_variants(
         config_path,
         losses,
         test_path,
         output_path,
         file_tokens=file_tokens,
-        seeds=seeds,
+        seeds=unique_seeds,
         overrides=overrides,
         sweep=sweep,
     )
     import_once(code_path)
-    _check_evaluations(variants)
+    check_evaluations(variants)
 
-    settings = {"use_gpu": use_gpu, "code_path": code_path}
-    names = {f"{one.loss}, seed {one.seed}": one for one in variants}
-    runs = [Run(name, run_variant, {"variant": one, **settings}) for name, one in names.items()]
-    finished, failed = {}, []
-    for run, end in run_all(runs, make_executor or local_processes(jobs)):
-        if isinstance(end, Failed):
-            failed.append(f"{run.name}: {end.reason}")
-            folder = names[run.name].path
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / "log.txt").open("a", encoding="utf8") as log:
-                log.write(end.trace)
+    by_name = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
+    runs: list[Run] = []
+    for name, variant in by_name.items():
+        settings = {"variant": variant, "use_gpu": use_gpu, "code_path": code_path}
+        runs.append(Run(name, run_variant, settings))
+    finished: dict[str, Finished] = {}
+    failed: list[str] = []
+    for run, ended in run_all(runs, make_executor or local_processes(jobs)):
+        if isinstance(ended, Failed):
+            failed.append(f"{run.name}: {ended.reason}")
+            log_failure(by_name[run.name], ended)
         else:
-            finished[run.name] = end.value
+            finished[run.name] = ended.value
         if on_end is not None:
-            on_end(run.name, end)
+            on_end(run.name, ended)
     if failed:
         raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
 
-    rows = summarise([finished[name] for name in names], n_samples=n_samples)
+    rows = summarise([finished[name] for name in by_name], n_samples=n_samples)
     record = {
         "config": str(config_path),
         "test": str(test_path),
         "overrides": dict(overrides),
         "sweep": {name: list(values) for name, values in sweep.items()},
-        "seeds": seeds,
+        "seeds": unique_seeds,
         "samples": n_samples,
-        "cost": variants[0].measure["cost"],
+        "cost": variants[0].measure.cost,
         "losses": rows,
     }
     save_file(output_path / "comparison.json", partial(srsly.write_json, data=as_json(record)))
     return rows
+
+
+def log_failure(variant: Variant, failed: Failed) -> None:
+    """Add the traceback of a variant to its log."""
+    variant.path.mkdir(parents=True, exist_ok=True)
+    with (variant.path / "log.txt").open("a", encoding="utf8") as log:
+        log.write(failed.trace)
 
 
 def read_seeds(text: str) -> list[int]:
@@ -184,21 +217,29 @@ def read_seeds(text: str) -> list[int]:
         raise ValueError(message) from None
 
 
-def _check_evaluations(variants: Sequence[Variant]) -> None:
+def check_evaluations(variants: Sequence[Variant]) -> None:
     """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
     sections = ("paths", "nlp", "corpora", "training", "initialize")
-    known: dict[str, Evaluations | None] = {}
-    for loss, config in {one.loss: one.config for one in reversed(variants)}.items():
+    # Losses often have the same settings of training: the corpus is read once for them.
+    evaluations_by_key: dict[str, Evaluations | None] = {}
+    # All seeds of a loss have the same settings. The first one's config counts.
+    configs: dict[str, Config] = {}
+    for variant in variants:
+        configs.setdefault(variant.loss, variant.config)
+    for loss, config in configs.items():
         if is_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
-        if key not in known:  # which reads the corpus
-            known[key] = read_evaluations(config)
-        if (evaluations := known[key]) and (objection := evaluations.objection()):
-            if not evaluations.are_after_training:
-                raise ValueError(f"compare: {loss}: {objection}")
-            warnings.warn(f"{loss}: {objection}", stacklevel=3)
+        if key not in evaluations_by_key:
+            evaluations_by_key[key] = read_evaluations(config)
+        evaluations = evaluations_by_key[key]
+        objection = "" if evaluations is None else evaluations.objection()
+        if evaluations is None or not objection:
+            continue
+        if not evaluations.are_after_training:
+            raise ValueError(f"compare: {loss}: {objection}")
+        warnings.warn(f"{loss}: {objection}", stacklevel=3)
 
 
 def make_variants(
@@ -220,32 +261,39 @@ def make_variants(
     component = component_name(base, config_path)
     block = fill_in(base, overrides)["components"][component]
     scorer = block.get("scorer") or {}
-    own_cost = scorer["cost"] if scorer.get("@scorers") == COST_SCORER else None
-    measure = {
-        "component": component,
-        "scheme": block.get("scheme", "BILUO"),
-        "cost": own_cost or HAMMING,
-        "test_path": str(test_path),
-        "file_tokens": file_tokens,
-    }
-    changes: dict[str, dict[str, Any]] = {}
+    scorer_cost = scorer["cost"] if scorer.get("@scorers") == COST_SCORER else None
+    measure = Measure(
+        component=component,
+        scheme=block.get("scheme", "BILUO"),
+        cost=scorer_cost or HAMMING,
+        test_path=str(test_path),
+        file_tokens=file_tokens,
+    )
+    changes: dict[str, dict[str, Any]] = {}  # by the name of the loss
     for path in map(Path, losses):
         if path.stem in changes:
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
         if path.suffix == ".cfg":
-            changes[path.stem] = _read_changes(path, component)
+            changes[path.stem] = read_changes(path, component)
         else:
-            made = make_loss(parse_losses(str(path), "--losses"), own_cost)
-            changes[path.stem] = {"components": {component: {"loss": made}}}
+            loss_block = make_loss(parse_losses(str(path), "--losses"), scorer_cost)
+            changes[path.stem] = {"components": {component: {"loss": loss_block}}}
+    if not changes:
+        changes[""] = {}  # the loss of the base config
 
-    ends = [setting.rpartition(".")[2] for setting in sweep]
-    shown = ends if len(set(ends)) == len(ends) else list(sweep)
-    variants = []
-    for seed, loss, values in product(seeds, changes or [""], product(*sweep.values())):
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
-        name = " ".join([loss] * bool(loss) + [f"{k}={v}" for k, v in zip(shown, texts)])
+    # A setting is shown by the last part of its name, if that is different for each.
+    names = [setting.rpartition(".")[2] for setting in sweep]
+    if len(set(names)) < len(names):
+        names = list(sweep)
+    variants: list[Variant] = []
+    for seed, loss, values in product(seeds, changes, product(*sweep.values())):
+        parts = [loss] if loss else []
+        for setting, value in zip(names, values):
+            text = value if isinstance(value, str) else json.dumps(value)
+            parts.append(f"{setting}={text}")
+        name = " ".join(parts)
         seeded = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = put_onto(put_onto(base, changes.get(loss, {})), seeded)
+        changed = put_onto(put_onto(base, changes[loss]), seeded)
         config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
@@ -259,21 +307,25 @@ def component_name(config: Config, path: Path) -> str:
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
     if len(names) != 1:
         raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, got {names}")
-    if (key := config["components"][names[0]].get("spans_key")) is not None:
+    key = config["components"][names[0]].get("spans_key")
+    if key is not None:
         raise ValueError(
             f"{path}: expected a component that writes doc.ents, got one with the spans_key {key!r}"
         )
     return names[0]
 
 
-def _read_changes(path: Path, component: str) -> dict[str, Any]:
+def read_changes(path: Path, component: str) -> dict[str, Any]:
     """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
     and its initialization callbacks, but for one that says how often to evaluate."""
     config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
-    training, initialize = config.get("training", {}), config.get("initialize", {})
-    callbacks = {k: initialize[k] for k in ("before_init", "after_init") if k in initialize}
+    training = config.get("training", {})
+    initialize = config.get("initialize", {})
+    callbacks = {
+        name: initialize[name] for name in ("before_init", "after_init") if name in initialize
+    }
     if callbacks.get("before_init") in (None, {"@callbacks": CALLBACK}):
         callbacks.pop("before_init", None)
     return {
@@ -306,15 +358,18 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     """Train and score a variant, or read what was kept of it."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
-    loss, seed, config, measure, path = variant
-    key, measured = fingerprint(config), fingerprint(config, measure)
+    key = fingerprint(variant.config)
+    measured_key = fingerprint(variant.config, asdict(variant.measure))
+    path = variant.path
     seconds = remembered(path / "trained.json", key, lambda: train_variant(variant, use_gpu))
-    counts = remembered(path / "counts.json", measured, lambda: count_predictions(variant))
+    counts = remembered(path / "counts.json", measured_key, lambda: count_predictions(variant))
     # spaCy evaluates the first step, too. A step is an update or, if gradients are accumulated,
     # several.
-    cfg = srsly.read_json(path / "model-best" / measure["component"] / "cfg")
-    is_trained = cfg["progress"]["steps"] >= 2 * config["training"].get("accumulate_gradient", 1)
-    return Finished(loss, seed, seconds, DocCounts(*map(numpy.asarray, counts)), is_trained)
+    component = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
+    updates_of_step = variant.config["training"].get("accumulate_gradient", 1)
+    is_trained = component["progress"]["steps"] >= 2 * updates_of_step
+    columns = [numpy.asarray(column) for column in counts]
+    return Finished(variant.loss, variant.seed, seconds, DocCounts(*columns), is_trained)
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
@@ -337,18 +392,20 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 def count_predictions(variant: Variant) -> list[list[float]]:
     """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
     of `DocCounts`."""
-    nlp, measure = spacy.load(variant.path / "model-best"), variant.measure
-    reader = make_reader(Path(measure["test_path"]))
-    examples = list(examples_to_measure(nlp, reader, file_tokens=measure["file_tokens"]))
-    for eg, doc in zip(examples, nlp.pipe([eg.predicted for eg in examples])):
+    nlp = spacy.load(variant.path / "model-best")
+    measure = variant.measure
+    reader = make_reader(Path(measure.test_path))
+    examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
+    docs = nlp.pipe([eg.predicted for eg in examples])
+    for eg, doc in zip(examples, docs):
         eg.predicted = doc
-    cost = registry.resolve({"cost": measure["cost"]})["cost"]
-    labels = nlp.pipe_labels.get(measure["component"], ())
-    counts = count_docs(examples, cost, labels=labels, scheme=measure["scheme"])
+    cost = registry.resolve({"cost": measure.cost})["cost"]
+    labels = nlp.pipe_labels.get(measure.component, ())
+    counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)
     return [column.tolist() for column in counts]
 
 
-def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[Row]:
+def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
     """Average the scores of each loss over seeds, and compare each loss with the first: a row for
     each loss, in the order in which they first come. All losses have the same seeds.
 
@@ -356,39 +413,48 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     over seeds. A loss with a model that was not trained past the first step gets no scores, and
     differences from it are not computed.
     """
-    of_loss: dict[str, list[Finished]] = {}
-    for one in finished:
-        of_loss.setdefault(one.loss, []).append(one)
-    trained = [loss for loss, runs in of_loss.items() if all(one.is_trained for one in runs)]
-    scores: dict[str, FloatsXd] = {}
-    differences: list[list[Difference]] = []
+    runs_of_loss: dict[str, list[Finished]] = {}
+    for run in finished:
+        runs_of_loss.setdefault(run.loss, []).append(run)
+    trained: dict[str, int] = {}  # the losses that are scored, and their place in what follows
+    for loss, runs in runs_of_loss.items():
+        if all(run.is_trained for run in runs):
+            trained[loss] = len(trained)
+    scores: dict[str, FloatsXd] = {}  # by name. Shape: (L, S), losses and seeds
+    differences: list[list[Difference]] = []  # by score, of each loss from the first
     if trained:
         # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-        counts = numpy.stack([[_columns(one.counts) for one in of_loss[x]] for x in trained])
-        if not counts.shape[2]:
+        counts = numpy.stack([[run.columns() for run in runs_of_loss[loss]] for loss in trained])
+        if counts.shape[2] == 0:
             raise ValueError("compare: test: expected docs with annotated entities, got none")
         scores = scores_of(counts.sum(axis=2))
         differences = paired_differences(
             counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
         )
-    rows = []
-    for loss, runs in of_loss.items():
-        i = trained.index(loss) if loss in trained else None
-        by_seed = {name: of[i].tolist() for name, of in scores.items() if i is not None}
-        means = {name: float(numpy.mean(values)) for name, values in by_seed.items()}
-        has_first = trained[:1] == [finished[0].loss]
-        from_first = {x: of[i] for x, of in zip(scores, differences) if i and has_first}
-        untrained = [one.seed for one in runs if not one.is_trained]
-        seconds = mean(one.seconds for one in runs)
-        rows.append(Row(loss, seconds, means, by_seed, from_first, untrained))
+
+    # Differences are from the first loss, if that has scores.
+    has_first = trained.get(finished[0].loss) == 0
+    rows: list[ComparedLoss] = []
+    for loss, runs in runs_of_loss.items():
+        scores_by_seed: dict[str, list[float]] = {}
+        from_first: dict[str, Difference] = {}
+        if loss in trained:
+            place = trained[loss]
+            scores_by_seed = {name: array[place].tolist() for name, array in scores.items()}
+            if has_first and place > 0:
+                for name, of_score in zip(scores, differences):
+                    from_first[name] = of_score[place]
+        rows.append(
+            ComparedLoss(
+                loss,
+                seconds=mean(run.seconds for run in runs),
+                scores={name: float(numpy.mean(row)) for name, row in scores_by_seed.items()},
+                by_seed=scores_by_seed,
+                differences=from_first,
+                untrained=[run.seed for run in runs if not run.is_trained],
+            )
+        )
     return rows
-
-
-def _columns(counts: DocCounts) -> FloatsXd:
-    """The counts of each doc that `scores_of` takes. Shape: (D, C)"""
-    _, fp, fn, _, _ = counts
-    exact = (fp == 0) & (fn == 0)
-    return numpy.stack([*counts, exact, numpy.ones_like(exact)], axis=-1).astype("float64")
 
 
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import spacy
 from spacy.tokens import Doc, DocBin
@@ -13,66 +13,111 @@ from ..saving import check_file, save_file
 from ..spans import is_missing
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
-"""Of output files. The last three are columns."""
+"""The suffixes of output files. The last three are columns."""
+
+
+class Converted(NamedTuple):
+    """What a corpus is."""
+
+    found: dict[str, Any]  # the "formats", "schemes" and "problems" of the files
+    docs: int
+    sentences: int
+    tokens: int
+    labels: dict[str, int]  # the number of entities of each label
+    missing: int  # tokens without annotation
 
 
 def convert(
-    input_path: Path, output_path: Path, *, lang: str = "xx", **options: Any
-) -> dict[str, Any]:
+    input_path: Path,
+    output_path: Path,
+    *,
+    n_sents: int | None = None,
+    column: int | None = None,
+    tag_names: list[str] | None = None,
+    incorrect_spans_key: str | None = None,
+    spans_key: str | None = None,
+    doc_id: str | None = None,
+    lang: str = "xx",
+) -> Converted:
     """Read a corpus and write it in the format of the output's suffix.
 
-    lang (str): The language whose tokenizer is used for texts without tokens.
-    **options (Any): See `readers.ReadOptions`.
-    RETURNS (dict[str, Any]): The numbers of "docs", "sentences", "tokens", of entities of each of
-        the "labels", and of tokens without annotation, "missing"; "found": the formats, schemes and
-        problems of the files.
+    input_path (Path): Annotated corpus: a file or folder.
+    output_path (Path): Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv.
+    n_sents (int | None): Sentences per doc, 0 for all of a file.
+    column (int | None): Column of the tags, from 2 or from -1.
+    tag_names (list[str] | None): The names of tags that are numbers, in their order.
+    incorrect_spans_key (str | None): Span group for rejected spans.
+    spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
+    doc_id (str | None): Key of the id of the document that a text or sentence is from.
+    lang (str): Language of the tokenizer for texts without tokens.
+    RETURNS (Converted): What the corpus is.
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
     check_suffix(output_path)
-    if (key := options.get("spans_key")) and output_path.suffix not in SUFFIXES[:2]:
+    if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
         raise ValueError(f"{output_path}: expected .spacy or .jsonl with --spans-key, not columns")
     check_file(output_path, [input_path])
+    options = ReadOptions(
+        n_sents=n_sents,
+        column=column,
+        tag_names=tag_names,
+        incorrect_spans_key=incorrect_spans_key,
+        spans_key=spans_key,
+        doc_id=doc_id,
+    )
     info = CorpusInfo()
-    docs = list(read_docs(spacy.blank(lang), input_path, ReadOptions(**options), info))
+    docs = list(read_docs(spacy.blank(lang), input_path, options, info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
-    if n_left_out := write_corpus(output_path, docs, key):
+    n_left_out = write_corpus(output_path, docs, spans_key)
+    if n_left_out > 0:
         message = "white-space tokens can't be written in columns: they are left out"
         info.add_problem(message, None, more=n_left_out - 1)
-    spans = (span for doc in docs for span in (doc.spans.get(key, ()) if key else doc.ents))
-    labels = Counter(span.label_ for span in spans)
-    missing = (is_missing(doc, key) if key else doc.to_array("ENT_IOB") == 0 for doc in docs)
-    return {
-        "found": {name: getattr(info, name) for name in ("formats", "schemes", "problems")},
-        "docs": len(docs),
+
+    labels: Counter[str] = Counter()
+    n_sentences = 0
+    n_missing = 0
+    for doc in docs:
         # A doc without sentence starts counts as one sentence.
-        "sentences": sum(1 + int((doc.to_array("SENT_START")[1:] == 1).sum()) for doc in docs),
-        "tokens": sum(map(len, docs)),
-        "labels": dict(sorted(labels.items())),
-        "missing": sum(int(each.sum()) for each in missing),
-    }
+        n_sentences += 1 + int((doc.to_array("SENT_START")[1:] == 1).sum())
+        if spans_key is None:
+            labels.update(ent.label_ for ent in doc.ents)
+            n_missing += int((doc.to_array("ENT_IOB") == 0).sum())
+        else:
+            labels.update(span.label_ for span in doc.spans.get(spans_key, ()))
+            n_missing += int(is_missing(doc, spans_key).sum())
+    return Converted(
+        found={"formats": info.formats, "schemes": info.schemes, "problems": info.problems},
+        docs=len(docs),
+        sentences=n_sentences,
+        tokens=sum(map(len, docs)),
+        labels=dict(sorted(labels.items())),
+        missing=n_missing,
+    )
 
 
 def check_suffix(path: Path) -> None:
     """Check that the output file has a format."""
     if path.suffix not in SUFFIXES:
-        expected, got = ", ".join(SUFFIXES), path.suffix or "no suffix"
-        raise ValueError(f"{path}: expected a name that ends in {expected}, got {got!r}")
+        suffix = path.suffix or "no suffix"
+        raise ValueError(
+            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got {suffix!r}"
+        )
 
 
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
     """Write docs in the format of the file's suffix. Returns the number of white-space tokens that
     the format can't have."""
-    left_out = 0
+    n_left_out = 0
 
-    def write(new: Path) -> None:
-        nonlocal left_out
+    def write(new_path: Path) -> None:
+        nonlocal n_left_out
         if path.suffix == ".spacy":
-            DocBin(docs=docs).to_disk(new)
+            DocBin(docs=docs).to_disk(new_path)
         elif path.suffix == ".jsonl":
-            write_tasks(new, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
+            write_tasks(new_path, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
         else:
-            left_out = write_columns(new, docs)
+            n_left_out = write_columns(new_path, docs)
 
     save_file(path, write)
-    return left_out
+    return n_left_out

@@ -44,11 +44,12 @@ def find_faults(
 
 def count_known(ner: CostSensitiveNER, docs: Iterable[Doc]) -> tuple[int, int]:
     """The number of long sentences that a component was trained on, and that of all long ones."""
-    trained_on = {*ner.trained_on.tolist()}
+    trained_on = set(ner.trained_on.tolist())
     ids: list[int] = []
     for doc in docs:
         ids += sentence_ids(doc)
-    return sum(i in trained_on for i in ids), len(ids)
+    n_known = sum(sentence_id in trained_on for sentence_id in ids)
+    return n_known, len(ids)
 
 
 def tell_known(n_known: int, n_sentences: int) -> str:
@@ -63,7 +64,7 @@ def tell_known(n_known: int, n_sentences: int) -> str:
 def is_known_doc(trained_on: Container[int], doc: Doc) -> bool:
     """Whether at least half of the long sentences of a doc are known."""
     ids = sentence_ids(doc)
-    n_known = sum(i in trained_on for i in ids)
+    n_known = sum(sentence_id in trained_on for sentence_id in ids)
     return n_known > 0 and 2 * n_known >= len(ids)
 
 
@@ -81,23 +82,25 @@ def find_unknown_labels(
     inner_nodes (Iterable[str]): Labels that it predicts by a label tree.
     RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
     """
-    key = ner.objective.spans_key
-    known = {*ner.labels, *inner_nodes}
-    if key is not None:  # several components share a key, each with labels of its own
+    key = ner.annotation.spans_key
+    labels_of_model = {*ner.labels, *inner_nodes}
+    if key is not None:
+        # Several components share a key, each with labels of its own.
         for _, pipe in nlp.pipeline:
-            if isinstance(pipe, CostSensitiveNER) and pipe.objective.spans_key == key:
-                known.update(pipe.labels)
+            if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
+                labels_of_model.update(pipe.labels)
     counts: Counter[str] = Counter()
-    for doc in (eg.reference for eg in examples):
+    for eg in examples:
+        doc = eg.reference
         spans = doc.ents if key is None else doc.spans.get(key, ())
         counts.update(span.label_ for span in spans)
-    unknown = [label for label, _ in counts.most_common() if label not in known]
+    unknown = [label for label, _ in counts.most_common() if label not in labels_of_model]
     if not unknown:
         return []
     if len(unknown) == len(counts) and must_share:
         raise ValueError(
-            f"{source}: expected docs with labels of {ner.name}, one of {sorted(known)}, got "
-            f"{sorted(unknown)}"
+            f"{source}: expected docs with labels of {ner.name}, one of {sorted(labels_of_model)}, "
+            f"got {sorted(unknown)}"
         )
     shown = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN])
     if len(unknown) > N_SHOWN:

@@ -95,7 +95,7 @@ class Fitted:
             source, scores = "dev", self.scores
         if scores is None:
             return "not evaluated: there is no development corpus"
-        spans_key = self.ners[0].objective.spans_key
+        spans_key = self.ners[0].annotation.spans_key
         prefix = "ents" if spans_key is None else f"spans_{spans_key}"
         parts: list[str] = []
         for letter, word in DEV_SCORES.items():
@@ -124,9 +124,9 @@ class Fitted:
             weights += ", two passes (features.document)"
         lines = [self.describe_training(), weights, self.describe_scores()]
         if self.calibration is not None:
-            lines.append(self.calibration.describe())
+            lines.append(self.calibration.as_text())
         if self.tuning is not None:
-            lines.append(self.tuning.describe())
+            lines.append(self.tuning.as_text())
         lines += [f"note: {note}" for note in self.notes]
         text = "\n".join(lines)
         return text + STOPPED if self.is_interrupted else text
@@ -157,8 +157,7 @@ def fit(
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
-    tune (str | None): Tune there: f, precision=0.9 (as `costner tune --precision 0.9`) or
-        recall=0.9.
+    tune (str | None): Tune there: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
     file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
@@ -427,7 +426,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
     component = f"components.{ner.name}"
     refused: dict[str, Any] = {
-        f"{component}.incorrect_spans_key": ner.objective.incorrect_spans_key,
+        f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
         f"{component}.model.features.bigrams": features.template.bigrams,
         f"{component}.model.features.document": features.template.document,
         f"{corpus_name}.augmenter": corpus.get("augmenter"),

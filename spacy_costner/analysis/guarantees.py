@@ -1,7 +1,9 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from ..features.tokens import text_id
 from ..metrics import conformal
 from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.promises import Promise, Terms, Thresholds
 from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..ragged import ranges
@@ -23,10 +26,6 @@ from ..tags import Entities
 from .checks import SHORT
 from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
-
-FOUND = ("exact", "covered")
-
-UNITS = ("doc", "any")
 
 BATCH = 64
 
@@ -47,12 +46,53 @@ STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5,
 """The thresholds that are tested for false alarms, in this order."""
 
 
-class Guarantee(NamedTuple):
-    """The result."""
+FindThreshold = Callable[[float], float | None]
+"""From a limit to the threshold that keeps it."""
 
-    promise: dict[str, Any]  # its terms, thresholds and calibration docs
-    parts: list[dict[str, Any]]  # one for all labels, or one for each: see `find_part`
+
+class Part(NamedTuple):
+    """What can be promised of the docs of a group, of one label or of all."""
+
+    group: str  # "" without groups
+    label: str  # "" for all labels
+    docs: int  # that count
+    entities: int
+    threshold: float | None  # the least score in the set; None if the limit can't be reached
+    reachable: float | None  # the lowest limit that can be promised with these docs
+    docs_needed: int | None  # for the limit; None if no number of docs is enough
+    spans: float  # in the set, for each entity
+    levels: list[list[float]]  # other limits with their thresholds
+
+
+class Guarantee(NamedTuple):
+    """A promise, and what else can be promised."""
+
+    promise: Promise  # its terms, thresholds and calibration docs
+    parts: list[Part]  # by group and label
     notes: list[str]  # what may weaken the promise
+
+
+class ScoredSpans(NamedTuple):
+    """Tables of rows as in `ROW`, and the scores of docs for the test for a shift.
+
+    spans (ArrayXd): Spans that may be in the sets. The score is infinity if a span is in the set
+        whatever the threshold; "found" is whether the span is correct.
+    gold (ArrayXd): Annotated entities. The score is the highest threshold at which an entity is
+        found, 0 if it is never "found".
+    entropies (Floats1d): See `DevPredictions.entropies`. Shape: (B,)
+    """
+
+    spans: ArrayXd
+    gold: ArrayXd
+    entropies: Floats1d
+
+
+class Observed(NamedTuple):
+    """What was promised and what was seen."""
+
+    limit: float  # the miss rate that could be promised
+    miss_rate: float
+    spans: float  # in the set, for each annotated entity
 
 
 def guarantee(
@@ -75,6 +115,7 @@ def guarantee(
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
+    name (str): Name of the component.
     miss (float | None): Highest share of entities that are missed.
     false_alarm (float | None): In place of --miss: highest share of the set that is wrong.
     confidence (float | None): Probability that the promise holds, such as 0.95. Without it, the
@@ -94,16 +135,17 @@ def guarantee(
     RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
         promised.
     """
-    terms: dict[str, Any] = {
-        "miss": miss,
-        "false_alarm": false_alarm,
-        "confidence": confidence,
-        "found": found,
-    }
-    terms |= {"by": by, "per_label": per_label, "by_group": by_group}
-    check_terms(terms)
     if miss is None and confidence is None:
-        terms["confidence"] = 0.95
+        confidence = 0.95
+    terms = Terms(
+        miss=miss,
+        false_alarm=false_alarm,
+        confidence=confidence,
+        found=found,
+        by=by,
+        per_label=per_label,
+        by_group=by_group,
+    )
     ner = get_component(nlp, name)
     notes = find_notes(nlp, source)
     examples = list(examples)
@@ -115,46 +157,34 @@ def guarantee(
             f"{tell_known(n_known, n_sentences)}"
         )
     used, not_counted = leave_out(ner, examples, by_group)
-    spans, gold, entropies = score_spans(nlp, ner, used, terms)
-    group_of_doc = numpy.asarray([group_of(eg.reference, by_group) for eg in used])
-    values, labels = numpy.unique(group_of_doc).tolist(), ner.own_labels if per_label else ("",)
-    groups: dict[str, Any] = {}
-    parts = []
-    for value, label in product(values, labels):
-        i, is_own = ner.labels.index(label) if per_label else 0, group_of_doc == value
-        rows = [each[is_own[each["doc"]]] for each in (spans, gold)]
-        rows = [each[each["label"] == i] if per_label else each for each in rows]
-        sizes = {"n_docs": int(is_own.sum()), "n_parts": len(values) * len(labels)}
-        part = {"group": value, "label": label, **find_part(*rows, **sizes, terms=terms)}
-        parts.append(part)
-        if (at := part["threshold"]) is not None:
-            own = groups.setdefault(value, {"threshold": 1.0, "labels": {}, "levels": []})
-            own["labels"] |= {label: at} if per_label else {}
-            own |= {} if per_label else {"threshold": at, "levels": part["levels"]}
+    scored = score_spans(nlp, ner, used, terms)
+    parts = find_parts(ner, scored, used, terms)
+    groups: dict[str, Thresholds] = {}
+    for part in parts:
+        if part.threshold is None:
+            continue
+        if per_label:
+            # A label that nothing can be promised of has the threshold 1.
+            thresholds = groups.setdefault(part.group, Thresholds(1.0, {}))
+            thresholds.labels[part.label] = part.threshold
+        else:
+            groups[part.group] = Thresholds(part.threshold, {}, part.levels)
     if not groups:
-        raise ValueError(unreachable(parts, terms))
-    promise = {**terms, "groups": groups, "source": source, "docs": len(used)}
-    promise |= {"entities": len(gold), "not_counted": not_counted}
+        raise ValueError(unreachable_message(parts, terms))
+    promise = Promise(
+        **asdict(terms),
+        groups=groups,
+        source=source,
+        docs=len(used),
+        entities=len(scored.gold),
+        not_counted=not_counted,
+    )
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
     ner.meta = nlp.meta
     ner.set_guarantee(promise)
-    ner.set_shift([eg.reference for eg in used], entropies, source, approximate=False)
+    ner.set_shift([eg.reference for eg in used], scored.entropies, source, approximate=False)
     return Guarantee(promise, parts, notes)
-
-
-def check_terms(terms: dict[str, Any]) -> None:
-    """Check the terms of a promise: the arguments of `guarantee`."""
-    if (terms["miss"] is None) == (terms["false_alarm"] is None):
-        given = "none" if terms["miss"] is None else "miss and false_alarm"
-        raise ValueError(f"expected miss or false_alarm, got {given}")
-    for name in ("miss", "false_alarm", "confidence"):
-        if terms[name] is not None and not 0 < terms[name] < 1:
-            raise ValueError(f"{name}: expected a number between 0 and 1, got {terms[name]!r}")
-    units = UNITS if terms["false_alarm"] is None else UNITS[:1]
-    for name, words in (("found", FOUND), ("by", units)):
-        if terms[name] not in words:
-            raise ValueError(f"{name}: expected {' or '.join(words)}, got {terms[name]!r}")
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
@@ -168,7 +198,11 @@ def find_notes(nlp: Language, source: str) -> list[str]:
         "are the development docs of training": paths.get("dev"),
         "were used to calibrate or tune": measured_on.get("source"),
     }
-    return [f"{source} {use}, and may be too easy." for use, path in uses.items() if path == source]
+    notes = []
+    for use, path in uses.items():
+        if path == source:
+            notes.append(f"{source} {use}, and may be too easy.")
+    return notes
 
 
 def leave_out(
@@ -178,16 +212,16 @@ def leave_out(
     or, to models with label memory, by their whole text; "docs with missing tags"; and those
     without a group. Docs "without entities" stay: no miss rate counts them. Returns the other docs,
     and the numbers of docs of these kinds."""
-    shims = [shim for node in ner.model.walk() for shim in node.shims]
-    whole_texts = set[int]()
-    for shim in shims:
-        if isinstance(shim, Features):
-            whole_texts.update(shim.text_ids.tolist())
-    trained_on = {*ner.trained_on.tolist()}
+    without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
-    counts = dict.fromkeys([*kinds, *([f"docs without {by_group!r}"] if by_group else [])], 0)
+    if by_group is not None:
+        kinds.append(without_group)
+    counts = dict.fromkeys(kinds, 0)
+    whole_texts = find_whole_texts(ner)
+    trained_on = set(ner.trained_on.tolist())
     used = []
-    for eg in (ner.objective.as_entities(eg, ner.own_labels) for eg in examples):
+    for example in examples:
+        eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
         if is_whole_text or is_known_doc(trained_on, doc):
@@ -195,153 +229,258 @@ def leave_out(
         elif not len(doc) or not doc.to_array("ENT_IOB").all():
             counts["docs with missing tags"] += 1
         elif group_of(doc, by_group) is None:
-            counts[f"docs without {by_group!r}"] += 1
+            counts[without_group] += 1
         else:
             used.append(eg)
-            counts["docs without entities"] += not doc.ents
+            if not doc.ents:
+                counts["docs without entities"] += 1
     if len(used) == counts["docs without entities"]:
-        got = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
+        n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
+        got = ", ".join(n_of_kinds) or "none"
         raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
     return used, counts
 
 
+def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
+    """The hashes of the training docs that label memory keeps: see `text_id`."""
+    whole_texts: set[int] = set()
+    for node in ner.model.walk():
+        for shim in node.shims:
+            if isinstance(shim, Features):
+                whole_texts.update(shim.text_ids.tolist())
+    return whole_texts
+
+
 def score_spans(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: dict[str, Any]
-) -> tuple[ArrayXd, ArrayXd, Floats1d]:
-    """Score the spans that may be in the sets of docs, and their annotated entities: two tables.
-    The "score" of a span is infinity if it is in the set whatever the threshold, that of an entity
-    the highest threshold at which it is found; "found" is whether a span is correct, an entity is
-    ever found. Also returns the entropies of docs, for the test for a shift. Shape: (B,)"""
-    tables: list[Any] = []
-    entropies: list[Any] = []
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Terms
+) -> ScoredSpans:
+    """Score the spans that may be in the sets of docs, and their annotated entities."""
+    span_tables: list[ArrayXd] = []
+    gold_tables: list[ArrayXd] = []
+    entropies: list[Floats1d] = []
     n_docs = 0
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
-        if terms["miss"] is not None:  # what is predicted is always in the set
+        if terms.limits_misses:
             predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
-            new = ~numpy.isin(dev.keys(spans), dev.keys(predicted))
-            spans = Entities(*map(numpy.concatenate, zip(predicted, spans.select(new))))
-            scores = numpy.append(numpy.full(len(predicted.begin), numpy.inf), scores[new])
-        is_own = ~numpy.isin(spans.label, dev.others)
-        spans, scores = spans.select(is_own), scores[is_own]
-        is_correct = found_at(dev, spans, dev.gold, numpy.ones(len(dev.gold.begin)), terms) > 0
+            spans, scores = add_predicted(dev, predicted, spans, scores)
+        is_own = ~numpy.isin(spans.label, dev.other_labels)
+        spans = spans.select(is_own)
+        scores = scores[is_own]
+
+        # A span is correct if it would be found in a set of the annotated entities.
+        certain = numpy.ones(len(dev.gold.begin))
+        is_correct = found_at(dev, spans, dev.gold, certain, terms) > 0
         reached = found_at(dev, dev.gold, spans, scores, terms)
-        ends = numpy.cumsum(dev.posterior.doc_lengths)
-        for some, *values in ((spans, scores, is_correct), (dev.gold, reached, reached > 0)):
-            doc = numpy.searchsorted(ends, some.begin, side="right") + n_docs
-            tables.append(numpy.rec.fromarrays([some.label, doc, *values], dtype=ROW))
-        n_docs += len(batch)
+        doc_of_spans = n_docs + dev.doc_of(spans)
+        doc_of_gold = n_docs + dev.doc_of(dev.gold)
+        span_rows = [spans.label, doc_of_spans, scores, is_correct]
+        gold_rows = [dev.gold.label, doc_of_gold, reached, reached > 0]
+        span_tables.append(numpy.rec.fromarrays(span_rows, dtype=ROW))
+        gold_tables.append(numpy.rec.fromarrays(gold_rows, dtype=ROW))
         entropies.append(dev.entropies())
-    of_spans, of_gold = numpy.concatenate(tables[::2]), numpy.concatenate(tables[1::2])
-    return of_spans, of_gold, numpy.concatenate(entropies)
+        n_docs += len(batch)
+    return ScoredSpans(
+        numpy.concatenate(span_tables), numpy.concatenate(gold_tables), numpy.concatenate(entropies)
+    )
+
+
+def add_predicted(
+    dev: DevPredictions, predicted: Entities, spans: Entities, scores: Floats1d
+) -> tuple[Entities, Floats1d]:
+    """Add the predicted entities to spans with scores: they are always in a set that limits misses,
+    as if their score were infinite. Shape: (S,)"""
+    is_new = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
+    infinite = numpy.full(len(predicted.begin), numpy.inf)
+    together = concatenate_entities(predicted, spans.select(is_new))
+    return together, numpy.append(infinite, scores[is_new])
+
+
+def concatenate_entities(first: Entities, second: Entities) -> Entities:
+    """The entities of both, one after another."""
+    columns = [numpy.concatenate(pair) for pair in zip(first, second)]
+    return Entities(*columns)
 
 
 def found_at(
-    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: dict[str, Any]
+    dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
     score, above 0; 0 if none finds it. Shape: (E,)"""
-    # A wanted entity needs all its cells: itself, its tokens, or its tokens with its label.
-    both, n = Entities(*map(numpy.concatenate, zip(wanted, spans))), len(wanted.begin)
-    owner, cells = ranges(both.begin, both.end)
-    if terms["found"] == "exact":
-        owner = numpy.arange(len(both.begin))
-        _, cells = numpy.unique(dev.keys(both), return_inverse=True)
-    elif terms["per_label"]:  # -1, those of the model, inner nodes
-        label = numpy.minimum(both.label, len(dev.posterior.tags.labels))
-        cells = cells + (label[owner] + 1) * len(dev.known)
-    is_wanted, best = owner < n, numpy.zeros(cells.max(initial=0) + 1)
-    numpy.maximum.at(best, cells[~is_wanted], scores[owner[~is_wanted] - n])
-    firsts = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
-    return numpy.minimum.reduceat(best[cells[is_wanted]], firsts)
-
-
-def find_part(
-    spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: dict[str, Any]
-) -> dict[str, Any]:
-    """What can be promised of scored spans and entities. Several parts share what may fail.
-    "threshold" is the least score in the set, None if the limit can't be reached; "reachable" the
-    lowest limit that can be promised with these docs, "docs_needed" their number for the limit, or
-    None; "spans" those in the set for each entity; "levels" other limits with their thresholds."""
-    confidence = terms["confidence"]
-    delta: Any = None if confidence is None else (1 - confidence) / n_parts
-    if terms["miss"] is None:
-        limit, wrong, is_binary = terms["false_alarm"], ~spans["found"], False
-        risks = conformal.false_alarm_risk(spans["score"], wrong, spans["doc"], n_docs, STRICTNESS)
-        mean = risks[0]
+    # An entity has cells, and is found if spans of the set have all of them: the entity itself, its
+    # tokens, or its tokens with its label. A cell is a number, `owner` the entity or span of each
+    # cell: the wanted ones come first. Shapes: (C,)
+    n_wanted = len(wanted.begin)
+    entities = concatenate_entities(wanted, spans)
+    if terms.found == "exact":
+        owner = numpy.arange(len(entities.begin))
+        _, cells = numpy.unique(dev.entity_keys(entities), return_inverse=True)
     else:
-        limit = terms["miss"]
-        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms["by"])
+        owner, cells = ranges(entities.begin, entities.end)
+        if terms.per_label:
+            # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
+            label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
+            cells = cells + (label[owner] + 1) * len(dev.is_known)
+    is_wanted = owner < n_wanted
+    # The highest score of the spans that have a cell, by cell.
+    highest = numpy.zeros(cells.max(initial=0) + 1)
+    numpy.maximum.at(highest, cells[~is_wanted], scores[owner[~is_wanted] - n_wanted])
+    # The least of them over the cells of each wanted entity, which stand together.
+    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
+    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+
+
+def find_parts(
+    ner: CostSensitiveNER, scored: ScoredSpans, examples: Sequence[Example], terms: Terms
+) -> list[Part]:
+    """What can be promised of each group of docs and, if terms are per label, of each label."""
+    group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
+    groups = numpy.unique(group_of_doc).tolist()
+    labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
+    parts = []
+    for group, label in product(groups, labels):
+        in_group = group_of_doc == group
+        spans = scored.spans[in_group[scored.spans["doc"]]]
+        gold = scored.gold[in_group[scored.gold["doc"]]]
+        if terms.per_label:
+            index = ner.labels.index(label)
+            spans = spans[spans["label"] == index]
+            gold = gold[gold["label"] == index]
+        part = find_part(
+            spans,
+            gold,
+            n_docs=int(in_group.sum()),
+            n_parts=len(groups) * len(labels),
+            terms=terms,
+        )
+        parts.append(part._replace(group=group, label=label))
+    return parts
+
+
+def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Terms) -> Part:
+    """What can be promised of scored spans and entities, without a name of the group and the label.
+    Several parts share what may fail."""
+    delta: Any = None
+    if terms.confidence is not None:
+        delta = (1 - terms.confidence) / n_parts
+    find_threshold: FindThreshold
+    if terms.limits_misses:
+        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
+        n_docs = losses.n  # docs without entities don't count
         is_binary = losses.binary
-        n_docs, mean = losses.n, losses.mean(numpy.asarray([LOWEST]))[0]
+        mean = float(losses.mean(numpy.asarray([LOWEST]))[0])
+        find_threshold = partial(find_miss_threshold, losses, delta)
+    else:
+        is_wrong = ~spans["found"]
+        risks = conformal.false_alarm_risk(
+            spans["score"], is_wrong, spans["doc"], n_docs, STRICTNESS
+        )
+        is_binary = False
+        mean = float(risks[0])
+        find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
 
-    def threshold(limit: float) -> float | None:
-        """The threshold that keeps a limit, rounded down; None if there is none."""
-        if terms["miss"] is None:
-            p = conformal.p_values(risks, limit, n_docs)
-            n_passed = conformal.fixed_sequence(p, delta)
-            return float(STRICTNESS[n_passed - 1]) if n_passed else None
-        at = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
-        if at is None:
-            return None
-        # A score of another batch may differ in its last digits.
-        digits = 10.0 ** (3 - math.floor(math.log10(at)))
-        return float(f"{max(math.floor(at * digits) / digits, LOWEST):.4g}")
+    threshold = find_threshold(terms.limit)
+    levels: list[list[float]] = []
+    for limit in sorted({*LEVELS, terms.limit}):
+        threshold_of_limit = find_threshold(limit)
+        if threshold_of_limit is not None:
+            levels.append([limit, threshold_of_limit])
+    # Without a threshold the set has what is always in it, whose score is infinite.
+    least_score = numpy.inf if threshold is None else threshold
+    n_in_set = int((spans["score"] >= least_score).sum())
+    return Part(
+        group="",
+        label="",
+        docs=n_docs,
+        entities=len(gold),
+        threshold=threshold,
+        reachable=find_reachable(find_threshold),
+        docs_needed=conformal.docs_needed(mean, terms.limit, delta=delta, binary=is_binary),
+        spans=n_in_set / max(len(gold), 1),
+        levels=levels,
+    )
 
-    low, high = 0.0, 1.0
+
+def find_miss_threshold(
+    losses: conformal.Losses, delta: float | None, limit: float
+) -> float | None:
+    """The threshold that keeps a miss rate, rounded down to four digits; None if there is none."""
+    threshold = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
+    if threshold is None:
+        return None
+    # A score of another batch may differ in its last digits.
+    power = 10.0 ** (3 - math.floor(math.log10(threshold)))
+    rounded_down = math.floor(threshold * power) / power
+    return float(f"{max(rounded_down, LOWEST):.4g}")
+
+
+def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
+    """The threshold that keeps a share of false alarms: the last of `STRICTNESS` that passes; None
+    if none does. The risks are those of its thresholds, (S,)."""
+    p_values = conformal.p_values(risks, limit, n_docs)
+    n_passed = conformal.fixed_sequence(p_values, delta)
+    return float(STRICTNESS[n_passed - 1]) if n_passed else None
+
+
+def find_reachable(find_threshold: FindThreshold) -> float | None:
+    """The lowest limit with a threshold, rounded up to four digits after the point; None if there
+    is none below 1."""
+    low = 0.0
+    high = 1.0
     while high - low > 1e-4:
         middle = (low + high) / 2
-        low, high = (middle, high) if threshold(middle) is None else (low, middle)
-    at, levels = threshold(limit), [[level, threshold(level)] for level in sorted({*LEVELS, limit})]
-    return {
-        "docs": n_docs,
-        "entities": len(gold),
-        "threshold": at,
-        "reachable": None if high == 1 else math.ceil(high * 1e4) / 1e4,
-        "docs_needed": conformal.docs_needed(float(mean), limit, delta=delta, binary=is_binary),
-        "spans": float((spans["score"] >= (2 if at is None else at)).sum() / max(len(gold), 1)),
-        "levels": [level for level in levels if level[1] is not None],
-    }
+        if find_threshold(middle) is None:
+            low = middle
+        else:
+            high = middle
+    return None if high == 1 else math.ceil(high * 1e4) / 1e4
 
 
-def unreachable(parts: Sequence[dict[str, Any]], terms: dict[str, Any]) -> str:
+def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
     """The message where nothing can be promised."""
-    name = "false_alarm" if terms["miss"] is None else "miss"
-    limit = f"{terms[name]:g}"
+    name = "miss" if terms.limits_misses else "false_alarm"
+    limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
     for part in parts:
-        could = "nothing" if part["reachable"] is None else f"{part['reachable']:.4f} or more"
+        could = "nothing" if part.reachable is None else f"{part.reachable:.4f} or more"
         enough = f"no number of docs is enough for {limit} with this model"
-        if n := part["docs_needed"]:
-            enough = f"{limit} takes about {n:,} docs, if they are like these"
-        of = "".join(f"{part[key]}: " for key in ("group", "label") if part[key])
-        sentences.append(f"{of}{could} with these {part['docs']:,} docs; {enough}")
+        if part.docs_needed:
+            enough = f"{limit} takes about {part.docs_needed:,} docs, if they are like these"
+        where = "".join(f"{word}: " for word in (part.group, part.label) if word)
+        sentences.append(f"{where}{could} with these {part.docs:,} docs; {enough}")
     return ". ".join(sentences)
 
 
-def observe(
-    nlp: Language, name: str, examples: Iterable[Example]
-) -> list[tuple[float, float, float]]:
+def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Observed]:
     """Compare the promise of a component with what is missed of other annotated docs.
 
-    RETURNS (list[tuple[float, float, float]]): For each limit that could be promised to each group:
-        the limit, the miss rate on docs of these groups, and the spans in the set for each
-        annotated entity. Empty if nothing is promised, or false alarms, or by label.
+    nlp (Language): The pipeline.
+    name (str): Name of the component.
+    examples (Iterable[Example]): The docs.
+    RETURNS (list[Observed]): For each limit that could be promised to each group: the miss rate on
+        docs of these groups. Empty if nothing is promised, or false alarms, or by label.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
-    if not promise or promise["miss"] is None or promise["per_label"]:
+    if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    groups = {value: dict(own["levels"]) for value, own in promise["groups"].items()}
-    key, by = promise["by_group"], promise["by"]
-    examples = [eg for eg in examples if group_of(eg.reference, key) in groups]
-    used = leave_out(ner, examples, key)[0]
+    threshold_at: dict[str | None, dict[float, float]] = {}
+    for group, thresholds in promise.groups.items():
+        threshold_at[group] = {limit: threshold for limit, threshold in thresholds.levels}
+    limits = set.intersection(*(set(levels) for levels in threshold_at.values()))
+
+    in_groups = [eg for eg in examples if group_of(eg.reference, promise.by_group) in threshold_at]
+    used, _ = leave_out(ner, in_groups, promise.by_group)
+    groups = [group_of(eg.reference, promise.by_group) for eg in used]
     spans, gold, _ = score_spans(nlp, ner, used, promise)
-    rows = []
-    for limit in sorted(set.intersection(*map(set, groups.values()))):
-        at = numpy.asarray([groups[group_of(eg.reference, key)][limit] for eg in used])
-        losses = conformal.miss_losses(gold["score"] / at[gold["doc"]], gold["doc"], by=by)
-        in_set = spans["score"] >= at[spans["doc"]]
-        rows.append((limit, float(losses.mean(numpy.ones(1))[0]), float(in_set.sum() / len(gold))))
-    return rows
+    observed = []
+    for limit in sorted(limits):
+        # The threshold of each doc, (D,). Scores divided by it are missed below 1.
+        thresholds_of_docs = numpy.asarray([threshold_at[group][limit] for group in groups])
+        relative_scores = gold["score"] / thresholds_of_docs[gold["doc"]]
+        losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
+        miss_rate = float(losses.mean(numpy.ones(1))[0])
+        in_set = spans["score"] >= thresholds_of_docs[spans["doc"]]
+        observed.append(Observed(limit, miss_rate, float(in_set.sum() / len(gold))))
+    return observed

@@ -1,4 +1,4 @@
-"""loading."""
+"""Read configs, and load trained pipelines, with errors that say what was expected."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +19,10 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     RAISES (ValueError): If the file isn't a config for training.
     """
     config = open_config(path)
-    if missing := [name for name in ("nlp", "training") if name not in config]:
-        got = ", ".join(f"[{name}]" for name in config) or "no section"
-        raise ValueError(f"{path}: expected a config with [{missing[0]}], got {got}")
+    for name in ("nlp", "training"):
+        if name not in config:
+            sections = ", ".join(f"[{section}]" for section in config) or "no section"
+            raise ValueError(f"{path}: expected a config with [{name}], got {sections}")
     check_overrides(config, overrides)
     return load_config(path, overrides=dict(overrides), interpolate=False)
 

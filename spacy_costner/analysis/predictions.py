@@ -1,10 +1,12 @@
-"""Predictions for annotated docs: their posterior is computed once, for all decodings."""
+"""Predictions for annotated docs: the posterior is computed once, for all decodings and scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
+from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
@@ -15,6 +17,7 @@ from ..decoding import Decoding, Posterior, Temperature
 from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction, measure
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
+from ..saving import as_json
 from ..tags import Entities
 from ..token_attrs import read_presets, read_reference
 from ..types import map_scores
@@ -23,18 +26,22 @@ from ..types import map_scores
 class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
-    examples (list[Example]): The docs as the component gets them, with their annotation.
+    examples (list[Example]): The docs as the component gets them, with their annotation. With a
+        `spans_key`, the entities of the annotation are its spans.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
-    known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
-    others (Sequence[int]): Labels whose entities don't count, as indices.
+    is_known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
+    other_labels (Sequence[int]): Labels whose entities don't count, as indices.
+    originals (Sequence[Example]): The same docs with entities and spans as they were read. Without
+        a `spans_key`, those of `examples`.
     """
 
     examples: list[Example]
     posterior: Posterior
     gold: Entities
-    known: Array1d
-    others: Sequence[int] = ()
+    is_known: Array1d
+    other_labels: Sequence[int] = ()
+    originals: Sequence[Example] = ()
 
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """The same with the posterior at another temperature."""
@@ -42,32 +49,44 @@ class DevPredictions(NamedTuple):
 
     def entropies(self) -> Floats1d:
         """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""
-        return measure(self.posterior, read_presets([eg.predicted for eg in self.examples]))[0]
+        tokens = read_presets([eg.predicted for eg in self.examples])
+        entropies, _ = measure(self.posterior, tokens)
+        return entropies
 
     def decode(self, decoding: Decoding) -> Entities:
-        """The predicted entities that count: see `keep`."""
-        return self.keep(decoding.decode(self.posterior, decoding.settings).entities)
+        """The predicted entities that count: see `select_counted`."""
+        decoded = decoding.decode(self.posterior, decoding.settings)
+        return self.select_counted(decoded.entities)
 
-    def keep(self, entities: Entities) -> Entities:
+    def select_counted(self, entities: Entities) -> Entities:
         """Decoded entities without white space at their ends, and only those that count."""
-        entities = entities.trim(self.posterior.is_space)
-        return entities.select(self.counts(entities))
+        trimmed = entities.trim(self.posterior.is_space)
+        return trimmed.select(self.are_counted(trimmed))
 
-    def counts(self, entities: Entities) -> Array1d:
-        """True for the entities whose tokens are all known. Shape: (E,)"""
-        unknown = numpy.concatenate([[0], numpy.cumsum(~self.known)])
-        is_known = unknown[entities.end] == unknown[entities.begin]
-        return is_known & ~numpy.isin(entities.label, self.others)
+    def are_counted(self, entities: Entities) -> Array1d:
+        """True for entities of labels that count, whose tokens are all known. Shape: (E,)"""
+        # How many unknown tokens there are before each token, (N + 1,). If it is the same at both
+        # ends of an entity, the entity has none.
+        n_unknown = numpy.concatenate([[0], numpy.cumsum(~self.is_known)])
+        is_known = n_unknown[entities.end] == n_unknown[entities.begin]
+        return is_known & ~numpy.isin(entities.label, self.other_labels)
+
+    def doc_of(self, entities: Entities) -> Ints1d:
+        """The doc of each entity. Shape: (E,)"""
+        ends = numpy.cumsum(self.posterior.doc_lengths)
+        return numpy.searchsorted(ends, entities.begin, side="right")
 
     def is_correct(self, entities: Entities) -> Array1d:
         """True for the entities that are annotated. Shape: (E,)"""
-        return numpy.isin(self.keys(entities), self.keys(self.gold))
+        return numpy.isin(self.entity_keys(entities), self.entity_keys(self.gold))
 
-    def keys(self, entities: Entities) -> Ints1d:
-        """A number for each entity, the same for the same tokens and label; inner nodes of a label
-        tree are one label. Shape: (E,)"""
+    def entity_keys(self, entities: Entities) -> Ints1d:
+        """A number for each entity, the same for the same tokens and label. All inner nodes of a
+        label tree count as one label. Shape: (E,)"""
+        # Begin, end and label are the digits of one number: end <= N, and -1 <= label <= n_labels.
+        n_tokens = len(self.is_known)
         n_labels = len(self.posterior.tags.labels)
-        extents = entities.begin.astype("int64") * (len(self.known) + 1) + entities.end
+        extents = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
         return extents * (n_labels + 2) + numpy.minimum(entities.label, n_labels) + 1
 
 
@@ -76,20 +95,28 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
     RAISES (ValueError): If there is none of that name, or it is of another type.
     """
-    ours = [other for other, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
+    ours = find_components(nlp)
     if not ours:
         raise ValueError(
             "expected a pipeline with a component of factory 'cost_sensitive_ner', got "
             f"{nlp.pipe_names}"
         )
     if name not in ours:
-        raise ValueError(f"expected the name of a cost_sensitive_ner, one of {ours}, got {name!r}")
-    return cast(CostSensitiveNER, nlp.get_pipe(name))
+        raise ValueError(
+            f"expected the name of a cost_sensitive_ner, one of {[*ours]}, got {name!r}"
+        )
+    return ours[name]
+
+
+def find_components(nlp: Language) -> dict[str, CostSensitiveNER]:
+    """The components of a pipeline that are a `cost_sensitive_ner`, by name and in its order."""
+    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)}
 
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
     """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
-    if (key := ner.objective.spans_key) is not None:
+    key = ner.annotation.spans_key
+    if key is not None:
         raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
 
 
@@ -103,34 +130,50 @@ def predict_dev(
     """
     examples = [eg for eg in examples if len(eg.predicted)]
     docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
-    if ner.objective.spans_key is not None:  # its spans are the only entities
+    originals = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    examples = originals
+    if ner.annotation.spans_key is not None:
+        # Its spans are the only entities: those of other components aren't preset.
+        docs = [doc.copy() for doc in docs]
         for doc in docs:
             doc.set_ents([], default="missing")
-    examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
-    examples = [ner.objective.as_entities(eg, ner.own_labels) for eg in examples]
+        examples = [Example(doc, eg.reference) for doc, eg in zip(docs, originals)]
+        examples = [ner.annotation.as_entities(eg, ner.own_labels) for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
 
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
-    posteriors = [ner.posterior(batch, preset=True) for batch in batches]
-    scores = [map_scores(to_numpy, posterior.scores) for posterior in posteriors]
-    first_docs = numpy.cumsum([0, *(len(each.doc_lengths) for each in posteriors)])
-    posterior = Posterior(
-        scores[0]._replace(
-            emissions=numpy.concatenate([each.emissions for each in scores]),
-            lengths=numpy.concatenate([each.lengths for each in scores]),
-        ),
-        ner.chain_tags,
-        temperature=posteriors[0].temperature,
-        is_space=tokens.is_space,
-        doc_of=numpy.concatenate([each.doc_of + i for each, i in zip(posteriors, first_docs)]),
+    posterior = concatenate([ner.posterior(batch, preset=True) for batch in batches])
+    dev = DevPredictions(
+        examples,
+        posterior,
+        gold=reference.entities(ner.tags, nlp.vocab.strings),
+        is_known=reference.is_annotated & ~tokens.is_annotated,
+        other_labels=ner.other_labels,
+        originals=originals,
     )
-    gold = reference.entities(ner.tags, nlp.vocab.strings)
-    known = reference.is_annotated & ~tokens.is_annotated
-    dev = DevPredictions(examples, posterior, gold, known, ner.other_labels)
-    return dev._replace(gold=dev.keep(gold))
+    return dev._replace(gold=dev.select_counted(dev.gold))
+
+
+def concatenate(posteriors: Sequence[Posterior]) -> Posterior:
+    """The posterior of the docs of several batches, in the memory of the CPU."""
+    scores = [map_scores(to_numpy, posterior.scores) for posterior in posteriors]
+    first_doc = 0
+    doc_of = []
+    for posterior in posteriors:
+        doc_of.append(posterior.doc_of + first_doc)
+        first_doc += len(posterior.doc_lengths)
+    return replace(
+        posteriors[0],
+        scores=scores[0]._replace(
+            emissions=numpy.concatenate([batch.emissions for batch in scores]),
+            lengths=numpy.concatenate([batch.lengths for batch in scores]),
+        ),
+        is_space=numpy.concatenate([posterior.is_space for posterior in posteriors]),
+        doc_of=numpy.concatenate(doc_of),
+    )
 
 
 def predict(
@@ -142,36 +185,73 @@ def predict(
     """Decode the posterior of docs, by this component or by another, with the component's decoding.
     Write the entities to the docs, also with a `spans_key`, and, with confidence, their
     probabilities to a span group."""
+    tokens = read_presets(docs)
+    decoded = ner.decode(posterior)
     prediction = make_prediction(
-        ner.decode(posterior), posterior, read_presets(docs), confidence, others=ner.other_labels
+        decoded, posterior, tokens, confidence, other_labels=ner.other_labels
     )
-    for spans_key in dict.fromkeys([None, ner.objective.spans_key]):
+    spans_key = ner.annotation.spans_key
+    annotate(docs, prediction, ner.name, confidence)
+    if spans_key is not None:
         annotate(docs, prediction, ner.name, confidence, spans_key)
     return prediction
 
 
+def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
+    """What `nlp.evaluate` returns for development docs, but for the speed. The component takes
+    their posterior in place of its model, and only the components after it run."""
+    docs = [eg.predicted.copy() for eg in dev.originals]
+    prediction = make_prediction(
+        ner.decode(dev.posterior),
+        dev.posterior,
+        ner.annotation.read_presets(docs),
+        ner.confidence,
+        other_labels=ner.other_labels,
+        is_scored=ner.annotation.spans_key is not None,
+    )
+    ner.set_annotations(docs, prediction)
+    docs = run_after(nlp, ner.name, docs)
+    examples = [Example(doc, eg.reference) for doc, eg in zip(docs, dev.originals)]
+    return dict(as_json(Scorer(nlp).score(examples)))
+
+
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
     """Run the components before one, on texts or docs."""
-    with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
+    place = nlp.pipe_names.index(name)
+    with nlp.select_pipes(disable=nlp.pipe_names[place:]):
+        return list(nlp.pipe(docs))
+
+
+def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
+    """Run the components after one, on docs that it has annotated."""
+    place = nlp.pipe_names.index(name)
+    with nlp.select_pipes(disable=nlp.pipe_names[: place + 1]):
         return list(nlp.pipe(docs))
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
     """Have a component write the probabilities of its entities, if it does not, under a key that no
     other component has. Write that to the config."""
-    if ner.confidence is None:
-        ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-        keys = [pipe.confidence.spans_key for pipe in ours if pipe.confidence is not None]
-        key = f"{ner.name}_confidence" if "confidence" in keys else "confidence"
-        ner.set_confidence(Confidence(key))
-        block = {"@misc": "spacy_costner.Confidence.v1", "spans_key": key}
-        nlp.get_pipe_config(ner.name)["confidence"] = block
+    if ner.confidence is not None:
+        return
+    taken_keys = set()
+    for component in find_components(nlp).values():
+        if component.confidence is not None:
+            taken_keys.add(component.confidence.spans_key)
+    key = "confidence"
+    if key in taken_keys:
+        key = f"{ner.name}_confidence"
+    ner.set_confidence(Confidence(key))
+    block = {"@misc": "spacy_costner.Confidence.v1", "spans_key": key}
+    nlp.get_pipe_config(ner.name)["confidence"] = block
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
     """Write the scores of a pipeline that was changed after training to its meta. They replace
     the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
     performance = nlp.meta.setdefault("performance", {})
-    names = {*performance, *nlp.config["training"].get("score_weights", ())}
-    measured = {name: scores[name] for name in sorted(names & scores.keys())}
-    performance |= {**measured, "measured_on": {"source": source, "docs": n_docs}}
+    score_weights = nlp.config["training"].get("score_weights", {})
+    names = {*performance, *score_weights}
+    for name in sorted(names & scores.keys()):
+        performance[name] = scores[name]
+    performance["measured_on"] = {"source": source, "docs": n_docs}

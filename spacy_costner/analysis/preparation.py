@@ -119,7 +119,7 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
         if getattr(pipe, "is_trainable", False) and name not in frozen
     ]
     ners = [pipe for _, pipe in trainable if isinstance(pipe, CostSensitiveNER)]
-    is_possible = are_fitted_together([ner.objective.spans_key for ner in ners])
+    is_possible = are_fitted_together([ner.annotation.spans_key for ner in ners])
     if len(ners) < len(trainable) or not is_possible:
         raise ValueError(
             f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
@@ -496,4 +496,4 @@ def fit_in_worker(
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
     examples = [Example(doc, gold) for doc, gold in zip(predicted_docs, reference_docs)]
     fold = training.fit(examples, is_held_out)
-    return fold._replace(dev=fold.dev._replace(examples=[]))
+    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))

@@ -36,12 +36,14 @@ ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files."""
 
-TOGETHER, ALONE = 2, 2
-"""How often a run is tried with whose worker others' may have died, and then by itself."""
+TOGETHER = 2
+"""How often a run is tried beside others if a worker dies: it may be that of another run."""
+
+ALONE = 2
+"""How often it is tried by itself after that."""
 
 HOPELESS = 3
-"""If the workers of so many runs have died, and no run has ended, others are not tried."""
-
+"""If so many runs have failed as their workers died, and no run has ended, no other is tried."""
 
 import_once = lru_cache(import_code)
 """Imports the registered functions of a Python file once in each process."""
@@ -82,6 +84,9 @@ class Failed(NamedTuple):
 
 Ended = Done | Failed
 
+RunQueue = deque[tuple[Run, int]]
+"""Runs, and how often a worker has died with each."""
+
 
 def run_all(
     runs: Iterable[Run], make_executor: MakeExecutor | None = None
@@ -99,52 +104,64 @@ def run_all(
     YIELDS (tuple[Run, Ended]): The runs with their results, in the order in which they finish.
     """
     if make_executor is None:
-        yield from ((run, run_one(run)) for run in runs)
+        for run in runs:
+            yield run, run_one(run)
         return
-    todo: deque[tuple[Run, int]] = deque((run, 0) for run in runs)
-    alone: deque[tuple[Run, int]] = deque()
-    lost, is_any_done = 0, False
-    while (todo or alone) and (lost < HOPELESS or is_any_done):
-        some = deque([alone.popleft()]) if alone else todo
-        for run, deaths, ended in _until_broken(some, make_executor):
+    # Runs to execute, and how often a worker has died with each
+    together: RunQueue = deque((run, 0) for run in runs)
+    alone: RunQueue = deque()
+    n_lost = 0
+    is_any_done = False
+    while together or alone:
+        if n_lost >= HOPELESS and not is_any_done:
+            break
+        queue = together
+        if alone:  # by itself: if a worker dies, it is that of this run
+            queue = deque([alone.popleft()])
+        for run, n_deaths, ended in run_until_broken(queue, make_executor):
             if ended is not None:
                 is_any_done = True
                 yield run, ended
-            elif deaths < TOGETHER + ALONE:
-                (todo if deaths < TOGETHER else alone).appendleft((run, deaths))
+            elif n_deaths < TOGETHER:
+                together.appendleft((run, n_deaths))
+            elif n_deaths < TOGETHER + ALONE:
+                alone.appendleft((run, n_deaths))
             else:
-                lost += 1
-                yield run, Failed(f"its worker died {deaths} times", "")
-    for run, _ in [*alone, *todo]:
+                n_lost += 1
+                yield run, Failed(f"its worker died {n_deaths} times", "")
+    for run, _ in [*alone, *together]:
         yield run, Failed("workers die: see what they have printed", "")
 
 
-def _until_broken(
-    todo: deque[tuple[Run, int]], make_executor: MakeExecutor
+def run_until_broken(
+    queue: RunQueue, make_executor: MakeExecutor
 ) -> Iterator[tuple[Run, int, Ended | None]]:
     """Execute runs from a queue until it is empty or the executor broken. Yields a run, how often
     a worker has died with it, and its result; None if a worker has died with it now."""
     executor = make_executor()
-    limit = getattr(executor, "jobs", len(todo))
+    limit = getattr(executor, "jobs", len(queue))
     pending: dict[Future, tuple[Run, int]] = {}
     is_broken = False
     try:
-        while pending or (todo and not is_broken):
-            while todo and len(pending) < limit and not is_broken:
+        while pending or (queue and not is_broken):
+            while queue and len(pending) < limit and not is_broken:
+                run, _ = queue[0]
                 try:
-                    pending[executor.submit(run_one, todo[0][0])] = todo[0]
-                    todo.popleft()
+                    future = executor.submit(run_one, run)
                 except BrokenExecutor:
                     is_broken = True
+                else:
+                    pending[future] = queue.popleft()
             for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
-                run, deaths = pending.pop(future)
+                run, n_deaths = pending.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
-                    yield run, deaths + 1, None
+                    yield run, n_deaths + 1, None
+                elif isinstance(error, Exception):
+                    yield run, n_deaths, describe_failure(error)
                 else:
-                    ended = _failed(error) if isinstance(error, Exception) else future.result()
-                    yield run, deaths, ended
+                    yield run, n_deaths, future.result()
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -157,12 +174,16 @@ def run_one(run: Run) -> Ended:
         return Done(run.function(**run.settings), process_time() - begin)
 
     try:
-        return execute() if run.path is None else Done(*remembered(run.path, run.key, execute))
+        if run.path is None:
+            return execute()
+        value, seconds = remembered(run.path, run.key, execute)  # a list, as read from JSON
+        return Done(value, seconds)
     except Exception as error:
-        return _failed(error)
+        return describe_failure(error)
 
 
-def _failed(error: BaseException) -> Failed:
+def describe_failure(error: BaseException) -> Failed:
+    """The error of a run, as it is returned to the command."""
     return Failed(f"{type(error).__name__}: {error}", "".join(format_exception(error)))
 
 
@@ -188,15 +209,21 @@ def kept(path: Path, key: str) -> Any | None:
 
 def fingerprint(*parts: Any) -> str:
     """Compute a digest of settings, valid JSON, and of the files and folders they name."""
-    return digest(parts, *(Path(text) for text in sorted({*_texts(parts)}) if exists(text)))
+    texts = sorted(set(texts_of(parts)))
+    paths = [Path(text) for text in texts if exists(text)]
+    return digest(parts, *paths)
 
 
-def _texts(settings: Any) -> Iterator[str]:
+def texts_of(settings: Any) -> Iterator[str]:
+    """All texts among settings, however deep."""
     if isinstance(settings, str):
         yield settings
-    inner = settings.values() if isinstance(settings, Mapping) else settings
-    for setting in inner if isinstance(settings, (Mapping, list, tuple)) else ():
-        yield from _texts(setting)
+    elif isinstance(settings, Mapping):
+        for setting in settings.values():
+            yield from texts_of(setting)
+    elif isinstance(settings, (list, tuple)):
+        for setting in settings:
+            yield from texts_of(setting)
 
 
 class Processes(ProcessPoolExecutor):
@@ -207,11 +234,12 @@ class Processes(ProcessPoolExecutor):
         context: Any = get_context(kind)
         if kind == "forkserver":  # which imports the package once, for all workers
             context.set_forkserver_preload([__name__])
-        super().__init__(jobs, mp_context=context, initializer=_end_with_parent)
+        super().__init__(jobs, mp_context=context, initializer=end_with_parent)
         self.jobs = jobs
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it has ended."""
     parent: Any = parent_process()
     Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
@@ -258,37 +286,44 @@ class RayCluster(Executor):
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        self.refs: dict[Future, Any] = {}
+        self.references: dict[Future, Any] = {}  # Ray's, by our future
         expected = {name: version(name) for name in PACKAGES}
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_task())
         self.call = partial(task.remote, os.getcwd(), expected)
-        on = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         try:
             for node in ray.nodes():
                 if node["Alive"] and node["Resources"].get("CPU"):
-                    here = on(node["NodeID"], soft=False)
-                    check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=here)
-                    future = self._future(check.remote(os.getcwd(), expected, None))
-                    if not isinstance(future.exception(), BrokenExecutor):
-                        future.result()
+                    self.check_node(task, node["NodeID"], expected)
         except BaseException:
             self.shutdown(cancel_futures=True)
             raise
+
+    def check_node(self, task: Any, node_id: str, expected: dict[str, str]) -> None:
+        """RAISES (ValueError): If a machine has another version of the packages, or other files. If
+        it dies, that isn't an error: its tasks will go to others."""
+        strategies = self.ray.util.scheduling_strategies
+        strategy = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+        check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=strategy)
+        future = self._future(check.remote(os.getcwd(), expected, None))
+        if not isinstance(future.exception(), BrokenExecutor):
+            future.result()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Execute a function. Its arguments and its value are pickled."""
         return self._future(self.call(self.ray.cloudpickle.dumps((function, args, kwargs))))
 
-    def _future(self, ref: Any) -> Future:
+    def _future(self, reference: Any) -> Future:
+        """A future that ends as the one of Ray."""
         future: Future = Future()
         future.set_running_or_notify_cancel()
-        self.refs[future] = ref
-        ref.future().add_done_callback(partial(self._end, future))
+        self.references[future] = reference
+        reference.future().add_done_callback(partial(self._end, future))
         return future
 
     def _end(self, future: Future, answer: Future) -> None:
+        """End a future with the answer of a worker, or with its error."""
         error = answer.exception()
-        self.refs.pop(future, None)
+        self.references.pop(future, None)
         if error is None:
             future.set_result(answer.result())
         elif isinstance(error, self.ray.exceptions.RayTaskError):
@@ -298,11 +333,12 @@ class RayCluster(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End tasks, if they are cancelled, or wait for them; and disconnect."""
-        refs = dict(self.refs)
-        for ref in refs.values() if cancel_futures else ():
-            self.ray.cancel(ref, force=True)
+        references = dict(self.references)
+        if cancel_futures:
+            for reference in references.values():
+                self.ray.cancel(reference, force=True)
         if wait:
-            futures.wait(refs)
+            futures.wait(references)
         if self.is_ours:
             self.ray.shutdown()
 
@@ -327,16 +363,18 @@ def _task() -> Callable[..., Any]:
         import socket
         from importlib.metadata import PackageNotFoundError, version
 
-        here = socket.gethostname()
-        for name, one in expected.items():
+        host = socket.gethostname()
+        for name, expected_version in expected.items():
             try:
                 installed = version(name)
             except PackageNotFoundError:
                 installed = "none"
-            if installed != one:
-                raise ValueError(f"worker on {here}: expected {name} {one}, got {installed}")
+            if installed != expected_version:
+                raise ValueError(
+                    f"worker on {host}: expected {name} {expected_version}, got {installed}"
+                )
         if not os.path.isdir(folder):
-            raise ValueError(f"worker on {here}: expected the files of the driver, got no {folder}")
+            raise ValueError(f"worker on {host}: expected the files of the driver, got no {folder}")
         os.chdir(folder)
         if pickled is not None:
             function, args, kwargs = pickle.loads(pickled)

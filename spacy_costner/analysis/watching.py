@@ -1,7 +1,7 @@
 """Watch whether texts are still like the calibration docs of a pipeline, without labels."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spacy.tokens import Doc
@@ -9,7 +9,6 @@ from spacy.tokens import Doc
 from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ..pipeline.annotations import add_measures
 from ..pipeline.component import CostSensitiveNER, refuse_doc
-from ..pipeline.reading import read_reading
 
 
 def watch(
@@ -22,11 +21,12 @@ def watch(
 ) -> tuple[dict[str, Any], Shift]:
     """Test docs without labels, and compute the scores that are expected of them.
 
+    ner (CostSensitiveNER): The component.
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
     key (str | None): A key of `doc.user_data`: the docs with each of its values are tested
         against the calibration docs with this value, and the tests share what may fail.
-    in_order (bool): Whether to test docs in their order, which sees changes within it, too.
     seed (int): Seed of the random order and of ties.
+    in_order (bool): Whether to test docs in their order, which sees changes within it, too.
     RETURNS (tuple[dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
         any test; the "tests" of all docs, or of those with a "value": see `Shift.summary`;
         "untested", the docs by value with too few calibration docs; and the scores "expected": see
@@ -35,49 +35,68 @@ def watch(
     """
     refuse_doc(docs)
     counts = ner.shift([]).counts  # which checks that there are scores
-    kept, confidence = ner.cfg["shift"], ner.confidence
-    assert confidence is not None
-    if key is not None and key not in kept["keys"]:
+    calibration = ner.calibration_scores
+    confidence = ner.confidence
+    assert calibration is not None and confidence is not None
+    if key is not None and key not in calibration.keys:
         raise ValueError(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
-            f"{[*kept['keys']]}, got {key!r}"
+            f"{[*calibration.keys]}, got {key!r}"
         )
     scores: list[float] = []
-    values: list[str | None] = []
+    scores_by_value: dict[str, list[float]] = {}
     n_docs = 0
     for doc in docs:
-        own = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
-        values += [key and str(doc.user_data.get(key))] * len(own)
-        scores += own
+        # One score, or none if all tokens are preset.
+        scores_of_doc = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
+        scores += scores_of_doc
+        if key is not None and scores_of_doc:
+            value = str(doc.user_data.get(key))
+            scores_by_value.setdefault(value, []).extend(scores_of_doc)
         n_docs += 1
 
-    def test(pool: list[float], own: list[float], level: float) -> Shift:
-        ordered: Any = own if in_order else in_random_order(own, seed)
-        return find_shift({**kept, "scores": pool}, ordered, counts, seed=seed, level=level)
+    def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
+        ordered: Iterable[float] = new_scores
+        if not in_order:
+            ordered = in_random_order(new_scores, seed)
+        return find_shift(pool, ordered, counts, seed=seed, level=level)
 
-    whole = test(kept["scores"], scores, ALARM)
-    pools = {None: kept["scores"]} if key is None else kept["keys"][key]
-    tested = [value for value in pools if key is None or value in values]
+    test_of_all = test(calibration.pool(), scores, ALARM)
     tests = []
-    for value in tested:
-        own = [score for score, other in zip(scores, values) if other == value]
-        found = test(pools[value], own, ALARM * len(tested))
-        tests.append({"value": value, "calibration": len(pools[value]), **found.summary})
+    untested: Counter[str] = Counter()
+    if key is None:
+        tests.append(summarise_test(None, len(calibration.scores), test_of_all))
+    else:
+        for value, scores_of_value in scores_by_value.items():
+            if value not in calibration.keys[key]:
+                untested[value] += len(scores_of_value)
+        # The tests share what may fail, so each has a higher level.
+        tested = [value for value in calibration.keys[key] if value in scores_by_value]
+        for value in tested:
+            pool = calibration.pool(key, value)
+            test_of_value = test(pool, scores_by_value[value], ALARM * len(tested))
+            tests.append(summarise_test(value, len(pool["scores"]), test_of_value))
     result = {
         "docs": n_docs,
         "failed": 0,
-        "alarm": any(one["alarm"] is not None for one in tests),
+        "alarm": any(row["alarm"] is not None for row in tests),
         "tests": tests,
-        "untested": Counter(value for value in values if value not in pools),
-        "expected": whole.expected,
+        "untested": untested,
+        "expected": test_of_all.expected,
     }
-    return result, whole
+    return result, test_of_all
+
+
+def summarise_test(value: str | None, n_calibration: int, shift: Shift) -> dict[str, Any]:
+    """A test in short, with the value of the key and the number of its calibration docs."""
+    return {"value": value, "calibration": n_calibration, **shift.summary}
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:
     """Whether the calibration docs were read with the tokens and sentence starts of their file, so
     that other docs have to be read in the same way. Pipelines that were calibrated before this was
     kept were calibrated on text."""
-    calibration = ner.cfg["shift"] or {}
-    reading = read_reading(calibration.get("reading"))
-    return reading is not None and reading.file_tokens
+    scores = ner.calibration_scores
+    if scores is None or scores.reading is None:
+        return False
+    return scores.reading.file_tokens

@@ -66,7 +66,7 @@ cdef extern from "cpp/interface.hpp" namespace "costner" nogil:
 
     cdef struct _LikelySearch "costner::LikelySearch":
         double floor
-        vector[vector[_LikelyEntity]]* found
+        vector[vector[_LikelyEntity]]* entities
 
     cdef struct _Arguments "costner::Arguments":
         _Allowed allowed

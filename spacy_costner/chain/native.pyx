@@ -133,7 +133,7 @@ cdef class _Query:
         self.arrays = arrays
 
 
-cdef _Query _of_tags(_Batch batch, tags, str name="tags"):
+cdef _Query _tags_query(_Batch batch, tags, str name="tags"):
     """A tag for each token. Shape: (N,)"""
     cdef int64_t n_tokens = batch.scores.n_tokens
     array = _array("", name, tags, INTEGERS, np.NPY_INT64, (n_tokens,))
@@ -144,32 +144,32 @@ cdef _Query _of_tags(_Batch batch, tags, str name="tags"):
     return query
 
 
-cdef _Query _of_allowed(_Batch batch, allowed):
+cdef _Query _allowed_query(_Batch batch, allowed):
     """Sets of tags. Shape: (N, K) or (N,)"""
     if getattr(allowed, "ndim", 2) == 1:
-        return _of_tags(batch, allowed, "allowed")
+        return _tags_query(batch, allowed, "allowed")
     array = _array("", "allowed", allowed, TRUTH_VALUES, np.NPY_BOOL, batch.emissions.shape)
     cdef _Query query = _Query(array)
     query.arguments.allowed.mask = <const uint8_t*>np.PyArray_DATA(array)
     return query
 
 
-cdef _Query _of_values(_Batch batch, values):
+cdef _Query _values_query(_Batch batch, values):
     """Values of tags and transitions, in the precision of the batch."""
-    cdef _Batch of_values = _Batch(values, "values.", batch.typenum)
-    if of_values.emissions.shape != batch.emissions.shape:
+    cdef _Batch terms = _Batch(values, "values.", batch.typenum)
+    if terms.emissions.shape != batch.emissions.shape:
         raise ValueError(
-            f"values.emissions: expected the shape {batch.emissions.shape}, got {of_values.emissions.shape}"
+            f"values.emissions: expected the shape {batch.emissions.shape}, got {terms.emissions.shape}"
         )
-    has_lengths = values.lengths is batch.potentials.lengths or numpy.array_equal(of_values.lengths, batch.lengths)
+    has_lengths = values.lengths is batch.potentials.lengths or numpy.array_equal(terms.lengths, batch.lengths)
     if not has_lengths:
-        raise ValueError(f"values.lengths: expected {batch.lengths}, got {of_values.lengths}")
-    cdef _Query query = _Query(of_values)
-    query.arguments.values = &of_values.scores
+        raise ValueError(f"values.lengths: expected {batch.lengths}, got {terms.lengths}")
+    cdef _Query query = _Query(terms)
+    query.arguments.values = &terms.scores
     return query
 
 
-cdef _Query _of_segments(_Batch batch, segments):
+cdef _Query _segments_query(_Batch batch, segments):
     begin = _array("segments.", "begin", segments.begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("segments.", "end", segments.end, INTEGERS, np.NPY_INT64, begin.shape)
     tags = _array("segments.", "tags", segments.tags, INTEGERS, np.NPY_INT64, (-1,))
@@ -193,7 +193,7 @@ cdef _Query _of_segments(_Batch batch, segments):
     return query
 
 
-cdef _Query _of_entity_tags(_Batch batch, entity_tags, is_space, columns=()):
+cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
     """What makes an entity of tags, and which tokens are white space. `columns` are kept alive, too."""
     cdef int n_tags = batch.scores.n_tags
     label_of = _array("entity_tags.", "label_of", entity_tags.label_of, INTEGERS, np.NPY_INT64, (n_tags,))
@@ -218,12 +218,12 @@ cdef _Query _of_entity_tags(_Batch batch, entity_tags, is_space, columns=()):
     return query
 
 
-cdef _Query _of_entities(_Batch batch, entities, entity_tags, is_space):
+cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
     begin, end, label = entities
     begin = _array("entities.", "begin", begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("entities.", "end", end, INTEGERS, np.NPY_INT64, begin.shape)
     label = _array("entities.", "label", label, INTEGERS, np.NPY_INT64, begin.shape)
-    cdef _Query query = _of_entity_tags(batch, entity_tags, is_space, (begin, end, label))
+    cdef _Query query = _entity_tags_query(batch, entity_tags, is_space, (begin, end, label))
     cdef _Entities* out = &query.arguments.entities
     out.begin = <const int64_t*>np.PyArray_DATA(begin)
     out.end = <const int64_t*>np.PyArray_DATA(end)
@@ -234,22 +234,22 @@ cdef _Query _of_entities(_Batch batch, entities, entity_tags, is_space):
     return query
 
 
-cdef object _columns(const vector[vector[_LikelyEntity]]& found):
+cdef object _columns(const vector[vector[_LikelyEntity]]& entities):
     """Entities of all sequences as arrays: begin, end, label, probability."""
     cdef size_t n_entities = 0, i = 0, s, j
-    for s in range(found.size()):
-        n_entities += found[s].size()
+    for s in range(entities.size()):
+        n_entities += entities[s].size()
     columns = tuple(numpy.empty(n_entities, dtype) for dtype in ("int64", "int64", "int64", "float64"))
     cdef int64_t* begin = <int64_t*>np.PyArray_DATA(columns[0])
     cdef int64_t* end = <int64_t*>np.PyArray_DATA(columns[1])
     cdef int64_t* label = <int64_t*>np.PyArray_DATA(columns[2])
     cdef double* prob = <double*>np.PyArray_DATA(columns[3])
-    for s in range(found.size()):
-        for j in range(found[s].size()):
-            begin[i] = found[s][j].begin
-            end[i] = found[s][j].end
-            label[i] = found[s][j].label
-            prob[i] = found[s][j].prob
+    for s in range(entities.size()):
+        for j in range(entities[s].size()):
+            begin[i] = entities[s][j].begin
+            end[i] = entities[s][j].end
+            label[i] = entities[s][j].label
+            prob[i] = entities[s][j].prob
             i += 1
     return columns
 
@@ -285,10 +285,10 @@ cdef object _gradient(_Batch batch, vjps):
     cdef vector[const double*] d_values
     cdef Gradient out
     cdef Vjp vjp
-    kept = []
+    kept_alive = []  # the arrays that the pointers point into
     for vjp, d_value in vjps:
         weights = _array("", "derivatives", d_value, REAL_NUMBERS, np.NPY_DOUBLE, vjp.shape)
-        kept.append(weights)
+        kept_alive.append(weights)
         queries.push_back(vjp.query.get())
         d_values.push_back(<const double*>np.PyArray_DATA(weights))
     gradient = batch.empty_gradient(&out)
@@ -345,20 +345,20 @@ cdef class ForwardBackward(_Messages):
                 raise ValueError("vjps: expected callbacks of queries of this object")
         return _gradient(self.batch, vjps)
 
-    cdef object of_sequences(self, string name, _Query query, double default):
+    cdef object values_of_sequences(self, string name, _Query query, double default):
         return self.values(name, query, (self.batch.scores.n_sequences,), default)
 
     def log_partition(self):
-        return self.of_sequences(b"log_partition", _Query(), 0)
+        return self.values_of_sequences(b"log_partition", _Query(), 0)
 
     def path_log_prob(self, tags):
-        return self.of_sequences(b"path_log_prob", _of_tags(self.batch, tags), 0)
+        return self.values_of_sequences(b"path_log_prob", _tags_query(self.batch, tags), 0)
 
     def expectation(self, values):
-        return self.of_sequences(b"expectation", _of_values(self.batch, values), 0)
+        return self.values_of_sequences(b"expectation", _values_query(self.batch, values), 0)
 
     def entropy(self):
-        return self.of_sequences(b"entropy", _Query(), 0)
+        return self.values_of_sequences(b"entropy", _Query(), 0)
 
     def sample_paths(self, uniform):
         """The paths that numbers from 0 to 1 choose. Shape: (n, N)"""
@@ -371,11 +371,11 @@ cdef class ForwardBackward(_Messages):
         return tags
 
     def log_partition_excluding(self, allowed):
-        query = _of_allowed(self.batch, allowed)
-        return self.of_sequences(b"log_partition_excluding", query, -numpy.inf)
+        query = _allowed_query(self.batch, allowed)
+        return self.values_of_sequences(b"log_partition_excluding", query, -numpy.inf)
 
     def log_marginals(self, allowed):
-        query = _of_allowed(self.batch, allowed)
+        query = _allowed_query(self.batch, allowed)
         shape = (self.batch.scores.n_tokens,)
         return self.values(b"log_marginals", query, shape, -numpy.inf)
 
@@ -384,22 +384,22 @@ cdef class ForwardBackward(_Messages):
         return self.values(b"marginals", _Query(), shape, 0, self.batch.typenum)[0]
 
     def segment_log_probs(self, segments):
-        cdef _Query query = _of_segments(self.batch, segments)
+        cdef _Query query = _segments_query(self.batch, segments)
         shape = (query.arguments.segments.n_segments,)
         return self.values(b"segment_log_probs", query, shape, -numpy.inf)
 
     def entity_probs(self, entities, entity_tags, is_space):
-        cdef _Query query = _of_entities(self.batch, entities, entity_tags, is_space)
+        cdef _Query query = _entities_query(self.batch, entities, entity_tags, is_space)
         return self.values(b"entity_probs", query, (query.arguments.entities.n_entities,), 0)[0]
 
     def likely_entities(self, double floor, entity_tags, is_space):
-        cdef _Query query = _of_entity_tags(self.batch, entity_tags, is_space)
-        cdef vector[vector[_LikelyEntity]] found
-        found.resize(self.batch.scores.n_sequences)
+        cdef _Query query = _entity_tags_query(self.batch, entity_tags, is_space)
+        cdef vector[vector[_LikelyEntity]] entities
+        entities.resize(self.batch.scores.n_sequences)
         query.arguments.likely.floor = floor
-        query.arguments.likely.found = &found
+        query.arguments.likely.entities = &entities
         self.run(b"likely_entities", query)
-        return _columns(found)
+        return _columns(entities)
 
 
 @cython.final
@@ -421,14 +421,14 @@ cdef class MaxMessages(_Messages):
         return tags
 
     def segment_max_scores(self, segments):
-        cdef _Query query = _of_segments(self.batch, segments)
+        cdef _Query query = _segments_query(self.batch, segments)
         shape = (2, query.arguments.segments.n_segments)
         return self.values(b"segment_max_scores", query, shape, -numpy.inf)
 
 
 def path_score(potentials, tags):
     cdef _Batch batch = _Batch(potentials)
-    cdef _Query path = _of_tags(batch, tags)
+    cdef _Query path = _tags_query(batch, tags)
     scores = _filled((batch.scores.n_sequences,), 0)
     cdef double* out = <double*>np.PyArray_DATA(scores)
     cdef Vjp vjp = Vjp(None, batch, path, scores.shape)
@@ -443,7 +443,7 @@ def best_path(potentials):
 
 def best_path_excluding(potentials, allowed):
     cdef _Batch batch = _Batch(potentials)
-    return _best(batch, _of_allowed(batch, allowed))
+    return _best(batch, _allowed_query(batch, allowed))
 
 
 cdef object _best(_Batch batch, _Query excluded):

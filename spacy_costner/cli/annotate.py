@@ -1,17 +1,20 @@
-"""The command `annotate`."""
+"""Annotate files of texts, and print what was done."""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from ..analysis.annotating import SHOWN, annotate
+from ..analysis.annotating import Summary, annotate
 from ..analysis.runs import ray_cluster
 from .command_line import command
 from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, stdout_for
+
+N_ERRORS = 5
+"""Errors that are printed."""
 
 
 @command(
@@ -28,7 +31,7 @@ from .output import JsonOption, errors_shown, print_result, stdout_for
     without=("make_executor",),
 )
 def annotate_cli(
-    run: partial[Any],
+    run: partial[Summary],
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -47,16 +50,24 @@ def annotate_cli(
     with errors_shown(), stdout_for(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
         summary = run(model, inputs, output_path, make_executor=executor)
+    statistics = {name: shift.summary for name, shift in summary.shift.items()}
+    result = {**summary._asdict(), "shift": statistics}
+    print_result(result, describe(summary), print_json, output_path)
+    if summary.errors:
+        raise typer.Exit(1)
+
+
+def describe(summary: Summary) -> str:
+    """Lines of text, with the first errors."""
     lines = [
         "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
     ]
-    lines += [f"{name}: {found.describe()}" for name, found in summary.shift.items()]
-    errors = [f"not written: {file}: {reason}" for file, reason in summary.errors.items()]
-    more = [f"and {len(errors) - SHOWN} others"] if len(errors) > SHOWN else []
-    text_ = "\n".join([*lines, *errors[:SHOWN], *more])
-    tests = {name: found.summary for name, found in summary.shift.items()}
-    print_result({**summary._asdict(), "shift": tests}, text_, print_json, output_path)
-    if errors:
-        raise typer.Exit(1)
+    for name, shift in summary.shift.items():
+        lines.append(f"{name}: {shift.describe()}")
+    for file, reason in list(summary.errors.items())[:N_ERRORS]:
+        lines.append(f"not written: {file}: {reason}")
+    if len(summary.errors) > N_ERRORS:
+        lines.append(f"and {len(summary.errors) - N_ERRORS} others")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The command `calibrate`."""
+"""Calibrate a pipeline, and show its temperature and how reliable its confidences are."""
 
 from functools import partial
 from typing import Any
@@ -7,18 +7,27 @@ from ..analysis.calibration import Calibration, calibrate
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
-from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    FileTokensOption,
+    GpuOption,
+    ModelArg,
+    OutputOption,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 
-@command(calibrate, without=("source",))
+@command(calibrate, without=("file_tokens", "source"))
 def calibrate_cli(
-    run: partial[Any],
+    run: partial[Calibration],
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
     *,
+    file_tokens: FileTokensOption = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -30,20 +39,20 @@ def calibrate_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(
-            model, dev_path, use_gpu, code_path, file_tokens=run.keywords["file_tokens"]
-        )
-        result = run(nlp, examples, source=encodable(dev_path))
+        nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
+        calibration = run(nlp, examples, file_tokens=file_tokens, source=encodable(dev_path))
         save_folder(output_path, nlp.to_disk)
-    print_result(result, describe(result), print_json, output_path)
+    print_result(calibration, calibration_text(calibration), print_json, output_path)
 
 
-def describe(result: Calibration) -> str:
-    """The temperatures, and confidence compared with the share of entities that are right."""
-    rows: list[Any] = [["confidence", "entities", "mean", "right"]]
-    for row in result.reliability:
+def calibration_text(calibration: Calibration) -> str:
+    """Confidence compared with the share of entities that are right, and the temperatures."""
+    rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
+    for row in calibration.reliability:
         if row["n"]:
-            bounds = "{from:.1f} to {to:.1f}".format(**row)
+            bounds = f"{row['from']:.1f} to {row['to']:.1f}"
             rows.append([bounds, row["n"], row["confidence"], row["right"]])
-    labels = [f"  {label}: {t:.3f}" for label, t in result.temperature.labels.items()]
-    return "\n".join([f"{text_table(rows)}\n", result.describe(), *labels])
+    lines = [text_table(rows), "", calibration.as_text()]
+    for label, temperature in calibration.temperature.labels.items():
+        lines.append(f"  {label}: {temperature:.3f}")
+    return "\n".join(lines)

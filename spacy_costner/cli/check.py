@@ -1,4 +1,4 @@
-"""The command `check`."""
+"""Check data and config, and print what was found."""
 
 from collections import Counter
 from pathlib import Path
@@ -45,7 +45,7 @@ def describe(found: Check, n_places: int) -> str:
         number = f" ({len(finding.places)})" if finding.places else ""
         lines.append(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
         for place in finding.places[:n_places]:
-            lines.append("    doc {doc}: {words} {text}".format(**place).rstrip())
+            lines.append("    doc {doc}: {words} {text}".format(**place._asdict()).rstrip())
     n_of = Counter(finding.severity for finding in found.findings)
     totals = [f"{n_of[x] or 'no'} {x}{'' if n_of[x] == 1 else 's'}" for x in (ERROR, WARNING)]
     return "\n".join([*lines, "", ", ".join(totals)])

@@ -1,4 +1,4 @@
-"""The command line of a command: its options are parameters of the function that it calls.
+"""A command line of a function: options are the parameters of the function that a command calls.
 
 The signature gives the name, the type and the default of an option, the docstring its text. What
 neither can say, such as a short name, a range or a file that has to exist, stands in the table of
@@ -38,17 +38,14 @@ def command(
     """
     texts = parameter_texts(function)
     types = get_type_hints(function)
-    shown = [
-        parameter.replace(
-            annotation=Annotated[
-                types[name], as_option(parameter, options.get(name, Option()), texts[name])
-            ]
-        )
-        for name, parameter in signature(function).parameters.items()
-        if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
-    ]
+    shown: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
+            option = as_option(parameter, options.get(name, Option()), texts[name])
+            shown.append(parameter.replace(annotation=Annotated[types[name], option]))
 
     def decorate(body: Command) -> Command:
+        # The first parameter is the function. Typer reads arguments by their place, then options.
         _, *parameters = signature(body, eval_str=True).parameters.values()
         by_place = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
         by_keyword = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
@@ -76,18 +73,24 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of parameters in a docstring, by name: `name (Type): text`."""
-    found = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(function) or "", re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+    """The texts of parameters in a docstring, by name: `name (Type): text`. A text goes on in the
+    lines below that are indented."""
+    docstring = getdoc(function) or ""
+    names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in names_and_texts}
 
 
-def command_line(ctx: typer.Context) -> str:
-    """The command as it was given."""
+def words_of_command(ctx: typer.Context) -> str:
+    """The command with the arguments and options that it was given, as for a shell."""
     words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""
-        source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and value is not None:
-            options = [] if param.param_type_name == "argument" else [param.opts[0]]
-            words += options if value is True else [*options, str(value)]
+        source = ctx.get_parameter_source(name)
+        value = ctx.params[name]
+        if source is None or source.name != "COMMANDLINE" or value is None:
+            continue
+        if param.param_type_name != "argument":
+            words.append(param.opts[0])
+        if value is not True:  # a switch has no value
+            words.append(str(value))
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

@@ -1,4 +1,4 @@
-"""The command `compare`."""
+"""Compare losses and settings, and print a table."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ import srsly
 import typer
 from typer import Argument, BadParameter, Option
 
-from ..analysis.comparison import UNTRAINED, Finished, Row, _columns, compare, read_seeds, scores_of
+from ..analysis.comparison import UNTRAINED, ComparedLoss, Finished, compare, read_seeds
 from ..analysis.runs import Ended, Failed, ray_cluster
 from .command_line import command
 from .options import AddressOption, read_overrides
@@ -28,7 +28,7 @@ from .tables import markdown_table, mean_and_deviation
     without=("seeds", "overrides", "sweep", "make_executor", "on_end"),
 )
 def compare_cli(
-    run: partial[Any],
+    run: partial[list[ComparedLoss]],
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     test_path: Annotated[
@@ -69,7 +69,7 @@ def compare_cli(
             output_path,
             seeds=read_seeds(seeds),
             overrides=read_overrides(ctx),
-            sweep=dict(_read_sweep(text) for text in sweeps),
+            sweep=dict(read_sweep(text) for text in sweeps),
             make_executor=ray_cluster(address, run.keywords["use_gpu"]),
             on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
         )
@@ -78,7 +78,7 @@ def compare_cli(
     )
 
 
-def _read_sweep(text: str) -> tuple[str, list[Any]]:
+def read_sweep(text: str) -> tuple[str, list[Any]]:
     """Read the values of a setting: JSON, separated by commas, or else text."""
     setting, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and values and "." in setting):
@@ -93,30 +93,37 @@ def describe(name: str, ended: Ended) -> str:
     """Describe the result of a variant in a line."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
-    one: Finished = ended.value
-    f = float(scores_of(_columns(one.counts).sum(axis=0))["ents_f"])
-    result = f"F {100 * f:.2f}" if one.is_trained else UNTRAINED
-    return f"{name}: {result}, {one.seconds:.0f} s"
+    finished: Finished = ended.value
+    result = UNTRAINED
+    if finished.is_trained:
+        result = f"F {100 * finished.f_score():.2f}"
+    return f"{name}: {result}, {finished.seconds:.0f} s"
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ComparedLoss]) -> str:
     """Write rows as a table, in Markdown. All scores except the cost are in percent, followed by
     their standard deviation if there are several seeds. Below it, what is not in it, and why."""
     head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
-    lines, notes = [], []
+    lines: list[list[str]] = []
+    notes: list[str] = []
     for row in rows:
-        scores = [
-            mean_and_deviation([100 * value for value in values])
-            if name != "ents_cost"
-            else mean_and_deviation(values, 4)
-            for name, values in row.by_seed.items()
-        ]
-        levels = [f"{row.differences[x].p:.4f}" for x in ("ents_f", "ents_cost") if row.differences]
+        scores = ["-"] * 5
+        if row.by_seed:
+            scores = [format_scores(name, values) for name, values in row.by_seed.items()]
+        p_values = ["-"] * 2
+        if row.differences:
+            p_values = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
         if row.untrained:
             notes.append(
                 f"{row.loss}: {UNTRAINED}, with seed {', '.join(map(str, row.untrained))}: no "
                 "scores, and no significance of differences from it"
             )
-        cells = [*(scores or ["-"] * 5), f"{row.seconds:.0f}", *(levels or ["-"] * 2)]
-        lines.append([row.loss, *cells])
+        lines.append([row.loss, *scores, f"{row.seconds:.0f}", *p_values])
     return "\n".join([markdown_table(head, lines, align=True), *notes])
+
+
+def format_scores(name: str, values: Sequence[float]) -> str:
+    """The mean of a score over seeds, and its deviation: in percent, but for the cost."""
+    if name == "ents_cost":
+        return mean_and_deviation(values, 4)
+    return mean_and_deviation([100 * value for value in values])

@@ -1,43 +1,35 @@
-"""The command `convert`."""
+"""Convert a corpus, and print what is in it."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis.conversion import convert
-from .options import LangOption
+from ..analysis.conversion import Converted, convert
+from .command_line import command
 from .output import JsonOption, errors_shown, print_result
 
 
+@command(
+    convert,
+    options={
+        "n_sents": Option("--n-sents", "-n", min=0),
+        "column": Option(show_default="the last"),
+        "lang": Option("--lang", "-l"),
+    },
+    without=("tag_names",),
+)
 def convert_cli(
+    run: partial[Converted],
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
     output_path: Annotated[
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
     ],
-    n_sents: Annotated[
-        int | None,
-        Option("--n-sents", "-n", help="Sentences per doc, 0 for all of a file", min=0),
-    ] = None,
-    column: Annotated[
-        int | None,
-        Option("--column", help="Column of the tags, from 2 or from -1", show_default="the last"),
-    ] = None,
+    *,
     tag_names: Annotated[
         str | None, Option("--tag-names", help="Comma-separated names of tags that are numbers")
     ] = None,
-    incorrect_spans_key: Annotated[
-        str | None, Option("--incorrect-spans-key", help="Span group for rejected spans")
-    ] = None,
-    spans_key: Annotated[
-        str | None,
-        Option("--spans-key", help="Span group for entities, which may overlap, and not doc.ents"),
-    ] = None,
-    doc_id: Annotated[
-        str | None,
-        Option("--doc-id", help="Key of the id of the document that a text or sentence is from"),
-    ] = None,
-    lang: LangOption = "xx",
     print_json: JsonOption = False,
 ) -> None:
     """
@@ -46,22 +38,29 @@ def convert_cli(
     Studio's JSON export; a Hugging Face dataset on disk; a folder of these. All commands, and
     configs with the reader spacy_costner.read.v1, read these formats without conversion, too.
     """
-    names = [name.strip() for name in tag_names.split(",")] if tag_names else None
-    keys = {"incorrect_spans_key": incorrect_spans_key, "spans_key": spans_key, "doc_id": doc_id}
-    options: Any = {"n_sents": n_sents, "column": column, "tag_names": names, **keys}
+    names = None
+    if tag_names:
+        names = [name.strip() for name in tag_names.split(",")]
     with errors_shown():
-        result = convert(input_path, output_path, lang=lang, **options)
-    print_result(result, describe(result), print_json, output_path)
+        converted = run(input_path, output_path, tag_names=names)
+    print_result(converted, describe(converted), print_json, output_path)
 
 
-def describe(result: dict[str, Any]) -> str:
-    """Describe what a corpus is."""
-    formats, schemes, problems = result["found"].values()
-    files = [f"{n} x {form}" if n > 1 else form for form, n in formats.items()]
-    lines = [", ".join([*files, *(f"{scheme} tags" for scheme in schemes)])]
-    lines += [f"{result[name]:,} {name}" for name in ("docs", "sentences", "tokens")]
-    lines.append(f"{sum(result['labels'].values()):,} entities")
-    lines += [f"  {label}: {n:,}" for label, n in result["labels"].items()]
-    if result["missing"]:
-        lines.append(f"{result['missing']:,} tokens without annotation")
-    return "\n".join([*lines, *(f"warning: {problem.describe()}" for problem in problems)])
+def describe(converted: Converted) -> str:
+    """Lines of text."""
+    forms: list[str] = []
+    for form, n_files in converted.found["formats"].items():
+        forms.append(f"{n_files} x {form}" if n_files > 1 else form)
+    forms += [f"{scheme} tags" for scheme in converted.found["schemes"]]
+    lines = [
+        ", ".join(forms),
+        f"{converted.docs:,} docs",
+        f"{converted.sentences:,} sentences",
+        f"{converted.tokens:,} tokens",
+        f"{sum(converted.labels.values()):,} entities",
+    ]
+    lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
+    if converted.missing:
+        lines.append(f"{converted.missing:,} tokens without annotation")
+    lines += [f"warning: {problem.describe()}" for problem in converted.found["problems"]]
+    return "\n".join(lines)

@@ -1,21 +1,19 @@
-"""The command `explain`."""
+"""Print the weights of a linear model, or write them to a JSON file."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy
 import srsly
 from typer import Option
 
-from ..analysis.explanation import TransitionWeights, explain
+from ..analysis.explanation import Explanation, FeatureWeight, explain
 from ..analysis.loading import load_pipeline
 from ..saving import as_json, check_file
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result
-from .plots import heat_map, save
 from .tables import text_table
 
 
@@ -24,15 +22,11 @@ from .tables import text_table
     options={"text": Option("--text", "-t"), "n_features": Option("--features", "-n", min=1)},
 )
 def explain_cli(
-    run: partial[Any],
+    run: partial[Explanation],
     model: ModelArg,
     *,
     json_path: Annotated[
         Path | None, Option("--json", help="Output JSON file, or - for the terminal")
-    ] = None,
-    plot_path: Annotated[
-        Path | None,
-        Option("--plot", help="Output file for a plot of transition weights (requires matplotlib)"),
     ] = None,
     code_path: CodeOption = None,
 ) -> None:
@@ -43,41 +37,38 @@ def explain_cli(
     with errors_shown():
         print_json = json_path == Path("-")
         file_path = None if print_json else json_path
-        for path in (file_path, plot_path):
-            check_file(path, [model])
-        nlp = load_pipeline(model, code_path)
-        explanation = run(nlp)
+        check_file(file_path, [model])
+        explanation = run(load_pipeline(model, code_path))
         if file_path is not None:
             srsly.write_json(file_path, as_json(explanation))
-        if plot_path is not None:
-            save(
-                draw_transitions(explanation["transitions"], title="Transition weights"), plot_path
-            )
-    print_result(explanation, as_text(explanation), print_json, file_path, plot_path)
+    print_result(explanation, explanation_text(explanation), print_json, file_path)
 
 
-def as_text(explanation: dict[str, Any]) -> str:
+def explanation_text(explanation: Explanation) -> str:
     """Format an explanation for the terminal. A forbidden transition is "."."""
+    blocks = []
+    for of_tag in explanation.tags:
+        in_favour = feature_line(of_tag.in_favour)
+        against = feature_line(of_tag.against)
+        blocks.append(f"{of_tag.tag}\n  for      {in_favour}\n  against  {against}")
 
-    def line(features: Sequence[dict[str, Any]]) -> str:
-        return "  ".join("{feature} {weight:+.2f}".format(**one) for one in features) or "-"
+    transitions = explanation.transitions
+    rows = [["from \\ to", *transitions.targets]]
+    for origin, weights in zip(transitions.origins, transitions.weights):
+        cells = ["." if weight is None else f"{weight:+.2f}" for weight in weights]
+        rows.append([origin, *cells])
+    blocks.append(text_table(rows))
 
-    blocks = [
-        f"{tag['tag']}\n  for      {line(tag['in_favour'])}\n  against  {line(tag['against'])}"
-        for tag in explanation["tags"]
-    ]
-    origins, targets, weights = explanation["transitions"]
-    cells = [["." if w is None else f"{w:+.2f}" for w in row] for row in weights]
-    rows = [[name, *row] for name, row in zip(origins, cells)]
-    blocks.append(text_table([["from \\ to", *targets], *rows]))
-    head = "{token}  {tag}  {score:+.2f}, transition {transition:+.2f}"
-    tokens = explanation["tokens"]
-    blocks += [f"{head.format(**token)}\n  {line(token['features'])}" for token in tokens]
+    for reason in explanation.tokens:
+        head = f"{reason.token}  {reason.tag}  {reason.score:+.2f}"
+        blocks.append(
+            f"{head}, transition {reason.transition:+.2f}\n  {feature_line(reason.features)}"
+        )
     return "\n\n".join(blocks)
 
 
-def draw_transitions(table: TransitionWeights, *, title: str = "") -> Any:
-    """Plot transition weights as a heat map. Forbidden transitions are grey."""
-    values = numpy.asarray(table.weights, dtype="float64")
-    names = {"ylabel": "from", "xlabel": "to", "unit": "weight", "title": title}
-    return heat_map(values, table.origins, table.targets, **names)
+def feature_line(features: Sequence[FeatureWeight]) -> str:
+    """Features and their weights in a line."""
+    if not features:
+        return "-"
+    return "  ".join(f"{feature} {weight:+.2f}" for feature, weight in features)

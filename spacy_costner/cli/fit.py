@@ -9,7 +9,7 @@ from spacy.cli._util import import_code, show_validation_error
 from typer import Argument, Option
 
 from ..analysis.fitting import Fitted, fit
-from .command_line import command, command_line
+from .command_line import command, words_of_command
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 
@@ -55,5 +55,5 @@ def fit_cli(
     import_code(code_path)
     written = None if config_path else output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
-        fitted = run(config_path, output_path, overrides=overrides, command=command_line(ctx))
+        fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
     print_result(fitted.result(), fitted.describe(), print_json, written, fitted.path)

@@ -1,17 +1,19 @@
-"""The command `guarantee`."""
+"""Guarantee a miss rate, and say in words what is promised."""
 
 from functools import partial
 from typing import Any
 
 from typer import Option
 
-from ..analysis.guarantees import Guarantee, check_terms, guarantee
+from ..analysis.guarantees import Guarantee, guarantee
+from ..pipeline.promises import Promise, Terms
 from ..readers.files import encodable
 from ..saving import check_folder, save_folder
 from .command_line import command
 from .options import (
     CodeOption,
     DevArg,
+    FileTokensOption,
     GpuOption,
     ModelArg,
     NameOption,
@@ -27,15 +29,16 @@ from .tables import text_table
     options={
         "confidence": Option(show_default="none: it holds on average; with --false-alarm 0.95")
     },
-    without=("name", "source"),
+    without=("name", "file_tokens", "source"),
 )
 def guarantee_cli(
-    run: partial[Any],
+    run: partial[Guarantee],
     model: ModelArg,
     docs_path: DevArg,
     output_path: OutputOption,
     name: NameOption = "ner",
     *,
+    file_tokens: FileTokensOption = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -47,40 +50,62 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        check_terms(run.keywords)
-        nlp, examples = load(
-            model, docs_path, use_gpu, code_path, file_tokens=run.keywords["file_tokens"]
-        )
-        result = run(nlp, examples, name=name, source=encodable(docs_path))
+        Terms.from_arguments(run.keywords)  # it checks them, before a model is loaded
+        nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=file_tokens)
+        result = run(nlp, examples, name=name, file_tokens=file_tokens, source=encodable(docs_path))
         save_folder(output_path, nlp.to_disk)
-    print_result(result, describe(result), print_json, output_path)
+    print_result(result, guarantee_text(result), print_json, output_path)
 
 
-def describe(result: Guarantee) -> str:
-    """The parts, and the promise in words."""
-    promise, keys = result.promise, {"group": "by_group", "label": "per_label"}
-    names = [name for name, key in keys.items() if promise[key]]
-    header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: list[Any] = [[*(names or ["label"]), *header]]
-    formats = {"threshold": "g", "spans": ".2f", "reachable": ".4f", "docs_needed": ","}
-    for part in result.parts:
-        cells = ["-" if part[key] is None else f"{part[key]:{f}}" for key, f in formats.items()]
-        of = [part[name] for name in names] or ["all"]
-        rows.append([*of, part["docs"], part["entities"], *cells])
-    lines = [text_table(rows)]
-    if kinds := [f"{n:,} {kind}" for kind, n in promise["not_counted"].items() if n]:
+def guarantee_text(result: Guarantee) -> str:
+    """A table of the parts, what isn't counted, and the promise in words."""
+    promise = result.promise
+    lines = [parts_table(result)]
+    kinds = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n]
+    if kinds:
         lines.append(f"\nnot counted: {', '.join(kinds)}")
     lines += [f"note: {note}" for note in result.notes]
+    lines.append(f"\nPromised of docs like {promise.source}: {promise_text(promise)}.")
+    return "\n".join(lines)
 
-    what = "the docs with entities have one that is missed"
-    if promise["miss"] is None:
-        what = "the set of a doc is wrong"
-    elif promise["by"] == "doc":
-        what = "the entities of a doc are missed"
-    limit = promise["false_alarm"] if promise["miss"] is None else promise["miss"]
-    sure = "in the mean over calibrations"
-    if promise["confidence"] is not None:
-        sure = f"in the mean over docs, with confidence {promise['confidence']:g}"
-    each = f", for each {' and '.join(names)} with a threshold" if names else ""
-    terms = f"at most {limit:.3g} of {what}, {sure}{each} (found: {promise['found']})"
-    return "\n".join([*lines, f"\nPromised of docs like {promise['source']}: {terms}."])
+
+def parts_table(result: Guarantee) -> str:
+    """The parts of a promise, by group and label."""
+    names = divided_by(result.promise)
+    header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
+    rows: list[list[Any]] = [[*(names or ["label"]), *header]]
+    for part in result.parts:
+        where = [getattr(part, name) for name in names] or ["all"]
+        cells = [
+            "-" if part.threshold is None else f"{part.threshold:g}",
+            f"{part.spans:.2f}",
+            "-" if part.reachable is None else f"{part.reachable:.4f}",
+            "-" if part.docs_needed is None else f"{part.docs_needed:,}",
+        ]
+        rows.append([*where, part.docs, part.entities, *cells])
+    return text_table(rows)
+
+
+def divided_by(promise: Promise) -> list[str]:
+    """What each part of a promise is for: "group", "label", both or nothing."""
+    names = []
+    if promise.by_group:
+        names.append("group")
+    if promise.per_label:
+        names.append("label")
+    return names
+
+
+def promise_text(promise: Promise) -> str:
+    """The promise in words, without the docs."""
+    share_of = "the docs with entities have one that is missed"
+    if not promise.limits_misses:
+        share_of = "the set of a doc is wrong"
+    elif promise.by == "doc":
+        share_of = "the entities of a doc are missed"
+    certainty = "in the mean over calibrations"
+    if promise.confidence is not None:
+        certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
+    names = divided_by(promise)
+    parts = f", for each {' and '.join(names)} with a threshold" if names else ""
+    return f"at most {promise.limit:.3g} of {share_of}, {certainty}{parts} (found: {promise.found})"

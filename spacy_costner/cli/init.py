@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from ..analysis.initial_config import init, refuse_existing
 from ..saving import save_text
-from .command_line import command, command_line
+from .command_line import command, words_of_command
 from .output import errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
@@ -59,12 +59,12 @@ def init_cli(
     the sum of them.
     """
     if output_path == Path("-"):  # the terminal
-        text = run(force=force, command=command_line(ctx))
+        text = run(force=force, command=words_of_command(ctx))
         typer.echo(text, nl=False)
         return
     if not force:
         refuse_existing(output_path)
-    text = run(output_path, force=force, command=command_line(ctx))
+    text = run(output_path, force=force, command=words_of_command(ctx))
     save_text(output_path, text)
     # The head of the config, a comment, ends with the commands to run next.
     head, _, _ = text.partition("\n\n")

@@ -1,9 +1,7 @@
 """What the commands share: arguments and options, and reading them."""
 
-from collections.abc import Callable
-from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 from click import NoSuchOption
@@ -13,7 +11,7 @@ from spacy.training import Example
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..pipeline.component import CostSensitiveNER
+from ..analysis.predictions import find_components
 from ..progress import progress
 from ..readers import examples_to_measure, make_reader
 
@@ -65,22 +63,6 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
         ctx.fail(error.format_message())
 
 
-def options_of(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Decorate a command: its `**options` are the arguments of its function for Python that have
-    an `Option`. They stand before its own keyword arguments in `--help`."""
-
-    def is_shown(param: Parameter) -> bool:
-        return param.annotation is typer.Context or get_origin(param.annotation) is Annotated
-
-    def decorate(command: Any) -> Any:
-        both = [*signature(function).parameters.values(), *signature(command).parameters.values()]
-        shown = sorted(filter(is_shown, both), key=lambda p: (p.kind, p.default is not p.empty))
-        command.__signature__ = Signature(shown)
-        return command
-
-    return decorate
-
-
 def load(
     model: str,
     dev_path: Path,
@@ -92,8 +74,9 @@ def load(
     """Load a pipeline, and docs to measure it on: see `FileTokensOption`. Spans are under the key
     of its components, if they have one."""
     nlp = load_pipeline(model, code_path, use_gpu)
-    ours = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
-    keys = {ner.objective.spans_key for ner in ours}
-    reader = make_reader(dev_path, spans_key=keys.pop() if len(keys) == 1 else None)
+    spans_keys = {ner.annotation.spans_key for ner in find_components(nlp).values()}
+    # Components with several keys, or with some of them and `doc.ents`, can't be read as one.
+    spans_key = spans_keys.pop() if len(spans_keys) == 1 else None
+    reader = make_reader(dev_path, spans_key=spans_key)
     examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
     return nlp, list(progress(examples, desc="read", unit="doc"))

@@ -1,4 +1,4 @@
-"""pages."""
+"""Render pages, and format the numbers in them."""
 
 import hashlib
 import math

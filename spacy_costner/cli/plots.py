@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
+from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
 from ..metrics.calibration import wilson
 from ..validation import require
@@ -207,6 +208,14 @@ def heat_map(
         return figure
 
 
+def draw_transitions(table: TransitionWeights) -> Any:
+    """Plot transition weights as a heat map. Forbidden transitions are grey."""
+    weights = numpy.asarray(table.weights, dtype="float64")
+    return heat_map(
+        weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"
+    )
+
+
 def _colours(values: Floats2d) -> Any:
     """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
     legible in light and dark mode."""
@@ -233,38 +242,66 @@ def precision_recall(
     """Plot precision against recall, with lines of equal F and a highlighted point. One or two
     curves have the values of a parameter, each with precision and recall. Points with an F below
     0.8 of the best may be outside of the plot."""
+    # Rows of value, precision and recall. Shapes: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
-    scores = [f_beta(table[:, 1], table[:, 2]) for table in tables]
-    good = [table[f >= 0.8 * f.max()] for table, f in zip(tables, scores)]
-    lowest = numpy.min([chosen, *(table[:, 1:].min(axis=0) for table in good)], axis=0)
-    low = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
+    good_tables = []
+    for table in tables:
+        f_scores = f_beta(table[:, 1], table[:, 2])
+        good_tables.append(table[f_scores >= 0.8 * f_scores.max()])
+    # The axes begin at a multiple of 0.1 below the lowest precision and recall of these points.
+    lowest_of_tables = [table[:, 1:].min(axis=0) for table in good_tables]
+    lowest = numpy.min([chosen, *lowest_of_tables], axis=0)
+    low_precision, low_recall = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
     with drawing() as figure_class:
         figure = figure_class()
-        axes = figure.add_subplot(xlim=(low[1], 1.005), ylim=(low[0], 1.005), title=title)
-        axes.set(xlabel="recall (% of annotated entities)")
-        axes.set(ylabel="precision (% of predicted entities)")
+        axes = figure.add_subplot(
+            xlim=(low_recall, 1.005),
+            ylim=(low_precision, 1.005),
+            title=title,
+            xlabel="recall (% of annotated entities)",
+            ylabel="precision (% of predicted entities)",
+        )
         axes.xaxis.set_major_formatter(_to_percent)
         axes.yaxis.set_major_formatter(_to_percent)
-        f = numpy.arange(1, 10) / 10
-        r = numpy.linspace(numpy.maximum(f / (2 - f), max(low[1], 0.01)), 1, 100)
-        p = f * r / (2 * r - f)
-        axes.plot(r, p, color=RULE, linewidth=0.8, zorder=0)
-        for name, y in zip([*range(10, 90, 10), "F 90"], p[-1]):
-            axes.annotate(name, (1.005, y), (4, 3), color=MUTED, va="center", **NOTE)
+        _draw_lines_of_f(axes, low_recall)
         labels = []
-        for name, table, near, colour in zip(curves, tables, good, (ACCENT, SECOND)):
+        for name, table, good, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
-            away = near[numpy.hypot(*(near[:, 1:] - chosen).T) > 0.04]
-            labels += [(point, colour) for point in away[:: max(1, len(away) // 5)]]
-        point = {"color": ALERT, "markersize": 7, "label": chosen_name, "gid": CHOSEN}
-        axes.plot([chosen[1]], [chosen[0]], "o", **point)
+            # About five values a curve are written, none of them at the highlighted point.
+            distances = numpy.hypot(*(good[:, 1:] - chosen).T)
+            distant = good[distances > 0.04]
+            labels += [(point, colour) for point in distant[:: max(1, len(distant) // 5)]]
+        chosen_precision, chosen_recall = chosen
+        axes.plot(
+            [chosen_recall],
+            [chosen_precision],
+            "o",
+            color=ALERT,
+            markersize=7,
+            label=chosen_name,
+            gid=CHOSEN,
+        )
         axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         figure.draw_without_rendering()
         _label_points(axes, labels)
         return figure
+
+
+def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
+    """Draw the lines of F = 0.1 ... 0.9, with their names at the right.
+
+    p = f r / (2 r - f),  which is at most 1 if r >= f / (2 - f)
+    """
+    f = numpy.arange(1, 10) / 10
+    first_recall = numpy.maximum(f / (2 - f), max(low_recall, 0.01))
+    recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9), a column for each F
+    precision = f * recall / (2 * recall - f)
+    axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
+    for name, y in zip([*range(10, 90, 10), "F 90"], precision[-1]):
+        axes.annotate(name, (1.005, y), (4, 3), color=MUTED, va="center", **NOTE)
 
 
 def _to_percent(share: float, position: int) -> str:
@@ -275,16 +312,23 @@ def _to_percent(share: float, position: int) -> str:
 def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:
     """Write the value of each point in its colour, on a side where it is over no other text and
     over no curve. Without such a side, leave it out."""
-    taken = [text.get_window_extent() for text in axes.texts]
-    curves = [line.get_xydata() for line in axes.lines if line.get_zorder()]
-    between = [numpy.linspace(curve[:-1], curve[1:], 20).reshape(-1, 2) for curve in curves]
-    drawn = axes.transData.transform(numpy.concatenate([*curves, *between]))
-    for (value, p, r), colour in labels:
-        for (side, x), y in product((("left", 4), ("right", -4)), (3, -9, -3)):
-            text = axes.annotate(f"{value:g}", (r, p), (x, y), color=colour, ha=side, **NOTE)
+    taken_boxes = [text.get_window_extent() for text in axes.texts]
+    # Points of the curves and between them, in pixels. The lines of F, at zorder 0, may be covered.
+    points = []
+    for line in axes.lines:
+        if line.get_zorder() > 0:
+            curve = line.get_xydata()
+            points += [curve, numpy.linspace(curve[:-1], curve[1:], 20).reshape(-1, 2)]
+    pixels = axes.transData.transform(numpy.concatenate(points))
+    offsets = [("left", 4), ("right", -4)]
+    for (value, precision, recall), colour in labels:
+        for (side, x), y in product(offsets, (3, -9, -3)):
+            text = axes.annotate(
+                f"{value:g}", (recall, precision), (x, y), color=colour, ha=side, **NOTE
+            )
             box = text.get_window_extent()
-            if not box.count_contains(drawn) and box.count_overlaps(taken) == 0:
-                taken.append(box)
+            if not box.count_contains(pixels) and box.count_overlaps(taken_boxes) == 0:
+                taken_boxes.append(box)
                 break
             text.remove()
 
@@ -292,9 +336,11 @@ def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Plot precision against confidence, with 95 % confidence intervals, and the size of each bin:
     see `calibration.reliability`."""
-    filled = [(row["confidence"], row["right"], row["n"]) for row in rows if row["n"]]
-    confidence, precision, _ = zip(*filled)
-    low, high = zip(*(wilson(right, n) for _, right, n in filled))
+    filled = [row for row in rows if row["n"]]
+    confidence = [row["confidence"] for row in filled]
+    precision = [row["right"] for row in filled]
+    intervals = [wilson(row["right"], row["n"]) for row in filled]
+    low, high = zip(*intervals)
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     with drawing() as figure_class:
         figure = figure_class()
@@ -314,19 +360,20 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
     """Plot observed against promised miss rates, and spans for each annotated entity: see
     `observe`. The rate that the pipeline promises is highlighted."""
-    promised, *columns = zip(*rows)
-    size_and_colour = [(49, ALERT) if limit == chosen else (16, ACCENT) for limit in promised]
+    promised, miss_rates, n_spans = zip(*rows)
+    sizes = [49 if limit == chosen else 16 for limit in promised]
+    colours = [ALERT if limit == chosen else ACCENT for limit in promised]
     with drawing() as figure_class:
         figure = figure_class()
-        both = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-        both[0].plot([0, max(promised)], [0, max(promised)], **DASHED)
-        for axes, values in zip(both, columns):
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        above.plot([0, max(promised)], [0, max(promised)], **DASHED)
+        for axes, observed in ((above, miss_rates), (below, n_spans)):
             axes.grid(axis="y")
-            axes.plot(promised, values, color=ACCENT, linewidth=1.2)
-            axes.scatter(promised, values, *zip(*size_and_colour), zorder=3)
-        both[0].set(ylabel="observed miss rate", ylim=(0, None))
-        both[1].set(ylabel="spans for each entity", xlabel="promised miss rate")
-        both[1].set(ylim=(0, 1.1 * max(columns[1])))
+            axes.plot(promised, observed, color=ACCENT, linewidth=1.2)
+            axes.scatter(promised, observed, sizes, colours, zorder=3)
+        above.set(ylabel="observed miss rate", ylim=(0, None))
+        below.set(ylabel="spans for each entity", xlabel="promised miss rate")
+        below.set(ylim=(0, 1.1 * max(n_spans)))
         return figure
 
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from ..analysis.loading import load_pipeline
 from ..analysis.suggestions import Suggestion, suggest
 from ..progress import progress
-from ..readers import check_form, read_texts, save_tasks
+from ..readers import check_task_form, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
 from .command_line import command
@@ -57,7 +57,7 @@ def suggest_cli(
     with errors_shown():
         inputs = [path for path in (model, pool_path, annotated_path) if path is not None]
         check_file(output_path, inputs)
-        check_form(form, output_path)
+        check_task_form(form, output_path)
         nlp = load_pipeline(model, code_path, use_gpu)
         annotated = () if annotated_path is None else read_texts(nlp, annotated_path)
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")

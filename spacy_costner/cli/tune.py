@@ -1,18 +1,24 @@
-"""The command `tune`."""
+"""Tune a pipeline, and show the scores of the values around the chosen one."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from ..analysis.tuning import Tuning, tune
 from ..readers.files import encodable
-from ..saving import check_file, check_folder, save_folder
+from ..saving import check_folder, save_folder
 from .command_line import command
-from .options import CodeOption, DevArg, GpuOption, ModelArg, OutputOption, load
+from .options import (
+    CodeOption,
+    DevArg,
+    FileTokensOption,
+    GpuOption,
+    ModelArg,
+    OutputOption,
+    load,
+)
 from .output import JsonOption, errors_shown, print_result
-from .plots import precision_recall, save
 from .tables import text_table
 
 N_ROWS = 10
@@ -25,17 +31,15 @@ N_ROWS = 10
         "parameter": Option("--parameter", "-p", show_default="threshold"),
         "beta": Option("--beta", "-b"),
     },
-    without=("source",),
+    without=("file_tokens", "source"),
 )
 def tune_cli(
-    run: partial[Any],
+    run: partial[Tuning],
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
     *,
-    plot_path: Annotated[
-        Path | None, Option("--plot", help="Output file for a plot (requires matplotlib)")
-    ] = None,
+    file_tokens: FileTokensOption = False,
     show_all: Annotated[bool, Option("--all", help="Show all values, not ten")] = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
@@ -49,36 +53,24 @@ def tune_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        check_file(plot_path, [model, dev_path])
-        nlp, examples = load(
-            model, dev_path, use_gpu, code_path, file_tokens=run.keywords["file_tokens"]
-        )
-        tuning = run(nlp, examples, source=encodable(dev_path))
+        nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
+        tuning = run(nlp, examples, file_tokens=file_tokens, source=encodable(dev_path))
         save_folder(output_path, nlp.to_disk)
-        if plot_path is not None:
-            draw(tuning, plot_path)
-    print_result(tuning, describe(tuning, show_all), print_json, output_path, plot_path)
+    print_result(tuning, tuning_text(tuning, show_all), print_json, output_path)
 
 
-def draw(tuning: Tuning, path: Path) -> None:
-    """Plot the precision-recall curve with the chosen value, in the format of the file's suffix."""
-    point, parameter = tuning.chosen, tuning.parameter
-    scores = ", ".join(f"{x} {100 * score:.2f}" for x, score in zip("PRF", point.scores))
-    figure = precision_recall(
-        {parameter: tuning.points},
-        (point.precision, point.recall),
-        chosen_name=f"{parameter} {point.value:g}: {scores}",
-        title=f"Precision and recall by {parameter}, development docs",
-    )
-    save(figure, path)
-
-
-def describe(tuning: Tuning, show_all: bool) -> str:
+def tuning_text(tuning: Tuning, show_all: bool) -> str:
     """The scores of the values around the chosen one, or of all, and those before and after."""
-    points, n_rows = tuning.points, len(tuning.points) if show_all else N_ROWS
-    begin = min(max(points.index(tuning.chosen) - n_rows // 2, 0), len(points) - n_rows)
-    rows: Any = [[tuning.parameter, "P", "R", "F", ""]]
-    for point in points[max(begin, 0) :][:n_rows]:
+    points = tuning.points
+    first = 0
+    n_rows = len(points)
+    if not show_all and n_rows > N_ROWS:
+        n_rows = N_ROWS
+        # The chosen value is in the middle, unless there are too few values on a side of it.
+        first = points.index(tuning.chosen) - n_rows // 2
+        first = min(max(first, 0), len(points) - n_rows)
+    rows: list[list[Any]] = [[tuning.parameter, "P", "R", "F", ""]]
+    for point in points[first : first + n_rows]:
         mark = "<- chosen" if point == tuning.chosen else ""
         rows.append([f"{point.value:g}", *(100 * score for score in point.scores), mark])
-    return f"{text_table(rows)}\n\n{tuning.describe()}"
+    return f"{text_table(rows)}\n\n{tuning.as_text()}"

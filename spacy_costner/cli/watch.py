@@ -1,8 +1,7 @@
-"""The command `watch`."""
+"""Watch texts: read files, test them, and show the tests and the scores to expect."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from typer import Argument, Option
 from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
 from ..analysis.watching import has_file_tokens, watch
-from ..metrics.shift import ENOUGH
+from ..metrics.shift import ENOUGH, Shift
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
@@ -23,10 +22,13 @@ from .output import JsonOption, errors_shown, print_result
 from .plots import draw_martingale, require_matplotlib, save
 from .tables import text_table
 
+ROWS_OF_PART = 10_000
+"""Texts of a file that are read at once."""
+
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[Any],
+    run: partial[tuple[dict[str, Any], Shift]],
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -57,54 +59,70 @@ def watch_cli(
         nlp = load_pipeline(model, code_path, use_gpu)
         ner = get_component(nlp, name)
         file_tokens = has_file_tokens(ner)
-        errors = []
+        errors: list[Any] = []
 
-        def docs() -> Iterator[Doc]:
-            parts = (part for path in sources.values() for part in divide(path, 10_000))
-            read = partial(read_rows, nlp, text=text, file_tokens=file_tokens)
-            rows = chain.from_iterable(map(read, parts))
-            for _, answer in annotate_rows(nlp, progress(rows, desc="watch", unit="doc")):
+        def read_files() -> Iterator[Any]:
+            """The rows of all files."""
+            for path in sources.values():
+                for part in divide(path, ROWS_OF_PART):
+                    yield from read_rows(nlp, part, text=text, file_tokens=file_tokens)
+
+        def predict_docs() -> Iterator[Doc]:
+            """The docs of all rows that can be read. What can't be read is in `errors`."""
+            rows = progress(read_files(), desc="watch", unit="doc")
+            for _, answer in annotate_rows(nlp, rows):
                 if isinstance(answer, Doc):
                     yield answer
                 else:
                     errors.append(answer)
 
-        in_order = plot_path is not None
-        result, whole = run(ner, docs(), in_order=in_order)
+        result, shift = run(ner, predict_docs(), in_order=plot_path is not None)
         result["failed"] = len(errors)
+        result["file_tokens"] = file_tokens
         if not result["docs"]:
             reason = f": {describe_error(errors[0])}" if errors else ""
             raise ValueError(f"watch: expected texts, could read none{reason}")
-        result["file_tokens"] = file_tokens
         if plot_path is not None:
-            save(draw_martingale(whole.log_martingale, whole.level), plot_path)
-    print_result(result, describe(result), print_json, plot_path)
+            save(draw_martingale(shift.log_martingale, shift.level), plot_path)
+    print_result(result, watch_text(result), print_json, plot_path)
     if result["alarm"]:
         raise typer.Exit(1)
 
 
-def describe(result: Mapping[str, Any]) -> str:
-    """The tests and the expected scores."""
-    rows: list[Any] = [
-        ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
-    ]
-    for one in result["tests"]:
-        at = "-" if one["alarm"] is None else f"doc {one['alarm']:,}"
-        numbers = [one["docs"], one["calibration"], f"{one['martingale']:.3g}", f"{one['level']:g}"]
-        rows.append([one["value"] or "all", *numbers, at])
+def watch_text(result: Mapping[str, Any]) -> str:
+    """The tests, what wasn't tested, and the scores to expect."""
+    header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
+    rows: list[list[Any]] = [header]
+    for test in result["tests"]:
+        rows.append(
+            [
+                test["value"] or "all",
+                test["docs"],
+                test["calibration"],
+                f"{test['martingale']:.3g}",
+                f"{test['level']:g}",
+                "-" if test["alarm"] is None else f"doc {test['alarm']:,}",
+            ]
+        )
     lines = [text_table(rows)]
     for value, n in result["untested"].items():
         few = f"fewer than {ENOUGH} calibration docs have it"
         lines.append(f"not tested: {n:,} docs with {value!r}: {few}")
-    lines += [f"not read: {result['failed']:,} docs"] * bool(result["failed"])
+    if result["failed"]:
+        lines.append(f"not read: {result['failed']:,} docs")
     if result["alarm"]:
         lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
-    if any(one["approximate"] for one in result["tests"]):
+    if any(test["approximate"] for test in result["tests"]):
         lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
-    rows = [["expected, an upper guess" if result["alarm"] else "expected", *"PRF"]]
-    expected = result["expected"]
-    overall = {one: expected[f"ents_{one}"] for one in "prf"}
+    title = "expected, an upper guess" if result["alarm"] else "expected"
+    return "\n".join([*lines, "", expected_table(result["expected"], title)])
+
+
+def expected_table(expected: Mapping[str, Any], title: str) -> str:
+    """The scores to expect, in all and by label, in percent."""
+    overall = {score: expected[f"ents_{score}"] for score in "prf"}
+    rows: list[list[Any]] = [[title, *"PRF"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
-        cells = [scores[one] for one in "prf"]
-        rows.append([label, *("-" if cell is None else 100 * cell for cell in cells)])
-    return "\n".join([*lines, "", text_table(rows)])
+        cells = ["-" if scores[name] is None else 100 * scores[name] for name in "prf"]
+        rows.append([label, *cells])
+    return text_table(rows)

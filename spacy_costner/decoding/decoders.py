@@ -21,8 +21,9 @@ Settings = dict[str, Any]
 
 
 class DecodedSpans(NamedTuple):
-    """The predicted entities of a batch, in order and without overlap.
+    """The predicted entities of a batch.
 
+    entities (Entities): The entities, in order and without overlap.
     labels (tuple[str, ...]): The names of the labels, by index.
     covers (Array2d | None): The labels of the chain that each of these covers; None if they are
         the labels of the chain. Shape: (labels, labels of the chain)
@@ -172,12 +173,14 @@ def _check_numbers(
     if not isinstance(exceptions, Mapping):
         raise ValueError(f"{where}: labels: expected a mapping, got {exceptions!r}")
     check_config_names(exceptions, f"{where}: labels")
-    values = {name: settings[name]}
-    for label, value in exceptions.items():
-        values[f"labels.{label}"] = value
-    for setting, value in values.items():
-        if not (least <= number(value) <= most and numpy.isfinite(number(value))):
+    setting_by_name = {name: settings[name]}
+    for label, setting in exceptions.items():
+        setting_by_name[f"labels.{label}"] = setting
+    for full_name, setting in setting_by_name.items():
+        is_in_range = least <= number(setting) <= most
+        if not (is_in_range and numpy.isfinite(number(setting))):
             bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
-            raise ValueError(f"{where}: {setting}: expected a finite number{bounds}, got {value!r}")
+            expected = f"expected a finite number{bounds}"
+            raise ValueError(f"{where}: {full_name}: {expected}, got {setting!r}")
     if tags is not None:
         by_label(name, tags, settings)

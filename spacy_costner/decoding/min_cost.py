@@ -12,7 +12,7 @@ from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
-from ..validation import describe
+from ..validation import resolved_as_json
 from .decoders import DecodedSpans, Decoding, Settings
 from .posterior import Posterior
 
@@ -108,10 +108,11 @@ class MinCost:
             covered = choices.covers[tags.label_of[tag]]
             masks.append(has_prefix & covered[chain_tags.label_of])
 
-        def with_nodes(values: Array2d, join: Callable[..., Array2d]) -> Array2d:
-            """Values of the tags of the chain, then, joined, of those of nodes. Shape: (N, K)"""
-            columns = [join(values[:, mask], axis=1) for mask in masks]
-            return numpy.column_stack([values, *columns])
+        def with_nodes(table: Array2d, join: Callable[..., Array2d]) -> Array2d:
+            """Add a column for each tag of a node to a table of the tags of the chain: the columns
+            that it stands for, joined. Shape: (N, tags of the chain) to (N, tags)"""
+            columns = [join(table[:, mask], axis=1) for mask in masks]
+            return numpy.column_stack([table, *columns])
 
         marginals = posterior.marginals.astype("float64")
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
@@ -149,7 +150,7 @@ class MinCost:
     @property
     def _origin(self) -> str:
         """The cost and the tree as the config has them."""
-        return json.dumps(describe((self.cost, self.tree)))
+        return json.dumps(resolved_as_json((self.cost, self.tree)))
 
     def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
         """The choices for the tags of a chain, computed once per tag set; it has no settings.
@@ -174,8 +175,9 @@ class MinCost:
         nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
         labels = (*tags.labels, *nodes)
         covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)  # a label covers itself
-        for i, labels_below in enumerate(nodes.values(), len(tags.labels)):
-            covers[i, [tags.labels.index(label) for label in labels_below]] = True
+        for i, labels_below in enumerate(nodes.values(), start=len(tags.labels)):
+            covered = [tags.labels.index(label) for label in labels_below]
+            covers[i, covered] = True
         # Gold has the tags of the chain only, which come first.
         costs = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
         return Choices(labels, covers, costs.astype("float64"))
@@ -186,8 +188,10 @@ def _read(saved: dict[str, Any], tags: Tags) -> Choices:
     labels = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
-    shapes = (len(labels), len(tags.labels)), (len(tags), len(Tags(labels, tags.scheme.name)))
-    if (covers.shape, costs.shape) != shapes or not numpy.isfinite(costs).all():
+    n_predicted_tags = len(Tags(labels, tags.scheme.name))
+    shapes = ((len(labels), len(tags.labels)), (len(tags), n_predicted_tags))
+    has_shapes = (covers.shape, costs.shape) == shapes
+    if not (has_shapes and numpy.isfinite(costs).all()):
         expected = f"finite arrays of {shapes}, got {covers.shape}, {costs.shape}"
         raise ValueError(f"spacy_costner.MinCostDecoding: saved choices: expected {expected}")
     return Choices(labels, covers, costs)

@@ -248,11 +248,14 @@ class Posterior:
         """Each entity as it is and, in turn, with the first, the first two, … of the tokens of
         white space that follow it in its sequence; and the index of the entity of each.
         Shapes: (E,) to (S,)"""
+        # The next token that is no white space, or the end of the sequence, if it comes before
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, ways.end)]
-        _, last_sequence = self._find_sequences(ways.begin, ways.end)
-        longest_end = numpy.minimum(next_word, self._bounds[last_sequence + 1])
-        way, end = ranges(ways.end, longest_end + 1)
+        sequence, _ = self._find_sequences(ways.begin, ways.end)
+        sequence_end = self._bounds[sequence + 1]
+        last_end = numpy.minimum(next_word, sequence_end)
+        # A way for each end from that of the entity on
+        way, end = ranges(ways.end, last_end + 1)
         return entity[way], Entities(ways.begin[way], end, ways.label[way])
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:

@@ -7,13 +7,13 @@ from spacy.attrs import LOWER
 from spacy.tokens import Doc
 from thinc.types import Array1d, Ints2d
 
-from .column import StringColumn, Window
+from .column import BatchColumn, StringColumn, Window
 from .counts import TrainingCounts
 from .ids import string_id_map
 from .tokens import HashOf, TokenBatch
 
 
-class KeyColumn(StringColumn):
+class KeyColumn(StringColumn, BatchColumn):
     """Values of tokens that are looked up by the hashes in `Tokens.keys`."""
 
     def set_values(self, values: list[str]) -> None:

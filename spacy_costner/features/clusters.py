@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .column import Saved, StringColumn, Window
+from .column import BatchColumn, Saved, StringColumn, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
 from .tokens import TokenBatch
@@ -32,7 +32,7 @@ CHUNK = 1 << 14
 """Words whose distances are computed at a time."""
 
 
-class ClusterColumn(StringColumn):
+class ClusterColumn(StringColumn, BatchColumn):
     """The clusters of a word. A word has them as it is written or, if it has none, in lower case.
     The model saves them."""
 
@@ -60,7 +60,9 @@ class ClusterColumn(StringColumn):
         for key, n in counts.word_counts.items():
             lexeme = counts.lexemes[key]
             # As `find_values` does: the word as it is written, then in lower case.
-            clusters = clusters_of_word.get(lexeme.orth) or clusters_of_word.get(lexeme.lower) or []
+            clusters = clusters_of_word.get(lexeme.orth)
+            if not clusters:
+                clusters = clusters_of_word.get(lexeme.lower, [])
             for cluster in clusters:
                 n_times[cluster] += n
         self.collect_frequent(n_times)
@@ -87,11 +89,13 @@ class ClusterColumn(StringColumn):
 
     def load(self, saved: Saved) -> None:
         super().load(saved)
-        part = saved["clusters"][self.name]
-        keys = numpy.frombuffer(part["keys"], dtype="<u8").astype("uint64")
-        cluster_ids = unpack(part["numbers"]).reshape(part["width"], len(keys)).T
-        are_ids = (cluster_ids >= -1) & (cluster_ids < self.n_values)
-        if cluster_ids.shape[1] < 1 or not are_ids.all():
+        saved_words = saved["clusters"][self.name]
+        keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
+        # They are saved column after column. Shape: (D, width)
+        width = saved_words["width"]
+        cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(keys)).T
+        is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
+        if width < 1 or not is_id.all():
             raise ValueError(f"clusters: expected some of {self.n_values} for each word")
         self._set_words(keys, cluster_ids)
 
@@ -184,8 +188,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 def cluster_names(cluster: Any) -> list[str]:
     """The names of the clusters of a word, from its cluster in a file; none if it is not one."""
     if isinstance(cluster, list):
-        are_names = all(isinstance(name, str) and name for name in cluster)
-        return cluster if are_names else []
+        if all(isinstance(name, str) and name for name in cluster):
+            return cluster
+        return []
     if isinstance(cluster, int) and not isinstance(cluster, bool):
         cluster = str(cluster)
     if not isinstance(cluster, str) or not cluster:

@@ -12,7 +12,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .counts import TrainingCounts
 from .label_counts import LabelCounts
-from .tokens import HashOf, TokenBatch, TokenReader
+from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 Saved = dict[str, Any]
 """What is saved of all columns: a part for each way of saving, such as "values", by column."""
@@ -35,6 +35,9 @@ class Column(ABC):
     The template makes a column without values. `collect` takes them from training docs, `load` from
     a saved model. After that it doesn't change, so that threads can share it. Values have ids from
     0, in the order of `value_names`. A token has up to `width` of them.
+
+    `Lookup` finds the values of a `WordColumn` once for each word, those of a `BatchColumn` for
+    each batch, and those of a `LabelColumn` after a first pass.
 
     name (str): The start of the names of its features.
     window (Window): Where its values are used.
@@ -105,17 +108,13 @@ class Column(ABC):
 
     @property
     def n_values(self) -> int:
+        """The number of its values."""
         return len(self.value_names)
 
     @property
     def width(self) -> int:
         """The largest number of values that a token has."""
         return 1
-
-    @abstractmethod
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
-        has -1 throughout. Shape: (N, width)"""
 
     def slot_name(self, offset: int) -> str:
         """The start of the names of its features at an offset: "LOWER[-1]"."""
@@ -126,6 +125,15 @@ class Column(ABC):
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """What shows what a value stands for, by its id, if its name doesn't."""
         return {}
+
+
+class BatchColumn(Column):
+    """A column whose values are found for all tokens of a batch at once."""
+
+    @abstractmethod
+    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
+        has -1 throughout. Shape: (N, width)"""
 
 
 class StringColumn(Column):
@@ -162,9 +170,6 @@ class LabelColumn(Column):
     """A column whose values come from the labels that a first pass predicts. Before that no token
     has a value."""
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Leave all tokens without values: they wait for the first pass."""
-
     @abstractmethod
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
         """The group of each token, within which tokens see each other's labels; -1 for none.
@@ -180,13 +185,18 @@ class LabelColumn(Column):
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
     """A reader of what columns need of tokens."""
-    attributes: dict[str, None] = {}
-    lexeme_attributes: dict[str, None] = {}
+    attributes: list[str] = []
+    lexeme_attributes: list[str] = []
+    doc_readers: dict[str, ReadDocs] = {}
     for column in columns:
-        attributes.update(dict.fromkeys(column.attributes))
-        lexeme_attributes.update(dict.fromkeys(column.lexeme_attributes))
-    doc_readers = {column.name: column.read for column in columns if column.reads_docs}
-    return TokenReader(list(attributes), list(lexeme_attributes), doc_readers)
+        attributes.extend(column.attributes)
+        lexeme_attributes.extend(column.lexeme_attributes)
+        if column.reads_docs:
+            doc_readers[column.name] = column.read
+    # Each attribute once: several columns may read it.
+    attributes = list(dict.fromkeys(attributes))
+    lexeme_attributes = list(dict.fromkeys(lexeme_attributes))
+    return TokenReader(attributes, lexeme_attributes, doc_readers)
 
 
 def check_strings(name: str, strings: Any) -> None:

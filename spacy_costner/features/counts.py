@@ -7,6 +7,7 @@ import numpy
 from spacy.lexeme import Lexeme
 from spacy.strings import StringStore
 from spacy.vocab import Vocab
+from thinc.types import Array1d
 
 from .label_counts import LabelCounts
 from .tokens import Tokens, string_of
@@ -36,18 +37,15 @@ class TrainingCounts:
 
     def add(self, tokens: Tokens) -> None:
         """Count the words and the values of a batch."""
-        word_keys, first_tokens, n_times = numpy.unique(
-            tokens.word_keys, return_index=True, return_counts=True
-        )
-        self.word_counts.update(dict(zip(word_keys.tolist(), n_times.tolist())))
+        word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
         is_new = [key not in self.lexemes for key in word_keys.tolist()]
         new_words = numpy.flatnonzero(is_new)
         new_lexemes = tokens.lexemes(first_tokens[new_words])
         self.lexemes.update(zip(word_keys[new_words].tolist(), new_lexemes))
-        for name, keys in tokens.keys.items():
-            value_keys, n_times = numpy.unique(keys, return_counts=True)
+        self.word_counts.update(count_hashes(tokens.word_keys))
+        for name, value_keys in tokens.keys.items():
             counts = self.value_counts.setdefault(name, Counter())
-            counts.update(dict(zip(value_keys.tolist(), n_times.tolist())))
+            counts.update(count_hashes(value_keys))
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)
@@ -60,3 +58,9 @@ class TrainingCounts:
             if key:
                 counts[string_of(key, stores)] += n
         return counts
+
+
+def count_hashes(hashes: Array1d) -> dict[int, int]:
+    """How often each hash is there. Shape: (N,)"""
+    distinct_hashes, n_times = numpy.unique(hashes, return_counts=True)
+    return dict(zip(distinct_hashes.tolist(), n_times.tolist()))

@@ -6,12 +6,12 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import first_tokens, last_tokens, sequence_ids
-from .column import Column, Saved, Window
+from .column import BatchColumn, Column, Saved, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
 
 
-class ElsewhereColumn(Column):
+class ElsewhereColumn(BatchColumn):
     """The values of another column before or after the nearest other occurrences of a capitalised
     word.
 
@@ -113,12 +113,14 @@ def nearest_elsewhere(
 def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
     """The values before (side -1) or after (side 1) some tokens, each value once, in descending
     order; -1 for none. Shapes: value_ids (N,), tokens and result (M, n)"""
-    # The last one is for token -1.
-    beside = numpy.append(numpy.roll(value_ids, -side), -1)
-    outermost_tokens = first_tokens(lengths) if side < 0 else last_tokens(lengths)
-    beside[outermost_tokens] = -1
+    # The value of each token's neighbour. The last one is for token -1. Shape: (N + 1,)
+    neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
+    if side < 0:
+        neighbour_ids[first_tokens(lengths)] = -1
+    else:
+        neighbour_ids[last_tokens(lengths)] = -1
     # Sorted, equal values stand side by side.
-    sorted_ids = -numpy.sort(-beside[tokens], axis=1)
+    sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1
     return sorted_ids

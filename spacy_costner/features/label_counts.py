@@ -101,16 +101,13 @@ class LabelCounts:
         for attribute, counts in self._counts.items():
             value_keys = tokens.keys[attribute]
             is_counted = (iob != 0) & (value_keys != 0)  # annotated, and with a value
-            counts.append(
-                count_rows(
-                    UnitCounts(
-                        unit=unit_of_token[is_counted],
-                        value=value_keys[is_counted],
-                        label=label_keys[is_counted],
-                        n_times=numpy.ones(int(is_counted.sum()), dtype="int32"),
-                    )
-                )
+            counts_of_tokens = UnitCounts(
+                unit=unit_of_token[is_counted],
+                value=value_keys[is_counted],
+                label=label_keys[is_counted],
+                n_times=numpy.ones(int(is_counted.sum()), dtype="int32"),
             )
+            counts.append(count_rows(counts_of_tokens))
 
     def doc_units(self) -> tuple[Array1d, Ints1d]:
         """The hashes of the texts of all docs, ascending, and the number of the unit of each.
@@ -128,7 +125,7 @@ class LabelCounts:
         unit, value, label, n_times = (numpy.concatenate(column) for column in zip(*parts))
         parts.clear()
         label_keys = numpy.asarray([0, *self._sorted_label_keys()], dtype="uint64")
-        # The index of each label in `label_keys`, which are not in ascending order.
+        # The index of each label in `label_keys`. `searchsorted` needs them in ascending order.
         order = numpy.argsort(label_keys)
         label = order[numpy.searchsorted(label_keys[order], label)]
         merged = count_rows(UnitCounts(self._merge_units(unit), value, label, n_times))

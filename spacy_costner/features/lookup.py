@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy
+from spacy.lexeme import Lexeme
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..locks import make_lock
-from .column import Column, LabelColumn, reader_of
+from .column import BatchColumn, Column, LabelColumn, reader_of
 from .tokens import TokenBatch, Tokens
 from .words import TEXT_FLAGS, WordColumn
 
@@ -99,10 +100,8 @@ class Lookup:
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
         self.word_columns = [column for column in columns if isinstance(column, WordColumn)]
+        self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
         self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
-        self.batch_columns = [
-            column for column in columns if not isinstance(column, (WordColumn, LabelColumn))
-        ]
         self.reader = reader_of(columns)
         self.places: dict[str, slice] = {}
         self.n_places = 0
@@ -139,19 +138,23 @@ class Lookup:
 
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
         """The slots that are looked up for each batch; and those that depend on the word alone, by
-        offset, with places in the rows of words."""
-        place_in_word = numpy.full(self.n_places, -1, dtype="int32")
-        for i, column in enumerate(self.word_columns):
-            place_in_word[self.places[column.name]] = i
-        place_in_word = place_in_word[self.slots.places]
-        is_of_word = place_in_word >= 0
+        offset, with places in the rows of `WordCache`."""
+        # The place in a row of `WordCache`, -1 for none: first of each place in an array of value
+        # ids, then of each slot.
+        word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
+        for i, place in enumerate(self._word_places):
+            word_place_of_place[place] = i
+        word_place = word_place_of_place[self.slots.places]
+        is_of_word = word_place >= 0
         word_slots = {}
         for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             at_offset = self.slots.select(is_selected)
-            # Words are looked up without their windows: where they stand in those is added later.
+            # Words are looked up one by one, without the windows that they stand in.
             word_slots[offset] = Slots(
-                place_in_word[is_selected], 0 * at_offset.offsets, at_offset.first_rows
+                places=word_place[is_selected],
+                offsets=numpy.zeros_like(at_offset.offsets),
+                first_rows=at_offset.first_rows,
             )
         return self.slots.select(~is_of_word), word_slots
 
@@ -170,18 +173,22 @@ class Lookup:
             word_ids[:] = -1
         unknown_tokens = numpy.flatnonzero(word_ids < 0)
         word_keys, index = numpy.unique(tokens.word_keys[unknown_tokens], return_index=True)
-        rows = []
-        for lexeme in tokens.lexemes(unknown_tokens[index]):
-            word = lexeme.orth_
-            row = [column.value_id(lexeme, word) for column in self.word_columns]
-            row += [int(TEXT_FLAGS[name](word)) for name in MARKS]
-            rows.append(row)
-        cache.add(word_keys, numpy.asarray(rows, dtype="int32"))
+        lexemes = tokens.lexemes(unknown_tokens[index])
+        cache.add(word_keys, numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes]))
         return cache, cache.word_ids.find(tokens.word_keys)
+
+    def _row_of_word(self, lexeme: Lexeme) -> list[int]:
+        """The ids of the values of a word, and its marks as 0 or 1."""
+        word = lexeme.orth_
+        row = [column.value_id(lexeme, word) for column in self.word_columns]
+        for name in MARKS:
+            row.append(int(TEXT_FLAGS[name](word)))
+        return row
 
     def find_values(self, tokens: Tokens) -> TokenBatch:
         """Find the values of the tokens of a batch."""
-        return self.find_values_of_words(tokens, *self.find_words(tokens))
+        word_cache, word_ids = self.find_words(tokens)
+        return self.find_values_of_words(tokens, word_cache, word_ids)
 
     def find_values_of_words(
         self, tokens: Tokens, cache: WordCache, word_ids: Ints1d
@@ -191,7 +198,7 @@ class Lookup:
         value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
         n_word_columns = len(self.word_columns)
         value_ids[:, self._word_places] = rows[:, :n_word_columns]
-        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0
+        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # as in MARKS
         batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:

@@ -7,7 +7,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import places_in, sequence_ids
-from .column import Column, Saved, Window
+from .column import BatchColumn, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
 from .label_counts import Counts, LabelCounts, counts_of
@@ -19,7 +19,7 @@ OFTEN = 16
 such docs, each in many units."""
 
 
-class MemoryColumn(Column):
+class MemoryColumn(BatchColumn):
     """The labels that the token's value of an attribute had in the training data.
 
     attribute (str): An attribute or extension attribute of tokens.
@@ -100,7 +100,7 @@ class LabelMemory:
         # A unit and a value are one number: V times the unit + the value. The numbers of all E
         # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
-        self._unit_values = unit_of_count * len(counts.keys) + counts.value
+        self._units_and_values = unit_of_count * len(counts.keys) + counts.value
         # The features outside of training; the last row is for unknown values. (V + 1, width)
         n_labels_of_value = (counts.total > 0).sum(axis=1)
         self.width = int(n_labels_of_value.max(initial=0)) + 1
@@ -121,48 +121,51 @@ class LabelMemory:
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """The ids of the features of tokens, -1 for none, from what units without their docs have
         counted. Shapes: keys (N,), docs (B,), ids (N, width)"""
-        value_ids = self._value_ids.find(keys)
-        is_known = value_ids >= 0
-        # What a doc's units add is subtracted once for each value in the doc. Doc and value are one
-        # number, undone by `divmod`.
+        value_of_token = self._value_ids.find(keys)
+        is_known = value_of_token >= 0
+        # What a doc's units add is subtracted once for each value in the doc. A doc and a value are
+        # one number, undone by `divmod`.
         n_values = max(len(self.counts.keys), 1)
-        doc_values = (sequence_ids(lengths) * n_values + value_ids)[is_known]
-        doc_values, index_of_token = numpy.unique(doc_values, return_inverse=True)
-        docs, values = numpy.divmod(doc_values, n_values)
-        counts = self.counts.total[values] - self._count_in_units(text_ids[docs], values)
-        ids = numpy.full((len(keys), self.width), -1, dtype="int32")
-        ids[is_known] = share_ids(counts, self.width)[index_of_token]
-        return ids
+        doc_and_value = sequence_ids(lengths) * n_values + value_of_token
+        pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
+        docs, value_ids = numpy.divmod(pairs, n_values)
+        subtracted = self._count_in_units(text_ids[docs], value_ids)
+        features_of_pair = share_ids(self.counts.total[value_ids] - subtracted, self.width)
+        features = numpy.full((len(keys), self.width), -1, dtype="int32")
+        features[is_known] = features_of_pair[pair_of_token]
+        return features
 
-    def _count_in_units(self, text_ids: Array1d, values: Ints1d) -> Ints2d:
+    def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
         """The counts of values in all units with docs of these texts, a text and a value each. Of
         texts that many docs have, they are remembered. Shapes: (M,), (M,) to (M, L)"""
-        first = numpy.searchsorted(self.text_ids, text_ids, side="left")
-        end = numpy.searchsorted(self.text_ids, text_ids, side="right")
-        is_often = end - first > OFTEN
-        counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
-        counts[~is_often] = self._sum_over_units(text_ids[~is_often], values[~is_often])
+        first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
+        end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
+        is_often = end_of_docs - first_doc > OFTEN
+        counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
+        counts[~is_often] = self._sum_over_units(text_ids[~is_often], value_ids[~is_often])
         for i in numpy.flatnonzero(is_often).tolist():
-            key = (int(text_ids[i]), int(values[i]))
+            key = (int(text_ids[i]), int(value_ids[i]))
             if key not in self._often_subtracted:
-                self._often_subtracted[key] = self._sum_over_units(text_ids[[i]], values[[i]])[0]
+                sums = self._sum_over_units(text_ids[[i]], value_ids[[i]])
+                self._often_subtracted[key] = sums[0]
             counts[i] = self._often_subtracted[key]
         return counts
 
-    def _sum_over_units(self, text_ids: Array1d, values: Ints1d) -> Ints2d:
+    def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
         """The counts of values in all units with docs of these texts, a text and a value each.
         Shapes: (M,), (M,) to (M, L)"""
-        # Each unit with docs of a text once: pair and unit are one number, undone by `divmod`.
-        pair, doc = places_in(self.text_ids, text_ids)
+        # Each unit with docs of a text once: the index of the text and the unit are one number,
+        # undone by `divmod`.
+        text, doc = places_in(self.text_ids, text_ids)
         n_units = max(self._n_units, 1)
-        pair_units = numpy.unique(pair * n_units + self.units[doc])
-        pair, unit = numpy.divmod(pair_units, n_units)
-        # The counts of the value of each pair in these units.
-        unit_values = unit * len(self.counts.keys) + values[pair]
-        which, row = places_in(self._unit_values, unit_values)
-        counts = numpy.zeros((len(values), len(self.labels)), dtype="int32")
-        numpy.add.at(counts, (pair[which], self.counts.label[row]), self.counts.n_times[row])
-        return counts
+        text_and_unit = numpy.unique(text * n_units + self.units[doc])
+        text, unit = numpy.divmod(text_and_unit, n_units)
+        # In each of these units the counts of the value that stands beside the text.
+        unit_and_value = unit * len(self.counts.keys) + value_ids[text]
+        index, count = places_in(self._units_and_values, unit_and_value)
+        sums = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
+        numpy.add.at(sums, (text[index], self.counts.label[count]), self.counts.n_times[count])
+        return sums
 
     def save(self, saved: dict[str, Any], attribute: str) -> None:
         """Write the memory to what is saved of all attributes, which share labels and docs."""

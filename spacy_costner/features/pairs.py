@@ -4,7 +4,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import last_tokens
-from .column import Column, Saved, Window
+from .column import BatchColumn, Column, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map
 from .lookup import Lookup
@@ -13,7 +13,7 @@ from .tokens import TokenBatch
 LOW_BITS = 0xFFFFFFFF
 
 
-class PairColumn(Column):
+class PairColumn(BatchColumn):
     """The values of another column at the token and at the next.
 
     base (Column): The other column. It has one value for each token, and stands before this one.

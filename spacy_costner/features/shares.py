@@ -39,7 +39,7 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     # The most frequent label, its bin and the bin of the total are one number, after the shares.
     best_label = counts.argmax(axis=1)
     best_bin = bins[numpy.arange(n_values), best_label]
-    total_bin = (total > 1).astype(int) + (total > 3)
+    total_bin = numpy.searchsorted([2, 4], total, side="right")  # as in N_TIMES
     best = (best_label * len(RANGES) + best_bin) * len(N_TIMES) + total_bin
 
     ids = numpy.full((n_values, width), -1, dtype="int32")

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from spacy.attrs import IDS
 from spacy.lexeme import Lexeme
-from thinc.types import Ints2d
 
 from .column import StringColumn, Window
 from .counts import TrainingCounts
-from .tokens import TokenBatch
 
 
 class WordView(NamedTuple):
@@ -55,9 +53,6 @@ class WordColumn(StringColumn):
     def value_id(self, lexeme: Lexeme, word: str) -> int:
         """The id of the value of a word, -1 for none."""
         return self._ids.get(self.view.value_of(lexeme, word), -1)
-
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Leave the values as they are: `Lookup` has written those of the words."""
 
 
 YES = "yes"

@@ -115,7 +115,7 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
     return gold.weights
 
 
-def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
+def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
     """1 for sequences of which annotation rules out some legal path, else 0. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
@@ -125,7 +125,7 @@ def annotated(gold: Gold, potentials: Potentials) -> Floats1d:
     return xp.isfinite(wrong.scores).astype("float64")
 
 
-def sequence_of(potentials: Potentials) -> Ints1d:
+def sequences_of_tokens(potentials: Potentials) -> Ints1d:
     """The sequence of each token, on the device of the potentials. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     return xp.asarray(sequence_ids(potentials.lengths))

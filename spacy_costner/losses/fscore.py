@@ -17,7 +17,7 @@ from ..ragged import first_tokens, last_tokens, ranges
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
 from ..validation import above, finite, number, one_of, within
-from .composition import can_continue, sequence_of, sequence_weights
+from .composition import can_continue, sequence_weights, sequences_of_tokens
 from .mce import sigmoid
 
 ONE_TP = numpy.asarray([1.0, 0.0, 0.0])
@@ -109,10 +109,11 @@ def mce_f(
     count = expected_counts if psi == 1 else partial(best_counts, slope=slope, offset=offset)
     counts, backprop = count(potentials, gold)
     tp, fp, fn = map(float, before + counts)
-    scale = (gamma**2 + 1) * tp
-    value = (gamma**2 * fn + fp) / scale
-    gradient = backprop((-value / tp, 1 / scale, gamma**2 / scale))
-    return LossResult(value, gradient), counts
+    denominator = (gamma**2 + 1) * tp
+    value = (gamma**2 * fn + fp) / denominator
+    # The derivatives of the ratio with respect to TP, FP and FN
+    d_counts = (-value / tp, 1 / denominator, gamma**2 / denominator)
+    return LossResult(value, backprop(d_counts)), counts
 
 
 Derivatives = tuple[float, float, float]
@@ -307,6 +308,7 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
 
 
 def _join(*segments: Segments) -> Segments:
+    """Segments, one group after another."""
     return Segments._make(numpy.concatenate(columns) for columns in zip(*segments))
 
 
@@ -314,5 +316,5 @@ def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> tuple[Fl
     """How much each sequence counts, and each entity. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
-    sequence = sequence_of(potentials)[xp.asarray(entities.begin)]
+    sequence = sequences_of_tokens(potentials)[xp.asarray(entities.begin)]
     return weights, weights[sequence]

@@ -8,7 +8,13 @@ from thinc.util import get_array_module
 from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to
 from ..validation import at_least, within
-from .composition import cost_augment, gold_log_prob, gold_score, sequence_of, sequence_weights
+from .composition import (
+    cost_augment,
+    gold_log_prob,
+    gold_score,
+    sequence_weights,
+    sequences_of_tokens,
+)
 
 
 def make_sequential() -> Loss:
@@ -110,5 +116,5 @@ def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
     """The weight of each token, including that of its sequence. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
-    weights = by_sequence[sequence_of(potentials)]
+    weights = by_sequence[sequences_of_tokens(potentials)]
     return weights if gold.token_weights is None else weights * gold.token_weights

@@ -11,7 +11,14 @@ from ..costs.tables import hamming_cost
 from ..ragged import first_tokens, last_tokens
 from ..types import Cost, Gold, Loss, LossResult, Potentials
 from ..validation import above, at_least
-from .composition import best_competitor, best_gold, cost_augment, difference, hinge, sequence_of
+from .composition import (
+    best_competitor,
+    best_gold,
+    cost_augment,
+    difference,
+    hinge,
+    sequences_of_tokens,
+)
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9
@@ -86,8 +93,8 @@ def mira(
     """
     raised = cost_augment(potentials, gold, multiplier)
     competitor, competitor_score = best_competitor(raised, gold)
-    right, right_score = best_gold(potentials, gold)
-    n = squared_distance(potentials, competitor, right, gold.features)
+    gold_path, gold_path_score = best_gold(potentials, gold)
+    n = squared_distance(potentials, competitor, gold_path, gold.features)
 
     def step(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
         """The loss of each sequence, and the size of its update: min(a, h / n)."""
@@ -96,7 +103,7 @@ def mira(
         steps = xp.minimum(aggressiveness, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
 
-    return difference(competitor_score, right_score, gold, step)
+    return difference(competitor_score, gold_path_score, gold, step)
 
 
 def squared_distance(
@@ -109,7 +116,7 @@ def squared_distance(
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
     lengths = potentials.lengths
-    sequence = sequence_of(potentials)
+    sequence = sequences_of_tokens(potentials)
     differs = path != other_path
 
     # Transitions, as numbers: from tag * K + to tag, at all tokens but the first of a sequence.
@@ -126,10 +133,10 @@ def squared_distance(
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
     # Emissions, as numbers: feature * K + tag, for the features of tokens whose tags differ.
     different = xp.flatnonzero(differs)
-    features_there = features[different].astype("int64")
-    row, slot = xp.nonzero(features_there >= 0)
+    their_features = features[different].astype("int64")
+    row, slot = xp.nonzero(their_features >= 0)
     token = different[row]
-    feature = features_there[row, slot]
+    feature = their_features[row, slot]
     emissions = [feature * n_tags + tags[token] for tags in (path, other_path)]
     return distance + _squared_differences(sequence[token], emissions, len(lengths))
 

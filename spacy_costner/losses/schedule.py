@@ -50,4 +50,5 @@ class LossSchedule:
     def stage_at(self, progress: Progress) -> Loss:
         """The loss to minimise at this point of training."""
         reached = progress.steps if self.unit == "steps" else progress.passes
-        return self.stages[sum(end <= reached for end in self.ends)]
+        n_ended = sum(end <= reached for end in self.ends)
+        return self.stages[n_ended]

@@ -9,8 +9,8 @@ from .. import chain
 from ..types import Cost, Gold, Loss, LossResult, Potentials, add_to, map_scores
 from ..validation import above
 from .composition import (
-    annotated,
     cost_augment,
+    has_annotation,
     sequence_weights,
     uniform_over_legal,
     zero_forbidden,
@@ -50,7 +50,7 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
     _, backprop_log_z = paths.log_partition()
-    weights = sequence_weights(gold, mean) * annotated(gold, potentials)
+    weights = sequence_weights(gold, mean) * has_annotation(gold, potentials)
     covariance = backprop_mean(weights)
     # The mean features of gold minus those of all paths, summed over the batch
     feature_lead = add_to(backprop_log_z(-weights), gold_features(potentials, gold, weights))

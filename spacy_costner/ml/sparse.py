@@ -47,7 +47,8 @@ def build_sparse_crf(
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
         `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
         it and docs, and builds the vocabulary from them; "find_features" takes the same and
-        returns their features; "resize_output" takes it and a larger K.
+        returns their features; "score_features" takes it and these features, and returns scores and
+        their backprop; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     features = features or Template()
@@ -67,6 +68,7 @@ def build_sparse_crf(
     attrs = {
         "build_vocab": build_vocab,
         "find_features": find_features,
+        "score_features": score_features,
         "resize_output": resize_sparse_crf,
     }
     return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
@@ -108,19 +110,32 @@ def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
     batch = find_features(model, docs, is_train=is_train, by_word=not is_train)
+    scores, backprop_scores = score_features(model, batch, is_train)
+
+    def backprop(gradient: Potentials) -> list[Doc]:
+        backprop_scores(gradient)
+        return docs
+
+    return scores, backprop
+
+
+def score_features(
+    model: Model[list[Doc], Potentials], batch: FeatureBatch, is_train: bool = True
+) -> tuple[Potentials, Callable[[Potentials], None]]:
+    """Score docs by their features, as `find_features` returns them. The callback keeps the
+    gradient for the next update."""
     features, weights = linear_part(model)
     if is_train and weights.folds:
         # The weights were trained at initialization: scores are constant.
         scores = map_scores(model.ops.asarray, weights.score_held_out(batch))
-        return scores, lambda gradient: docs
+        return scores, lambda gradient: None
     dropout = 0.0
     if is_train:
         dropout = features.dropout
     scores, add_gradient = weights.begin_update(batch, dropout)
 
-    def backprop(gradient: Potentials) -> list[Doc]:
+    def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))
-        return docs
 
     return map_scores(model.ops.asarray, scores), backprop
 

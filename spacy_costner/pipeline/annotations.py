@@ -4,9 +4,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import compress, repeat
+from itertools import repeat
 from math import isnan
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy
@@ -22,6 +21,7 @@ from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
 from ..validation import number
+from .promises import Promise, Terms
 
 SOURCE = "cost_sensitive_ner"
 """In the attributes of our span groups, to find the scores of their spans."""
@@ -33,8 +33,8 @@ GUARANTEED = "guaranteed"
 SMOOTHING = 0.05
 """How much the labels of an extent share their probability in the scores of guaranteed sets."""
 
-Scored = tuple[Entities, Floats1d]
-"""Spans, ordered by begin and end, and their probabilities."""
+ScoredSpans = tuple[list[Span], Floats1d | None]
+"""The spans of a doc, and their probabilities, if they have some."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class Confidence:
 
     def __post_init__(self) -> None:
         where = "spacy_costner.Confidence"
-        for name, value in (("spans_key", self.spans_key), ("extension", self.extension)):
-            if not value or not isinstance(value, str):
-                raise ValueError(f"{where}: {name}: expected a name, got {value!r}")
+        names = {"spans_key": self.spans_key, "extension": self.extension}
+        for setting, name in names.items():
+            if not name or not isinstance(name, str):
+                raise ValueError(f"{where}: {setting}: expected a name, got {name!r}")
         if self.alternatives is not None and not LEAST <= number(self.alternatives) <= 1:
             raise ValueError(
                 f"{where}: alternatives: expected null or a probability from {LEAST} to 1, "
@@ -75,7 +76,7 @@ def make_confidence(
     extension (str): The extension attribute of spans for it: `span._.confidence`.
     alternatives (float | None): If given, other entities with at least this probability are in
         `doc.spans`, under the same key with "_alternatives".
-    second_choice (None): Not used: configs that 0.2 saved have it.
+    second_choice (None): Not used. spaCy wrote it to the config of pipelines when it had a use.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
     return Confidence(spans_key, extension, alternatives)
@@ -166,26 +167,38 @@ def free_key(doc: Doc, key: str, name: str) -> str:
     return f"{key}_{name}"
 
 
+class SpanSet(NamedTuple):
+    """Other spans of a batch of docs than the predicted entities.
+
+    spans (Entities): The spans, ordered by begin and end. They may overlap.
+    probs (Floats1d): Their probabilities. Shape: (S,)
+    has_set (Iterable[bool]): Whether each doc has the set, which may be empty. Shape: (B,)
+    """
+
+    spans: Entities
+    probs: Floats1d
+    has_set: Iterable[bool]
+
+
 class Prediction(NamedTuple):
     """The entities of a batch of docs.
 
     tokens (TokenAttrs): The tokens of the docs with preset annotation.
     labels (tuple[str, ...]): The names of all labels; those of the chain come first.
-    others (Sequence[int]): The labels whose entities are left out, as indices.
+    other_labels (Sequence[int]): The labels whose entities are left out, as indices.
     entities (Entities): The predicted entities, ordered, without white space at their ends and
         without those in preset tokens.
     probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
-    sets (dict[str, tuple[Scored, Iterable[bool]]]): Other spans, by `ALTERNATIVES` and
-        `GUARANTEED`. Whether each doc has them. Shape: (B,)
+    sets (dict[str, SpanSet]): Other spans, by `ALTERNATIVES` and `GUARANTEED`.
     measures (tuple[Floats1d, Floats2d] | None): What the test for a shift takes: see `measure`.
     """
 
     tokens: TokenAttrs
     labels: tuple[str, ...]
-    others: Sequence[int]
+    other_labels: Sequence[int]
     entities: Entities
     probs: Floats1d | None = None
-    sets: dict[str, tuple[Scored, Iterable[bool]]] = {}  # noqa: RUF012 (never changed)
+    sets: dict[str, SpanSet] = {}  # noqa: RUF012 (never changed)
     measures: tuple[Floats1d, Floats2d] | None = None
 
 
@@ -194,49 +207,68 @@ def make_prediction(
     posterior: Posterior,
     tokens: TokenAttrs,
     confidence: Confidence | None,
-    guarantee: dict[str, Any] | None = None,
+    *,
+    promise: Promise | None = None,
     groups: Sequence[str | None] = (),
-    others: Sequence[int] = (),
+    other_labels: Sequence[int] = (),
     is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Compute the probabilities of decoded entities, if asked for or if there is a confidence; the
-    guaranteed set of a promise by the group of each doc; and, if asked for, what the test for a
-    shift takes. Entities of the other labels are left out."""
+    """Leave out decoded entities that are preset or of other labels, and compute what is written
+    beside the others.
+
+    decoded (DecodedSpans): The entities.
+    posterior (Posterior): The probabilities.
+    tokens (TokenAttrs): The tokens with their presets.
+    confidence (Confidence | None): What is written beside entities. None: nothing.
+    promise (Promise | None): The promise of a guaranteed set, if there is one.
+    groups (Sequence[str | None]): With a promise, the group of each doc. Shape: (B,)
+    other_labels (Sequence[int]): The labels whose entities are left out, as indices.
+    is_scored (bool): Whether entities have probabilities also without a confidence.
+    is_measured (bool): Whether to compute what the test for a shift takes.
+    RETURNS (Prediction): The prediction.
+    """
     preset = tokens.is_annotated
-    has_preset = preset.any()
-    n_preset = numpy.append(0, preset.cumsum()) if has_preset else None
+    has_preset = bool(preset.any())
+    # The number of preset tokens before each token, and in all. Shape: (N + 1,)
+    n_preset_before = numpy.append(0, preset.cumsum()) if has_preset else None
 
     def is_free(entities: Entities) -> Array1d:
         """True for entities of our labels without preset tokens. Shape: (E,)"""
         is_free = numpy.ones(len(entities.label), dtype=bool)
-        if n_preset is not None:
-            is_free &= n_preset[entities.end] == n_preset[entities.begin]
-        if len(others):
-            is_free &= ~numpy.isin(entities.label, others)
+        if n_preset_before is not None:
+            is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+        if len(other_labels):
+            is_free &= ~numpy.isin(entities.label, other_labels)
         return is_free
 
     entities = decoded.entities.trim(tokens.is_space)
-    if has_preset or len(others):
+    if has_preset or len(other_labels):
         entities = entities.select(is_free(entities))
+    prediction = Prediction(tokens, decoded.labels, other_labels, entities)
     if confidence is None and not is_scored:
-        return Prediction(tokens, decoded.labels, others, entities)
+        return prediction
     probs = posterior.entity_probs(entities, decoded.covers)
-    sets: dict[str, tuple[Scored, Iterable[bool]]] = {}
+    sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
-        likely, of_likely = posterior.likely_entities(confidence.alternatives)
-        keep = is_new(likely, entities) & is_free(likely)
-        sets[ALTERNATIVES] = (likely.select(keep), of_likely[keep]), repeat(True)
-    if confidence is not None and guarantee is not None:
-        spans, of_spans = guaranteed_set((entities, probs), posterior, guarantee, groups)
-        keep, is_promised = is_free(spans), [group in guarantee["groups"] for group in groups]
-        sets[GUARANTEED] = (spans.select(keep), of_spans[keep]), is_promised
-    measures = measure(posterior, tokens, others) if is_measured else None
-    return Prediction(tokens, decoded.labels, others, entities, probs, sets, measures)
+        spans, span_probs = posterior.likely_entities(confidence.alternatives)
+        is_alternative = is_new(spans, entities) & is_free(spans)
+        sets[ALTERNATIVES] = SpanSet(
+            spans.select(is_alternative), span_probs[is_alternative], repeat(True)
+        )
+    if confidence is not None and promise is not None:
+        spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
+        is_free_span = is_free(spans)
+        is_promised = [group in promise.groups for group in groups]
+        sets[GUARANTEED] = SpanSet(
+            spans.select(is_free_span), span_probs[is_free_span], is_promised
+        )
+    measures = measure(posterior, tokens, other_labels) if is_measured else None
+    return prediction._replace(probs=probs, sets=sets, measures=measures)
 
 
 def measure(
-    posterior: Posterior, tokens: TokenAttrs, others: Sequence[int] = ()
+    posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
 ) -> tuple[Floats1d, Floats2d]:
     """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
     NaN if all its tokens are preset, (B,); and the expected number of entities of each label but
@@ -247,70 +279,121 @@ def measure(
     A model finds few entities in text that it doesn't know: for each token, H may even be less.
     `Posterior.entropy` has no rounding errors, and takes twenty times as long.
     """
-    fb, tags, lengths = posterior.forward_backward, posterior.tags, tokens.lengths
-    entropies = numpy.maximum(fb.log_partition()[0] - fb.expectation(posterior.potentials)[0], 0.0)
-    totals = numpy.bincount(posterior.doc_of, entropies, minlength=len(lengths))
-    opens = tags.opening & (tags.label_of == numpy.arange(len(tags.labels))[:, None])
-    marginals, is_free = posterior.chain_marginals, ~tokens.is_annotated
-    opened = opens.astype(marginals.dtype) @ marginals.T  # shape: (labels, N)
+    tags = posterior.tags
+    lengths = tokens.lengths
+    log_partition, _ = posterior.forward_backward.log_partition()
+    expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
+    # Rounding may make the entropy of a sure sequence negative.
+    entropies = numpy.maximum(log_partition - expected_score, 0.0)
+    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(lengths))
+
+    # Whether a tag opens an entity of a label. Shape: (labels, K)
+    label_indices = numpy.arange(len(tags.labels))
+    opens_label = tags.opening & (tags.label_of == label_indices[:, None])
+    marginals = posterior.chain_marginals
+    is_free = ~tokens.is_annotated
+    opening_probs = opens_label.astype(marginals.dtype) @ marginals.T  # shape: (labels, N)
     if not is_free.all():
-        opened *= is_free
-    expected, is_scored = numpy.zeros((len(opens), len(lengths))), lengths > 0
-    first = first_tokens(lengths)
-    expected[:, is_scored] = numpy.add.reduceat(opened, first, axis=1)
-    is_scored[is_scored] = numpy.logical_or.reduceat(is_free, first)
-    scores = numpy.where(is_scored, totals, numpy.nan) / (1 + expected.sum(axis=0))
-    return scores, numpy.delete(expected, others, axis=0).T
+        opening_probs *= is_free
+
+    # `reduceat` sums over the tokens of each doc, from its first to that of the next doc. It can't
+    # sum over no tokens, so that docs without tokens are left out.
+    expected_counts = numpy.zeros((len(tags.labels), len(lengths)))
+    is_scored = lengths > 0
+    first_token_of_docs = first_tokens(lengths)
+    sums = numpy.add.reduceat(opening_probs, first_token_of_docs, axis=1)
+    expected_counts[:, is_scored] = sums
+    is_scored[is_scored] = numpy.logical_or.reduceat(is_free, first_token_of_docs)
+    scores = numpy.where(is_scored, doc_entropies, numpy.nan) / (1 + expected_counts.sum(axis=0))
+    return scores, numpy.delete(expected_counts, other_labels, axis=0).T
 
 
 def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
 ) -> list[float]:
-    """Add what a component has measured of a doc, in its span group with this key, to the expected
-    numbers of entities. Returns the score of the doc, or none if all its tokens are preset."""
+    """Add what a component has measured of a doc to the expected numbers of entities.
+
+    doc (Doc): A doc that the component has predicted.
+    key (str): The key of the span group with its entities.
+    name (str): The name of the component.
+    labels (Sequence[str]): The labels that it writes.
+    counts (Counts): The expected numbers, which are changed.
+    RETURNS (list[float]): The score of the doc, or none if all its tokens are preset.
+    RAISES (ValueError): If the doc has no such group.
+    """
     group = group_of_component(doc, key, name)
     if group is None or "entropy" not in group.attrs or group.attrs.get("scores") is None:
         raise ValueError(
             f"expected docs that the pipeline has predicted, got {first_words(doc)} without an "
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
-    attrs = group.attrs
-    rows = [(span.label, (span.score, 1.0, 0.0)) for span in read_group(group)]
-    rows += [(label, (0.0, 0.0, n)) for label, n in zip(labels, attrs["expected"].tolist())]
-    for label, row in rows:
-        counts[label] = [*map(add, counts.get(label, (0.0, 0.0, 0.0)), row)]
-    return [] if isnan(attrs["entropy"]) else [attrs["entropy"]]
+    for span in read_group(group):
+        _add_counts(counts, span.label, correct=span.score, predicted=1.0)
+    for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
+        _add_counts(counts, label, annotated=expected_number)
+    entropy = group.attrs["entropy"]
+    return [] if isnan(entropy) else [entropy]
+
+
+def _add_counts(
+    counts: Counts,
+    label: str,
+    *,
+    correct: float = 0.0,
+    predicted: float = 0.0,
+    annotated: float = 0.0,
+) -> None:
+    """Add expected numbers of entities to those of their label."""
+    n_correct, n_predicted, n_annotated = counts.get(label, (0.0, 0.0, 0.0))
+    counts[label] = [n_correct + correct, n_predicted + predicted, n_annotated + annotated]
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
     """The group of a doc, by a key of its `user_data`: None if it has none, "" without a key."""
-    value = "" if key is None else doc.user_data.get(key)
+    if key is None:
+        return ""
+    value = doc.user_data.get(key)
     return None if value is None else str(value)
 
 
 def guaranteed_set(
-    predicted: Scored, posterior: Posterior, guarantee: dict[str, Any], groups: Sequence[Any]
-) -> Scored:
-    """The set of a promise: the spans whose score is at least the threshold of the group of their
-    doc and, if a miss rate is promised, the predicted entities. Its spans may overlap."""
-    entities, probs = predicted
-    spans, scores = guarantee_scores(posterior, guarantee)
-    terms, tags = guarantee["groups"], posterior.tags
-    own = {group: by_label("threshold", tags, terms[group]) for group in terms}
-    none = numpy.full(len(tags.labels), numpy.inf)
-    at = numpy.asarray([none, *(own.get(group, none) for group in groups)])  # (1 + B, labels)
-    doc = sequence_ids(posterior.doc_lengths)[spans.begin]
-    chosen = scores >= at[1 + doc, spans.label]
-    if guarantee["miss"] is None:
-        spans = spans.select(chosen)
+    entities: Entities,
+    probs: Floats1d,
+    posterior: Posterior,
+    promise: Promise,
+    groups: Sequence[str | None],
+) -> tuple[Entities, Floats1d]:
+    """The set of a promise, with probabilities: the spans whose score is at least the threshold of
+    the group of their doc and, if a miss rate is promised, the predicted entities. Its spans may
+    overlap.
+
+    entities (Entities), probs (Floats1d): The predicted entities. Shape: (E,)
+    groups (Sequence[str | None]): The group of each doc. Shape: (B,)
+    """
+    spans, scores = guarantee_scores(posterior, promise)
+    tags = posterior.tags
+    thresholds_of_group: dict[str | None, Floats1d] = {}
+    for group, thresholds in promise.groups.items():
+        settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
+        thresholds_of_group[group] = by_label("threshold", tags, settings)
+    no_span = numpy.full(len(tags.labels), numpy.inf)
+    # The first row is no doc's: the table has the right shape without docs, too.
+    # Shape: (1 + B, labels)
+    table = numpy.asarray([no_span, *(thresholds_of_group.get(group, no_span) for group in groups)])
+    doc_of_span = sequence_ids(posterior.doc_lengths)[spans.begin]
+    is_chosen = scores >= table[1 + doc_of_span, spans.label]
+    if not promise.limits_misses:
+        spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
-    spans = spans.select(chosen & is_new(spans, entities))
-    both = Entities(*map(numpy.concatenate, zip(entities, spans)))
-    order = numpy.lexsort((both.end, both.begin))
-    return both.select(order), numpy.append(probs, posterior.entity_probs(spans))[order]
+    spans = spans.select(is_chosen & is_new(spans, entities))
+    columns = [numpy.concatenate(pair) for pair in zip(entities, spans)]
+    united = Entities(*columns)
+    united_probs = numpy.append(probs, posterior.entity_probs(spans))
+    order = numpy.lexsort((united.end, united.begin))
+    return united.select(order), united_probs[order]
 
 
-def guarantee_scores(posterior: Posterior, terms: dict[str, Any]) -> tuple[Entities, Floats1d]:
+def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floats1d]:
     """Spans that may be in a guaranteed set, and the scores that are compared with thresholds.
 
         p(b, e, l)                                                            for false alarms
@@ -319,39 +402,52 @@ def guarantee_scores(posterior: Posterior, terms: dict[str, Any]) -> tuple[Entit
 
     with S = `SMOOTHING`, as models confuse labels more than they think; and n, for a miss rate by
     doc, the expected number of entities in the doc, as missing one of many misses less of the doc.
-    Any score is valid: these need fewer spans than p at the same miss rate. `terms` are "miss",
-    "found", "by" and "per_label" of the promise. The spans, ordered by begin and end, are those
-    with a probability of at least `FINEST` and, if labels count, their other labels. Shape: (S,)
+    Any score is valid: these need fewer spans than p at the same miss rate.
+
+    posterior (Posterior): The probabilities.
+    terms (Terms): The terms of the promise.
+    RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, with a probability of
+        at least `FINEST` and, if labels count, their other labels; and their scores. Shape: (S,)
     """
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
-    if terms["miss"] is None or not len(probs):
+    if not terms.limits_misses or not len(probs):
         return spans, probs
     begin, end, label = spans
+    # Spans with the same begin and end are next to each other: X different extents, numbered.
     is_first = (numpy.diff(begin, prepend=-1) != 0) | (numpy.diff(end, prepend=-1) != 0)
-    extent = numpy.cumsum(is_first) - 1
-    table = numpy.zeros((int(extent[-1]) + 1, len(posterior.tags.labels)))
-    table[extent, label] = probs
-    total = table.sum(axis=1, keepdims=True)
-    if terms["per_label"] or terms["found"] == "exact":
-        scores = (1 - SMOOTHING) * table + SMOOTHING * total / table.shape[1]
+    extent_of_span = numpy.cumsum(is_first) - 1
+    n_extents = int(extent_of_span[-1]) + 1
+    n_labels = len(posterior.tags.labels)
+    label_probs = numpy.zeros((n_extents, n_labels))
+    label_probs[extent_of_span, label] = probs
+    total = label_probs.sum(axis=1, keepdims=True)  # shape: (X, 1)
+    if terms.per_label or terms.found == "exact":
+        scores = (1 - SMOOTHING) * label_probs + SMOOTHING * total / n_labels
     else:
-        scores = total * (numpy.arange(table.shape[1]) == table.argmax(axis=1)[:, None])
-    if terms["by"] == "doc":
-        doc = sequence_ids(posterior.doc_lengths)[begin[is_first]]
-        counted = table if terms["per_label"] else total
-        n = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
-        numpy.add.at(n, doc, counted)
-        scores = scores / numpy.sqrt(numpy.maximum(n, 1))[doc]
+        best_label = label_probs.argmax(axis=1)
+        scores = total * (numpy.arange(n_labels) == best_label[:, None])
+    if terms.by == "doc":
+        doc_of_extent = sequence_ids(posterior.doc_lengths)[begin[is_first]]
+        counted = label_probs if terms.per_label else total
+        expected_numbers = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
+        numpy.add.at(expected_numbers, doc_of_extent, counted)
+        scores = scores / numpy.sqrt(numpy.maximum(expected_numbers, 1))[doc_of_extent]
+    # A tenth of it: the score of a span with this probability may be lower.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
-    first = numpy.flatnonzero(is_first)[extent]
-    return Entities(begin[first], end[first], label), scores[extent, label]
+    first_span_of_extent = numpy.flatnonzero(is_first)[extent]
+    candidates = Entities(begin[first_span_of_extent], end[first_span_of_extent], label)
+    return candidates, scores[extent, label]
 
 
-def is_new(entities: Entities, known: Entities) -> Array1d:
+def is_new(entities: Entities, known_entities: Entities) -> Array1d:
     """True for entities that are not among the known ones. Shape: (E,)"""
-    there = set(zip(*(column.tolist() for column in known)))
-    new = [e not in there for e in zip(*(column.tolist() for column in entities))]
-    return numpy.asarray(new, dtype=bool)
+    known_rows = set(_rows(known_entities))
+    return numpy.asarray([row not in known_rows for row in _rows(entities)], dtype=bool)
+
+
+def _rows(entities: Entities) -> list[tuple[int, int, int]]:
+    """Begin, end and label of each entity."""
+    return list(zip(*(column.tolist() for column in entities)))
 
 
 def annotate(
@@ -361,75 +457,100 @@ def annotate(
     confidence: Confidence | None,
     spans_key: str | None = None,
 ) -> None:
-    """Write the entities that a component of some name has predicted, and their probabilities if
-    there is a confidence, to docs: as their entities or, if there is a key, among their spans."""
+    """Write predicted entities to docs, with their probabilities and other spans if there is a
+    confidence.
+
+    docs (Sequence[Doc]): The docs of the prediction.
+    prediction (Prediction): What is written.
+    name (str): The name of the component.
+    confidence (Confidence | None): Where the probabilities are written.
+    spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
+    """
     lengths = prediction.tokens.lengths
-    hashes = [get_string_id(label) for label in prediction.labels]
+    label_hashes = [get_string_id(label) for label in prediction.labels]
     add_labels(docs, prediction.labels)
 
-    def by_doc(entities: Entities, probs: Floats1d | None) -> Iterator[tuple[Doc, Any]]:
-        return zip(docs, spans_by_doc(docs, entities, hashes, lengths, probs))
+    def by_doc(entities: Entities, probs: Floats1d | None) -> list[ScoredSpans]:
+        return list(spans_by_doc(docs, entities, label_hashes, lengths, probs))
 
-    predicted = list(by_doc(prediction.entities, prediction.probs))
+    predicted = by_doc(prediction.entities, prediction.probs)
     if spans_key is not None:
-        others = {*prediction.others}
-        own_labels = [x for i, x in enumerate(prediction.labels) if i not in others]
-        for doc, (spans, probs) in predicted:
+        own_labels = [
+            label for i, label in enumerate(prediction.labels) if i not in prediction.other_labels
+        ]
+        for doc, (spans, probs) in zip(docs, predicted):
             replace_spans(doc, spans_key, spans, probs, own_labels)
-    elif not prediction.tokens.is_annotated.any():
-        for doc, (spans, _) in predicted:
-            doc.set_ents(spans)
     else:
-        ends = numpy.cumsum(lengths).tolist()
-        for (doc, (spans, _)), end in zip(predicted, ends):
-            set_free_tokens(doc, spans, ~prediction.tokens.is_annotated[end - len(doc) : end])
+        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
     if confidence is None:
         return
 
-    measured: Iterable[dict[str, Any]] = repeat({})
-    if prediction.measures is not None:
-        entropies, expected = prediction.measures
-        rows = zip(entropies.tolist(), expected)
-        measured = ({"entropy": entropy, "expected": n} for entropy, n in rows)
-    source = {"source": SOURCE, "component": name}
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
-    for key, doc, (spans, scored), more in zip(keys, docs, with_attrs(predicted), measured):
-        attrs = {**scored, **source, **more}
-        doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
-    for set_name, (entities_and_probs, has_set) in prediction.sets.items():
-        of_docs = zip(keys, docs, with_attrs(list(by_doc(*entities_and_probs))))
-        for key, doc, (spans, scored) in compress(of_docs, has_set):
-            attrs = {**scored, **source, "set": set_name}
-            set_key = f"{key}_{set_name}"
-            doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=attrs, spans=spans)
+    source = {"source": SOURCE, "component": name}
+    all_measures = measures_by_doc(prediction)
+    all_attrs = scored_attrs(predicted)
+    for key, doc, (spans, _), attrs, measures in zip(
+        keys, docs, predicted, all_attrs, all_measures
+    ):
+        group_attrs = {**attrs, **source, **measures}
+        doc.spans[key] = SpanGroup(doc, name=key, attrs=group_attrs, spans=spans)
+    for set_name, span_set in prediction.sets.items():
+        spans_of_set = by_doc(span_set.spans, span_set.probs)
+        rows = zip(keys, docs, spans_of_set, scored_attrs(spans_of_set), span_set.has_set)
+        for key, doc, (spans, _), attrs, has_set in rows:
+            if has_set:
+                set_key = f"{key}_{set_name}"
+                group_attrs = {**attrs, **source, "set": set_name}
+                doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=group_attrs, spans=spans)
 
 
-def with_attrs(predicted: Sequence[tuple[Doc, Any]]) -> Iterator[tuple[list[Span], dict[str, Any]]]:
-    """The spans of each doc, and the attributes of their group."""
-    scored = [spans_and_probs for _, spans_and_probs in predicted]
-    return zip((spans for spans, _ in scored), scored_attrs(scored))
+def measures_by_doc(prediction: Prediction) -> Iterator[dict[str, Any]]:
+    """The attributes of the group of each doc that the test for a shift reads, if it is asked for.
+    Without end if it is not."""
+    if prediction.measures is None:
+        yield from repeat({})
+        return
+    entropies, expected_counts = prediction.measures
+    for entropy, counts in zip(entropies.tolist(), expected_counts):
+        yield {"entropy": entropy, "expected": counts}
 
 
 def add_labels(docs: Iterable[Doc], labels: Iterable[str]) -> None:
     """Add labels to the strings of docs, which may have another vocab than the component: a span
     needs its label there."""
-    done: Vocab | None = None
+    last_vocab: Vocab | None = None
     for doc in docs:
-        if doc.vocab is not done:
-            done = doc.vocab
-            for label in labels:
-                done.strings.add(label)
+        if doc.vocab is last_vocab:
+            continue
+        last_vocab = doc.vocab
+        for label in labels:
+            last_vocab.strings.add(label)
 
 
-def set_free_tokens(doc: Doc, spans: list[Span], free: Array1d) -> None:
-    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `free`: True for
-    the others, (T,), which are outside if no span has them."""
-    if free.all():
+def write_entities(
+    docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
+) -> None:
+    """Write entities to `doc.ents`. Preset tokens stay as they are."""
+    if not tokens.is_annotated.any():
+        for doc, spans in zip(docs, spans_of_docs):
+            doc.set_ents(spans)
+        return
+    is_free = ~tokens.is_annotated
+    ends = numpy.cumsum(tokens.lengths).tolist()
+    for doc, spans, end in zip(docs, spans_of_docs, ends):
+        set_free_tokens(doc, spans, is_free[end - len(doc) : end])
+
+
+def set_free_tokens(doc: Doc, spans: list[Span], is_free: Array1d) -> None:
+    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `is_free`: True
+    for the others, (T,), which are outside if no span has them."""
+    if is_free.all():
         doc.set_ents(spans)
         return
+    is_outside = is_free.copy()
     for span in spans:
-        free[span.start : span.end] = False
-    outside = [doc[i : i + 1] for i in numpy.flatnonzero(free).tolist()]
+        is_outside[span.start : span.end] = False
+    outside = [doc[i : i + 1] for i in numpy.flatnonzero(is_outside).tolist()]
     doc.set_ents(spans, outside=outside, default="unmodified")
 
 
@@ -439,17 +560,30 @@ def spans_by_doc(
     labels: Sequence[Any],
     lengths: Ints1d,
     probs: Floats1d | None = None,
-) -> Iterator[tuple[list[Span], Floats1d | None]]:
-    """The entities of each doc and their probabilities, (E,). Labels are names, or hashes, which
-    are faster."""
-    rows = list(zip(*(column.tolist() for column in entities)))
-    ends = numpy.cumsum(lengths)
-    lasts = numpy.searchsorted(entities.begin, ends).tolist()
-    start, first = 0, 0
-    for doc, end, last in zip(docs, ends.tolist(), lasts):
-        spans = [Span(doc, b - start, e - start, label=labels[x]) for b, e, x in rows[first:last]]
+) -> Iterator[ScoredSpans]:
+    """The entities of each doc.
+
+    docs (Iterable[Doc]): The docs.
+    entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
+    labels (Sequence[Any]): The names of labels, or their hashes, which are faster.
+    lengths (Ints1d): The lengths of the docs. Shape: (B,)
+    probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
+    YIELDS (ScoredSpans): The spans of a doc, and their probabilities, if there are some.
+    """
+    rows = _rows(entities)
+    doc_ends = numpy.cumsum(lengths)
+    # The entities of a doc are those before the first that begins after it.
+    last_entities = numpy.searchsorted(entities.begin, doc_ends).tolist()
+    doc_start = 0
+    first = 0
+    for doc, doc_end, last in zip(docs, doc_ends.tolist(), last_entities):
+        spans = [
+            Span(doc, begin - doc_start, end - doc_start, label=labels[label])
+            for begin, end, label in rows[first:last]
+        ]
         yield spans, None if probs is None else probs[first:last]
-        start, first = end, last
+        doc_start = doc_end
+        first = last
 
 
 class Hypothesis(NamedTuple):

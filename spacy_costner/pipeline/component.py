@@ -3,17 +3,13 @@
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import islice
-from math import exp, inf, isnan
+from math import exp, inf
 from pathlib import Path
-from typing import (
-    Any,
-)
+from typing import Any
 
-import numpy
 import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
@@ -24,27 +20,26 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import check_lexeme_norms, to_bytes, to_disk
 from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Array1d, Floats1d
-from thinc.util import get_array_module
 
 from .. import chain
-from ..borders import Boundaries, cut, find_borders
+from ..annotation import Annotation
+from ..borders import Boundaries, cut
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..ent_iob import INSIDE
+from ..features import FeatureBatch
 from ..losses import LossSchedule
-from ..metrics.shift import ENOUGH, Shift, digest_of, find_shift, restore, rounded
+from ..metrics.shift import Shift, find_shift, restore
 from ..ml import first_pass_of
-from ..readers.documents import short_values
 from ..tags import SINGLE, Tags
 from ..token_attrs import TokenAttrs, possible_paths, read_presets
 from ..training.folds import train_first_pass, train_linear_part
-from ..training.incorrect_spans import expand
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import NEGATED, Objective, check_finite
-from ..training.soft_targets import SoftTargets, divergence, labels_of
+from ..training.soft_targets import labels_of
 from ..training.targets import Weights
-from ..types import Constraints, Cost, Loss, Potentials, Progress, map_scores, no_scores
+from ..types import Cost, Loss, Potentials, Progress, no_scores
 from .annotations import (
     Confidence,
     Hypothesis,
@@ -58,14 +53,17 @@ from .annotations import (
     spans_by_doc,
 )
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
+from .promises import CalibrationScores, Promise, Settings, first_difference
 from .reading import Reading, find_difference, read_reading
+from .rehearsal import rehearsal_loss
 from .serialization import (
     Cfg,
+    check_cfg,
     check_digest,
     check_keys,
     load_model,
+    reading_part,
     sign,
-    upgrade_cfg,
 )
 
 DEFAULT_CONFIG: dict[str, Any] = {
@@ -82,9 +80,11 @@ DEFAULT_CONFIG: dict[str, Any] = {
 N_COMPARED = 100
 """Calls of `predict` whose docs are compared with those that the component was measured on."""
 
-HOLDS_FOR = ("labels", "scheme", "outside", "decoding", "temperature")
-"""The keys of `cfg` that a guarantee depends on. It depends on the weights, too, and so does the
-test for a shift, but not on the decoding."""
+SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
+"""The keys of `cfg` that the test for a shift depends on. It depends on the weights, too."""
+
+PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
+"""The keys of `cfg` that a guarantee depends on, with the weights."""
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -143,27 +143,39 @@ class CostSensitiveNER(TrainablePipe):
         confidence: Confidence | None = None,
         learn_rate_factor: float = 1.0,
     ) -> None:
-        if spans_key is None and (own_labels is not None or filter_spans):
-            raise ValueError(f"{name}: own_labels, filter_spans: expected a spans_key with them")
-        if own_labels is not None and not own_labels:
-            raise ValueError(f"{name}: own_labels: expected null or some labels, got none")
-        if (n_tags := model.maybe_get_dim("nO")) is not None:
+        n_tags = model.maybe_get_dim("nO")
+        if n_tags is not None:
             # A pipeline that is saved with it could not be loaded again.
             raise ValueError(
                 f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
                 f"{n_tags!r}"
             )
-        self.vocab, self.meta = nlp.vocab, nlp.meta
-        self.model, self.name, self.scorer = model, name, scorer
-        self.sentence_boundaries = sentence_boundaries
-        if (first_pass := first_pass_of(model)) is not None:
+        self.vocab = nlp.vocab
+        self.meta = nlp.meta
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.annotation = Annotation(
+            name,
+            spans_key=spans_key,
+            own_labels=own_labels,
+            filter_spans=filter_spans,
+            incorrect_spans_key=incorrect_spans_key,
+            sentence_boundaries=sentence_boundaries,
+        )
+        first_pass = first_pass_of(model)
+        if first_pass is not None:
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
-        self._rehearsal_model: Model | None = None
-        self._tokenizer = nlp.tokenizer
-        self._n_compared = 0
-        self._configured: Cfg = {}
-        self._tags = Tags((), scheme, outside)
+        self.objective = Objective(
+            name,
+            self.vocab.strings,
+            loss,
+            weights=Weights() if weights is None else weights,
+            annotation=self.annotation,
+        )
+        # What is saved and may be edited, as JSON. "untrained" are labels that were added since
+        # training, "trained_on" the packed hashes of the sentences of training.
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -172,23 +184,18 @@ class CostSensitiveNER(TrainablePipe):
             "n_examples": 0,
             "cost_tables": [],
             "temperature": Temperature()._asdict(),
-            "guarantee": None,
-            "shift": None,
-            "reading": None,
             "untrained": [],
             "trained_on": "",
         }
-        self.objective = Objective(
-            name,
-            self.vocab.strings,
-            loss,
-            weights=Weights() if weights is None else weights,
-            incorrect_spans_key=incorrect_spans_key,
-            spans_key=spans_key,
-            own_labels=own_labels,
-            filter_spans=filter_spans,
-            sentence_boundaries=sentence_boundaries,
-        )
+        self.calibration_scores: CalibrationScores | None = None
+        self.reading: Reading | None = None
+        self._promise: Promise | None = None
+        self._n_compared = 0
+        self._tags = Tags((), scheme, outside)
+        self._tokenizer = nlp.tokenizer
+        self._rehearsal_model: Model | None = None
+        # The settings of the config, which a saved cfg is compared with.
+        self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
 
@@ -204,21 +211,26 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def own_labels(self) -> tuple[str, ...]:
         """The labels of the entities that the component writes."""
-        own = self.objective.own_labels
-        return self.labels if own is None else tuple(x for x in self.labels if x in own)
+        own_labels = self.annotation.own_labels
+        if own_labels is None:
+            return self.labels
+        return tuple(label for label in self.labels if label in own_labels)
 
     @property
     def other_labels(self) -> tuple[int, ...]:
         """The other labels, as indices."""
-        own = self.own_labels
-        return tuple(i for i, label in enumerate(self.labels) if label not in own)
+        own_labels = self.own_labels
+        return tuple(i for i, label in enumerate(self.labels) if label not in own_labels)
 
     @property
     def chain_tags(self) -> Tags:
         """The tags of the chain."""
-        tags, names = self._tags, (self.labels, self.cfg["scheme"], self.cfg["outside"])
-        if (tags.labels, tags.scheme.name, tags.outside) != names:
-            self._tags = Tags(*names)
+        scheme = self.cfg["scheme"]
+        outside = self.cfg["outside"]
+        # Making tags takes long, and `cfg` may have been edited since they were made.
+        tags = self._tags
+        if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
+            self._tags = Tags(self.labels, scheme, outside)
         return self._tags
 
     @property
@@ -284,45 +296,54 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, got none"
             )
+        # Settings that don't fit the labels are refused before anything is trained.
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
+        # What an earlier training has left doesn't hold for the new weights.
         self.drop_guarantee("training")
-        self.cfg["temperature"], self.cfg["untrained"] = Temperature()._asdict(), []
-        self.cfg["reading"] = None
+        self.cfg["temperature"] = Temperature()._asdict()
+        self.cfg["untrained"] = []
+        self.reading = None
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
+        # The first pass of a linear model and the linear part of a hybrid begin trained.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
+        # A pipeline may be initialized again: losses that keep state lose that of before.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
     def _check_own_labels(self) -> None:
         """RAISES (ValueError): If an own label is not among the labels, and so never written."""
-        unknown = [x for x in self.objective.own_labels or () if x not in self.labels]
+        own_labels = self.annotation.own_labels or ()
+        unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
             raise ValueError(
                 f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
             )
 
-    def _read_corpus(self, examples: Iterable[Example], given: Sequence[str] | None) -> set[str]:
+    def _read_corpus(
+        self, examples: Iterable[Example], expected_labels: Sequence[str] | None
+    ) -> set[str]:
         """Read the corpus once: count its examples, collect features, and return its labels. With
-        a `spans_key`, spans of other labels than those given are left out."""
+        a `spans_key`, spans of other labels than those expected are left out."""
         labels: set[str] = set()
         sentences: set[int] = set()
         self.cfg["n_examples"] = 0
-        own = None if given is None else {*given, *self.labels}
+        span_labels = None if expected_labels is None else {*expected_labels, *self.labels}
 
         def references() -> Iterator[Doc]:
             for eg in examples:
-                doc = self.objective.as_entities(eg, own).reference
+                doc = self.annotation.as_entities(eg, span_labels).reference
                 labels.update(labels_of(doc))
                 sentences.update(sentence_ids(doc))
                 self.cfg["n_examples"] += 1
                 yield doc
 
         docs = references()
-        if build_vocab := self.model.attrs.get("build_vocab"):
+        build_vocab = self.model.attrs.get("build_vocab")
+        if build_vocab is not None:
             build_vocab(self.model, docs)
         deque(docs, maxlen=0)  # reads those that the model has not read
         self.cfg["trained_on"] = pack_ids(sentences)
@@ -354,25 +375,46 @@ class CostSensitiveNER(TrainablePipe):
         if not any(len(doc) for doc in docs):
             return losses
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
-        loss, gradient = self.get_loss(examples, scores)
+        features = self._find_features(docs)
+        if features is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # They are looked up once, for the scores and for the loss.
+            scores, backprop = self.model.attrs["score_features"](self.model, features)
+        loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
         if self.cfg["untrained"]:
-            viewed = [self.objective.as_entities(eg, self.labels) for eg in examples]
-            trained = {ent.label_ for eg in viewed for ent in eg.reference.ents}
-            self.cfg["untrained"] = [each for each in self.cfg["untrained"] if each not in trained]
+            self._drop_from_untrained(examples)
         n_examples = max(self.cfg["n_examples"], 1)
-        self.cfg["progress"] = self.progress.after_update(len(examples), n_examples)._asdict()
+        progress = self.progress.after_update(len(examples), n_examples)
+        self.cfg["progress"] = progress._asdict()
         return losses
 
-    def get_loss(self, examples: Iterable[Example], scores: Potentials) -> tuple[float, Potentials]:
+    def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
+        """Take the labels of the entities of a batch from those that were added since training."""
+        trained_labels: set[str] = set()
+        for eg in examples:
+            doc = self.annotation.as_entities(eg, self.labels).reference
+            trained_labels.update(ent.label_ for ent in doc.ents)
+        untrained = [label for label in self.cfg["untrained"] if label not in trained_labels]
+        self.cfg["untrained"] = untrained
+
+    def get_loss(
+        self,
+        examples: Iterable[Example],
+        scores: Potentials,
+        *,
+        features: FeatureBatch | None = None,
+    ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
+        features (FeatureBatch | None): The features of the predicted docs in training. None: they
+            are looked up, if the loss uses them.
         RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
             ratio, of the batch; and the gradient of the loss of the batch.
         RAISES (ValueError): If a score is not a number or infinite.
@@ -380,13 +422,23 @@ class CostSensitiveNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
         check_finite(scores, self.name)
-        find, features = self.model.attrs.get("find_features"), None
-        if find is not None and self.objective.loss.stage_at(self.progress).uses_features:
-            features = find(self.model, [eg.predicted for eg in examples], is_train=True).rows
-        whole = self.progress.epochs % 2 == 0  # epochs take turns: see `Objective.turns`
-        targets = self.objective.targets(examples, self.chain_tags, features, whole=whole)
+        if features is None:
+            features = self._find_features([eg.predicted for eg in examples])
+        targets = self.objective.targets_in_epoch(
+            examples,
+            self.chain_tags,
+            self.progress.epochs,
+            None if features is None else features.rows,
+        )
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
+
+    def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
+        """The features of training docs, if the loss uses them and the model has some."""
+        find_features = self.model.attrs.get("find_features")
+        if find_features is None or not self.objective.loss.stage_at(self.progress).uses_features:
+            return None
+        return find_features(self.model, docs, is_train=True)
 
     def rehearse(
         self,
@@ -421,20 +473,13 @@ class CostSensitiveNER(TrainablePipe):
         check_finite(scores, self.name)
         tokens = read_presets(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
-        lengths = cut(scores.lengths, find_borders(docs, self.sentence_boundaries))[0]
-        # In float64: the divergence is a small difference of large numbers.
-        teacher, exact = (
-            map_scores(lambda array: array.astype("float64"), each)._replace(lengths=lengths)
-            for each in (self._rehearsal_model.predict(docs), scores)
-        )
-        targets = rehearsal_targets(teacher, len(self.chain_tags), constraints)
-        result = divergence(exact, targets)
-        dtype = scores.emissions.dtype
-        gradient = result.gradient._replace(lengths=scores.lengths)
-        backprop(map_scores(lambda array: array.astype(dtype), gradient))
+        sequence_lengths, _ = cut(scores.lengths, self.annotation.find_borders(docs))
+        teacher = self._rehearsal_model.predict(docs)
+        loss, gradient = rehearsal_loss(teacher, scores, sequence_lengths, constraints)
+        backprop(gradient)
         if sgd not in (None, False):
             self.finish_update(sgd)
-        losses[self.name] += result.value / len(scores.emissions)
+        losses[self.name] += loss / len(scores.emissions)
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
@@ -448,11 +493,14 @@ class CostSensitiveNER(TrainablePipe):
         **settings (Any): Settings of the scorer.
         RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
         """
-        key = self.objective.spans_key
-        if key is not None and self.scorer is ner_score:
-            return spancat_score(examples, spans_key=key)
-        own = {"component": self.name} if key is None else {"spans_key": key}
-        return super().score(examples, **{**settings, **own})
+        spans_key = self.annotation.spans_key
+        if spans_key is None:
+            settings["component"] = self.name
+        elif self.scorer is ner_score:
+            return spancat_score(examples, spans_key=spans_key)
+        else:
+            settings["spans_key"] = spans_key
+        return super().score(examples, **settings)
 
     @property
     def trained_on(self) -> Array1d:
@@ -473,29 +521,36 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
         """
+        # `cfg` may have been edited since the last call.
         self.check_guarantee()
-        docs = several(docs)
-        guarantee = self.cfg["guarantee"]
+        docs = list_docs(docs)
         self.compare_reading(docs)
-        groups = [group_of(doc, guarantee["by_group"]) for doc in docs] if guarantee else []
-        if guarantee and (new := {*map(str, groups)} - guarantee["groups"].keys()):
-            warnings.warn(
-                f"{self.name}: no guaranteed set for docs whose {guarantee['by_group']!r} is "
-                f"{', '.join(sorted(new))}: nothing is promised of them",
-                stacklevel=2,
-            )
+        groups: list[str | None] = []
+        if self._promise is not None:
+            groups = [group_of(doc, self._promise.by_group) for doc in docs]
+            self._warn_of_new_groups(self._promise, groups)
         tokens, posterior = self._posterior(docs, preset=True)
         return make_prediction(
             self.decode(posterior),
             posterior,
             tokens,
             self.confidence,
-            guarantee,
-            groups,
-            others=self.other_labels,
-            is_scored=self.objective.spans_key is not None,
-            is_measured=self.cfg["shift"] is not None,
+            promise=self._promise,
+            groups=groups,
+            other_labels=self.other_labels,
+            is_scored=self.annotation.spans_key is not None,
+            is_measured=self.calibration_scores is not None,
         )
+
+    def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
+        """Warn of groups of docs that nothing is promised of."""
+        new_groups = {str(group) for group in groups} - promise.groups.keys()
+        if new_groups:
+            warnings.warn(
+                f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
+                f"{', '.join(sorted(new_groups))}: nothing is promised of them",
+                stacklevel=3,
+            )
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
@@ -504,8 +559,8 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         prediction (Prediction): What `predict` returned for them.
         """
-        key = self.objective.spans_key
-        annotate(list(docs), prediction, self.name, self.confidence, key)
+        spans_key = self.annotation.spans_key
+        annotate(list(docs), prediction, self.name, self.confidence, spans_key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
@@ -514,24 +569,27 @@ class CostSensitiveNER(TrainablePipe):
         preset (bool): Whether the entities of the docs are taken as given, or ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
         """
-        return self._posterior(several(docs), preset=preset)[1]
+        _, posterior = self._posterior(list_docs(docs), preset=preset)
+        return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
         """The tokens of docs with their presets, and the probabilities."""
-        tokens = self.objective.read_presets(docs)
-        given = tokens if preset else tokens.without_annotation()
-        tags, untrained = self.chain_tags, self.cfg["untrained"]
-        allowed = possible_paths(given, tags, self.vocab.strings, untrained=untrained)
+        tokens = self.annotation.read_presets(docs)
+        constraining = tokens if preset else tokens.without_annotation()
+        tags = self.chain_tags
+        constraints = possible_paths(
+            constraining, tags, self.vocab.strings, untrained=self.cfg["untrained"]
+        )
         if len(tokens.iob):
             self._require_labels()
             scores = self.model.predict(docs)
         else:
             scores = no_scores(tokens.lengths, len(tags), "float32")
         # A preset entity across a border joins two sequences.
-        borders = find_borders(docs, self.sentence_boundaries) & (given.iob != INSIDE)
-        lengths, doc_of = cut(tokens.lengths, borders)
+        borders = self.annotation.find_borders(docs) & (constraining.iob != INSIDE)
+        sequence_lengths, doc_of = cut(tokens.lengths, borders)
         posterior = Posterior(
-            chain.constrain(scores._replace(lengths=lengths), allowed),
+            chain.constrain(scores._replace(lengths=sequence_lengths), constraints),
             tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
@@ -548,16 +606,20 @@ class CostSensitiveNER(TrainablePipe):
             their probability and its logarithm, the most probable first.
         RAISES (ValueError): If `docs` is a doc, or k less than 1.
         """
-        docs = several(docs)
+        docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
-        tags, (paths, log_probs) = self.tags, posterior.best_paths(k)
+        tags = self.tags
+        # Path i has the i-th best sequence of tags of each doc, and the logarithms of their
+        # probabilities: minus infinity for a doc that has fewer paths.
+        paths, log_probs = posterior.best_paths(k)
         hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
-        for path, of_path in zip(paths, log_probs):
+        for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
-            by_doc = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            for of_doc, (spans, _), log_p in zip(hypotheses, by_doc, of_path.tolist()):
-                if log_p > -inf:
-                    of_doc.append(Hypothesis(spans, exp(log_p), log_p))
+            spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
+            rows = zip(hypotheses, spans_of_docs, log_probs_of_docs.tolist())
+            for doc_hypotheses, (spans, _), log_prob in rows:
+                if log_prob > -inf:
+                    doc_hypotheses.append(Hypothesis(spans, exp(log_prob), log_prob))
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
@@ -591,6 +653,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
+        # The test for a shift is of the model's probabilities, whatever is decoded from them.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
@@ -604,9 +667,11 @@ class CostSensitiveNER(TrainablePipe):
     def confidence(self) -> Confidence | None:
         """Where the probabilities of entities are written."""
         settings = self.cfg["confidence"]
-        if settings and not isinstance(settings, dict):
+        if not settings:
+            return None
+        if not isinstance(settings, dict):
             raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
-        return Confidence(**settings) if settings else None
+        return Confidence(**settings)
 
     def set_confidence(self, confidence: Confidence | None) -> None:
         """Change where the probabilities of entities are written. The settings are in
@@ -618,37 +683,41 @@ class CostSensitiveNER(TrainablePipe):
             entities have that key.
         """
         if confidence is not None:
-            key = self.objective.spans_key
-            if key is not None and confidence.spans_key == Confidence.spans_key:
+            spans_key = self.annotation.spans_key
+            if spans_key is not None and confidence.spans_key == Confidence.spans_key:
                 confidence = replace(confidence, spans_key=f"{self.name}_confidence")
-            if confidence.spans_key == key:
+            if confidence.spans_key == spans_key:
                 raise ValueError(
                     f"{self.name}: confidence.spans_key: expected another key than the spans_key "
-                    f"of the component, got {key!r}"
+                    f"of the component, got {spans_key!r}"
                 )
             register(confidence)
         else:
             register_default()
-        self.cfg["confidence"] = confidence and asdict(confidence)
-        self._configured["confidence"] = confidence and asdict(confidence)
+        settings = None if confidence is None else asdict(confidence)
+        self.cfg["confidence"] = settings
+        self._configured["confidence"] = deepcopy(settings)
+
+    # What calibration docs say
 
     @property
-    def guarantee(self) -> Cfg | None:
-        """The promise of `doc.spans[spans_key + "_guaranteed"]`: the settings of
-        `cli.guarantee.guarantee`, the thresholds and the calibration docs. None: there is none, or
-        it doesn't hold for the current settings."""
-        return None if self._changed_since_promise() else self.cfg["guarantee"]
+    def guarantee(self) -> Promise | None:
+        """The promise of `doc.spans[spans_key + "_guaranteed"]`: its terms, the thresholds and the
+        calibration docs. None: there is none, or it doesn't hold for the current settings."""
+        if self._promise is None or self._changed_since(self._promise) is not None:
+            return None
+        return self._promise
 
-    def set_guarantee(self, promise: Cfg) -> None:
+    def set_guarantee(self, promise: Promise) -> None:
         """Promise something of the component's sets, with its current settings. The promise is in
         `nlp.meta["guarantee"]`, too, by the name of the component.
 
-        promise (Cfg): The promise, as JSON. In "groups", by group, "threshold" and "labels" are the
-            least score of spans in the set, in all and by label.
+        promise (Promise): The promise, as `guarantee` makes it.
         """
-        promise = {**promise, "reading": self.cfg["reading"]}
-        self.cfg["guarantee"] = {**promise, "holds_for": self._settings()}
-        self.meta.setdefault("guarantee", {})[self.name] = promise
+        # The meta is for people. It is without the settings, which are in the config and in `cfg`.
+        promise = replace(promise, reading=self.reading, holds_for=None)
+        self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
+        self._promise = replace(promise, holds_for=self._settings(PROMISE_SETTINGS))
 
     def shift(
         self,
@@ -676,43 +745,39 @@ class CostSensitiveNER(TrainablePipe):
         """
         refuse_doc(docs)
         self.check_guarantee()
-        calibration = self.cfg["shift"]
-        if calibration is None or self.confidence is None:
+        if self.calibration_scores is None or self.confidence is None:
             raise ValueError(
                 f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
                 "-m spacy costner guarantee`, or `calibrate`"
             )
+        pool = self.calibration_scores.pool()
         if earlier is not None and not isinstance(earlier, Shift):
-            earlier = restore(earlier, calibration, seed)
+            earlier = restore(earlier, pool, seed)
         counts = {} if earlier is None else {**earlier.counts}
+        spans_key = self.confidence.spans_key
         scores: list[float] = []
         for doc in docs:
-            scores += add_measures(
-                doc, self.confidence.spans_key, self.name, self.own_labels, counts
-            )
-        return find_shift(calibration, scores, counts, earlier=earlier, seed=seed)
+            scores += add_measures(doc, spans_key, self.name, self.own_labels, counts)
+        return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 
     def set_shift(
         self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
     ) -> None:
-        """Keep the scores of calibration docs for `shift`, (B,), also by each value of their
-        `user_data` that enough docs have. `approximate`: whether the temperature was fitted on
-        them."""
-        keys: dict[str, dict[str, list[float]]] = {}
-        kept = sorted((a, i) for i, a in enumerate(rounded(scores).tolist()) if not isnan(a))
-        for score, i in kept:
-            for key, value in short_values(docs[i].user_data).items():
-                keys.setdefault(key, {}).setdefault(str(value), []).append(score)
-        enough = {k: {v: a for v, a in own.items() if len(a) >= ENOUGH} for k, own in keys.items()}
-        self.cfg["shift"] = {
-            "scores": [score for score, _ in kept],
-            "digest": digest_of(scores),
-            "keys": {key: own for key, own in enough.items() if own},
-            "source": source,
-            "approximate": approximate,
-            "reading": self.cfg["reading"],
-            "holds_for": self._settings("decoding"),
-        }
+        """Keep the scores of calibration docs for `shift`, with the current settings.
+
+        docs (Sequence[Doc]): The calibration docs.
+        scores (Floats1d): Their scores: see `measure`. Shape: (B,)
+        source (str): The name of the docs.
+        approximate (bool): Whether the temperature was fitted on them.
+        """
+        self.calibration_scores = CalibrationScores.from_docs(
+            docs,
+            scores,
+            source,
+            approximate=approximate,
+            reading=self.reading,
+            holds_for=self._settings(SHIFT_SETTINGS),
+        )
 
     def set_reading(self, reading: Reading) -> None:
         """Keep how the docs were read that the component is calibrated, tuned or guaranteed on.
@@ -720,7 +785,7 @@ class CostSensitiveNER(TrainablePipe):
 
         reading (Reading): See `reading.find_reading`.
         """
-        before = read_reading(self.cfg["reading"])
+        before = self.reading
         if before is not None and before.file_tokens != reading.file_tokens:
             warnings.warn(
                 f"{self.name}: docs were read with {reading.describe()}, and for an earlier "
@@ -728,7 +793,7 @@ class CostSensitiveNER(TrainablePipe):
                 "either with --file-tokens, or without",
                 stacklevel=2,
             )
-        self.cfg["reading"] = reading._asdict()
+        self.reading = reading
         self._n_compared = 0
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
@@ -737,30 +802,26 @@ class CostSensitiveNER(TrainablePipe):
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
-        reading = read_reading(self.cfg["reading"])
-        if reading is None or self._n_compared >= N_COMPARED:
+        if self.reading is None or self._n_compared >= N_COMPARED:
             return
         self._n_compared += 1
-        uses_starts = bool(self.sentence_boundaries)
-        difference = find_difference(reading, docs, self._tokenizer, uses_starts=uses_starts)
+        uses_starts = bool(self.annotation.sentence_boundaries)
+        difference = find_difference(self.reading, docs, self._tokenizer, uses_starts=uses_starts)
         if difference is not None:
             self._n_compared = N_COMPARED
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
-    def _settings(self, *but: str) -> Cfg:
-        """The settings that promises depend on, as they are saved."""
-        own = {} if self.objective.own_labels is None else {"own_labels": self.own_labels}
-        settings = {name: self.cfg[name] for name in HOLDS_FOR if name not in but}
-        return srsly.json_loads(srsly.json_dumps({**settings, **own}))
-
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
-        `reason` is the change after which it doesn't hold."""
+
+        reason (str): The change after which the promise doesn't hold.
+        keep_shift (bool): Whether the scores of calibration docs still hold.
+        """
         if not keep_shift:
-            self.cfg["shift"] = None
-        if self.cfg.get("guarantee") is None:
+            self.calibration_scores = None
+        if self._promise is None:
             return
-        self.cfg["guarantee"] = None
+        self._promise = None
         self.meta.get("guarantee", {}).pop(self.name, None)
         warnings.warn(
             f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
@@ -769,20 +830,32 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was changed."""
-        if changed := self._changed_since_promise():
-            self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
-        shift = self.cfg["shift"]
-        if shift is not None and shift["holds_for"] != self._settings("decoding"):
-            self.cfg["shift"] = None
+        """Drop the promise, with a warning, if a setting that it depends on was changed, and
+        likewise the scores of calibration docs."""
+        if self._promise is not None:
+            changed = self._changed_since(self._promise)
+            if changed is not None:
+                self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
+        scores = self.calibration_scores
+        if scores is not None and scores.holds_for != self._settings(SHIFT_SETTINGS):
+            self.calibration_scores = None
 
-    def _changed_since_promise(self) -> str | None:
-        """The first changed setting that the promise depends on."""
-        if (promise := self.cfg["guarantee"]) is None:
-            return None
-        before, now = promise["holds_for"], self._settings()
-        changed = (name for name in {**now, **before} if before.get(name) != now.get(name))
-        return next(changed, "confidence" if self.cfg["confidence"] is None else None)
+    def _changed_since(self, promise: Promise) -> str | None:
+        """The first changed setting that a promise depends on."""
+        settings = self._settings(PROMISE_SETTINGS)
+        changed = first_difference(promise.holds_for or {}, settings)
+        if changed is None and self.cfg["confidence"] is None:
+            return "confidence"  # without it no set is written
+        return changed
+
+    def _settings(self, names: Iterable[str]) -> Settings:
+        """The current settings with these names, and the own labels, if there are some, as they
+        are saved."""
+        settings = {name: self.cfg[name] for name in names}
+        if self.annotation.own_labels is not None:
+            settings["own_labels"] = self.own_labels
+        # As JSON reads them, with lists for tuples, to be equal to those that were loaded.
+        return srsly.json_loads(srsly.json_dumps(settings))
 
     # Saving
 
@@ -816,10 +889,27 @@ class CostSensitiveNER(TrainablePipe):
 
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
         """The contents of the files cfg and model."""
-        tables = self._decoding.tables(self.tags) if self.labels and self._decoding.tables else None
-        cfg = {**self.cfg, "configured": self._configured, "decoding_tables": tables}
-        model = b"" if "model" in exclude else self.model.to_bytes()
-        return sign(cfg, model) if model else cfg, model
+        cfg = self._complete_cfg()
+        cfg["configured"] = self._configured
+        cfg["decoding_tables"] = None
+        if self.labels and self._decoding.tables is not None:
+            cfg["decoding_tables"] = self._decoding.tables(self.tags)
+        if "model" in exclude:
+            return cfg, b""
+        model = self.model.to_bytes()
+        return sign(cfg, model), model
+
+    def _complete_cfg(self) -> Cfg:
+        """`cfg` with what calibration docs say."""
+        promise = self._promise
+        scores = self.calibration_scores
+        reading = self.reading
+        return {
+            **self.cfg,
+            "guarantee": None if promise is None else promise.to_dict(),
+            "shift": None if scores is None else scores.to_dict(),
+            "reading": None if reading is None else asdict(reading),
+        }
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
         """Load the component.
@@ -827,18 +917,19 @@ class CostSensitiveNER(TrainablePipe):
         path (str | Path): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged, not of such a component, not from the
-            same save as the other, or saved before 0.2.
+        RAISES (ValueError): If a file is missing, damaged, not of such a component, or not
+            from the same save as the other.
         """
         readers: dict[str, Callable[[Path], Any]] = {
             "cfg": srsly.read_json,
             "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
             "model": Path.read_bytes,
         }
-        saved = {}
-        for part in (part for part in readers if part not in exclude):
-            with self._naming(part, f"{path}/"):
-                saved[part] = readers[part](Path(path) / part)
+        saved: dict[str, Any] = {}
+        for part, read in readers.items():
+            if part not in exclude:
+                with reading_part(part, self.name, f"{path}/"):
+                    saved[part] = read(Path(path) / part)
         return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
@@ -849,7 +940,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): As `from_disk` does.
         """
-        with self._naming("cfg and model", ""):
+        with reading_part("cfg and model", self.name, ""):
             parts = srsly.msgpack_loads(bytes_data)
             saved = {name: parts[name] for name in parts if name not in exclude}
             if "vocab" in saved:
@@ -858,26 +949,15 @@ class CostSensitiveNER(TrainablePipe):
                 saved["cfg"] = srsly.json_loads(saved["cfg"])
         return self._load(saved, "")
 
-    @contextmanager
-    def _naming(self, part: str, where: str) -> Iterator[None]:
-        """Turn any error into a ValueError that names a file and its expected contents."""
-        try:
-            yield
-        except Exception as error:
-            raise ValueError(
-                f"{self.name}: {where}{part}: expected the {part} of a trained cost_sensitive_ner "
-                f"with this config, could not read it: {error}"
-            ) from error
-
-    def _load(self, saved: dict[str, Any], where: str) -> "CostSensitiveNER":
+    def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
         """Load the contents of the files "cfg" and "model", as far as they were read, if they fit
-        each other and the config. `where` is the directory, for messages."""
-        if {"cfg", "model"} <= saved.keys():
-            check_digest(saved["cfg"], saved["model"], f"{self.name}: {where}model")
-        with self._naming("cfg", where):
+        each other and the config. `folder` is for messages."""
+        if "cfg" in saved and "model" in saved:
+            check_digest(saved["cfg"], saved["model"], f"{self.name}: {folder}model")
+        with reading_part("cfg", self.name, folder):
             if "cfg" in saved:
-                self._load_cfg(upgrade_cfg(saved["cfg"], self.cfg))
-        with self._naming("model", where):
+                self._load_cfg(check_cfg(saved["cfg"], self._complete_cfg()))
+        with reading_part("model", self.name, folder):
             if "model" in saved:
                 load_model(self.model, saved["model"])
             n_tags = self.model.maybe_get_dim("nO")
@@ -888,10 +968,17 @@ class CostSensitiveNER(TrainablePipe):
     def _load_cfg(self, saved: Cfg) -> None:
         """Load a saved cfg. A setting that was changed on the component keeps its saved value,
         unless the config now differs from the config at the time of saving."""
+        promise = saved["guarantee"]
+        scores = saved["shift"]
+        self._promise = None if promise is None else Promise.from_dict(promise)
+        self.calibration_scores = None if scores is None else CalibrationScores.from_dict(scores)
+        self.reading = read_reading(saved["reading"])
         self.cfg.update({name: saved[name] for name in self.cfg})
+        # The config is the one to follow where it was edited after the component was saved.
         for name, settings in self._configured.items():
             if saved["configured"].get(name) != settings:
                 self.cfg[name] = deepcopy(settings)
+        # The file of a cost or of a tree may be gone: what was made of it is saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
@@ -921,25 +1008,7 @@ def refuse_doc(docs: Iterable[Doc]) -> None:
         raise ValueError("docs: expected several docs, as [doc], got a Doc")
 
 
-def several(docs: Iterable[Doc]) -> list[Doc]:
+def list_docs(docs: Iterable[Doc]) -> list[Doc]:
     """Docs as a list. RAISES (ValueError): If they are one doc."""
     refuse_doc(docs)
     return list(docs)
-
-
-def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
-    """The distribution of an earlier model's paths as a target over K tags. The teacher may have
-    fewer tags, K', if labels were added since. Then only paths of its tags are compared, so that
-    the probabilities of the other paths are free."""
-    (n_tokens, n_known), xp = teacher.emissions.shape, get_array_module(teacher.start)
-    possible = constraints.emissions
-    possible = numpy.ones((n_tokens, n_tags), dtype=bool) if possible is None else possible
-    possible = xp.asarray(possible) & (xp.arange(n_tags) < n_known)
-    constraints = constraints._replace(emissions=possible)
-    # No path has the other tags, whatever their scores are: those of the teacher's last tag.
-    expanded = expand(teacher, numpy.minimum(numpy.arange(n_tags), n_known - 1))
-    known = chain.constrain(expanded, constraints)
-    weights = xp.ones(len(teacher.lengths))
-    expected = chain.log_partition(known)[1](weights)
-    entropy = float(chain.entropy(known)[0].sum())
-    return SoftTargets(expected, entropy, weights, constraints)

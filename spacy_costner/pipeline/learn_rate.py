@@ -23,7 +23,8 @@ N_STEPS = 1000
 def check_factor(factor: float, model: Model, name: str) -> float:
     """Check the factor of the learning rate, and return it. The linear model takes none: the
     optimizer of the config doesn't train it."""
-    where, value = f"{name}: learn_rate_factor", number(factor)
+    where = f"{name}: learn_rate_factor"
+    value = number(factor)
     if not 0 < value < math.inf:
         raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
     if value != 1 and not model.has_ref("tok2vec"):
@@ -48,15 +49,20 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
             "learn_rate_factor: expected Adam.v1 or SGD.v1 in [training.optimizer], got RAdam.v1, "
             "which can't train some weights at another rate"
         )
-    encoder = {node.id for node in model.get_ref("tok2vec").walk()}
+    encoder_ids = {node.id for node in model.get_ref("tok2vec").walk()}
     for node in model.walk():
         for shim in node.shims:
             shim.finish_update(optimizer)
-        scale = 1.0 if node.id in encoder else factor
-        for param in filter(node.has_grad, node.param_names):
-            weights, gradient = node.get_param(param), node.get_grad(param)
-            new, _ = optimizer((node.id, param), weights, gradient, lr_scale=scale)
-            node.set_param(param, new)
+        scale = 1.0 if node.id in encoder_ids else factor
+        for param_name in node.param_names:
+            if not node.has_grad(param_name):
+                continue
+            weights = node.get_param(param_name)
+            gradient = node.get_grad(param_name)
+            # The optimizer keeps its moments by this key, as that of Thinc's own `finish_update`.
+            key = (node.id, param_name)
+            new_weights, _ = optimizer(key, weights, gradient, lr_scale=scale)
+            node.set_param(param_name, new_weights)
 
 
 def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
@@ -65,7 +71,8 @@ def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: st
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
     block = nlp.config.interpolate()["training"]["optimizer"]
-    optimizer, highest = registry.resolve({"optimizer": block})["optimizer"], 0.0
+    optimizer = registry.resolve({"optimizer": block})["optimizer"]
+    highest = 0.0
     for _ in range(N_STEPS):
         highest = max(highest, optimizer.learn_rate)
         optimizer.step_schedules()

@@ -2,13 +2,16 @@
 docs are like them: with sentence starts or without, with the tokenizer's tokens or with others."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 from spacy.attrs import ORTH, SENT_START
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+
+from .serialization import check_keys
 
 GIVE_TEXT = (
     "give texts in place of docs, or run `calibrate`, `tune` and `guarantee` with --file-tokens"
@@ -18,7 +21,8 @@ GIVE_STARTS = (
 )
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """How docs were read.
 
     file_tokens (bool): Whether they had the tokens and sentence starts of their file, as in `spacy
@@ -48,25 +52,32 @@ def find_reading(
         It is found from the docs, too.
     RETURNS (Reading): How they were read.
     """
-    docs = [(eg.predicted, eg.reference.has_unknown_spaces) for eg in examples]
-    has_tokens, has_odd_tokens, has_starts, lacks_starts = False, False, False, False
-    for doc, has_unknown_spaces in docs:
-        is_odd = not has_tokens_of(nlp.tokenizer, doc)
-        has_odd_tokens = has_odd_tokens or is_odd
-        # Where spaces are unknown both ways of reading keep the tokens.
-        has_tokens = has_tokens or (is_odd and not has_unknown_spaces)
-        has_starts = has_starts or begins_sentences(doc)
-        lacks_starts = lacks_starts or (len(doc) > 1 and not doc.has_annotation("SENT_START"))
+    has_file_tokens = False
+    has_other_tokens = False
+    has_starts = False
+    lacks_starts = False
+    for eg in examples:
+        doc = eg.predicted
+        if not has_tokens_of(nlp.tokenizer, doc):
+            has_other_tokens = True
+            # Where spaces are unknown both ways of reading keep the tokens.
+            if not eg.reference.has_unknown_spaces:
+                has_file_tokens = True
+        if begins_sentences(doc):
+            has_starts = True
+        if len(doc) > 1 and not doc.has_annotation("SENT_START"):
+            lacks_starts = True
+
     sentence_starts: bool | None = has_starts
     if sets_sentence_starts(nlp, name):
         sentence_starts = True
     elif has_starts and lacks_starts:
         sentence_starts = None
-    before = nlp.pipe_names[: nlp.pipe_names.index(name)]
-    is_retokenized = any(nlp.get_pipe_meta(other).retokenizes for other in before)
+    names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
+    is_retokenized = any(nlp.get_pipe_meta(before).retokenizes for before in names_before)
     return Reading(
-        file_tokens=file_tokens or has_tokens or has_starts,
-        tokenizer_tokens=not has_odd_tokens and not is_retokenized,
+        file_tokens=file_tokens or has_file_tokens or has_starts,
+        tokenizer_tokens=not has_other_tokens and not is_retokenized,
         sentence_starts=sentence_starts,
     )
 
@@ -82,10 +93,10 @@ def begins_sentences(doc: Doc) -> bool:
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Whether the components before one set sentence starts: they do in a doc of two words."""
+    """Whether the components before this one set sentence starts: they do in a doc of two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
-    for other, pipe in nlp.pipeline:
-        if other == name:
+    for pipe_name, pipe in nlp.pipeline:
+        if pipe_name == name:
             break
         doc = pipe(doc)
     return doc.has_annotation("SENT_START")
@@ -114,4 +125,7 @@ def find_difference(
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
     """A reading as it was saved. None: it is not known, as in pipelines that were saved before."""
-    return None if saved is None else Reading(**saved)
+    if saved is None:
+        return None
+    check_keys(saved, Reading.__dataclass_fields__, "reading")
+    return Reading(**saved)

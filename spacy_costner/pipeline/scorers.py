@@ -14,6 +14,7 @@ from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..costs.label_tree import Tree, TreeSource, make_tree
+from ..ent_iob import MISSING
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
 from ..spans import on_tokens
@@ -97,33 +98,44 @@ def cost_scores(
     """
     _check_ents("cost_scorer", spans_key)
     annotated = _annotated(examples)
-    scores: Scores = {
-        **get_ner_prf(annotated),
-        **dict.fromkeys(["ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"]),
-    }
+    scores: Scores = get_ner_prf(annotated)
+    for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
+        scores[name] = None
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
-    known = pairs.gold >= 0
-    if known.any():
-        scores["ents_cost"] = float(pairs.look_up(cost(pairs.tags))[known].mean(dtype="float64"))
-        scores["ents_tag_acc"] = float((pairs.gold == pairs.predicted)[known].mean())
-        names = [*pairs.tags.labels, OUTSIDE]
-        counts = pairs.over_labels(numpy.ones((len(pairs.tags), len(pairs.tags)), dtype="int64"))
-        scores["ents_confusion"] = {
-            name: {names[i]: int(row[i]) for i in numpy.flatnonzero(row)}
-            for name, row in zip(names, counts)
-            if row.any()
-        }
-    entities = entity_pairs(annotated)
-    if entities:
-        of_docs = [_compare(*pair) for pair in entities]
-        scores["ents_sent_acc"] = float(numpy.mean([not (each.fp or each.fn) for each in of_docs]))
+    is_annotated = pairs.gold >= 0
+    if is_annotated.any():
+        costs = pairs.look_up(cost(pairs.tags))
+        is_correct = pairs.gold == pairs.predicted
+        scores["ents_cost"] = float(costs[is_annotated].mean(dtype="float64"))
+        scores["ents_tag_acc"] = float(is_correct[is_annotated].mean())
+        scores["ents_confusion"] = _confusion(pairs)
+    entities_of_docs = entity_pairs(annotated)
+    if entities_of_docs:
+        all_correct: list[bool] = []
+        for gold, predicted in entities_of_docs:
+            counts = _compare(gold, predicted)
+            all_correct.append(counts.fp == 0 and counts.fn == 0)
+        scores["ents_sent_acc"] = float(numpy.mean(all_correct))
     if tree is not None:
         for level in range(1, tree.depth + 1):
-            total = count_at_level(entities, tree, level)
+            total = count_at_level(entities_of_docs, tree, level)
             scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
     if confidence is not None:
         scores.update(_calibration_scores(annotated, confidence, labels, component))
     return scores
+
+
+def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
+    """The number of tokens by gold label and then by predicted label, without zeros."""
+    labels = [*pairs.tags.labels, OUTSIDE]
+    n_tags = len(pairs.tags)
+    counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
+    confusion: dict[str, dict[str, int]] = {}
+    for gold_label, row in zip(labels, counts):
+        if row.any():
+            nonzero = numpy.flatnonzero(row)
+            confusion[gold_label] = {labels[i]: int(row[i]) for i in nonzero}
+    return confusion
 
 
 def make_confidence_scorer() -> Callable[..., Scores]:
@@ -176,12 +188,18 @@ def count_docs(
     """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
-    counts = [_compare(*pair) for pair in entity_pairs(annotated)]
-    of_doc = [(each.tp, each.fp, each.fn) for each in counts]
-    tp, fp, fn = numpy.asarray(of_doc, dtype="int64").reshape(-1, 3).T
-    doc, n_docs = sequence_ids(pairs.lengths), len(annotated)
-    costs = numpy.bincount(doc, pairs.look_up(cost(pairs.tags)), minlength=n_docs)
-    return DocCounts(tp, fp, fn, costs, numpy.bincount(doc[pairs.gold >= 0], minlength=n_docs))
+    n_docs = len(annotated)
+    doc_counts = [_compare(gold, predicted) for gold, predicted in entity_pairs(annotated)]
+    doc_of_token = sequence_ids(pairs.lengths)
+    costs = pairs.look_up(cost(pairs.tags))
+    is_annotated = pairs.gold >= 0
+    return DocCounts(
+        tp=numpy.asarray([counts.tp for counts in doc_counts], dtype="int64"),
+        fp=numpy.asarray([counts.fp for counts in doc_counts], dtype="int64"),
+        fn=numpy.asarray([counts.fn for counts in doc_counts], dtype="int64"),
+        cost=numpy.bincount(doc_of_token, costs, minlength=n_docs),
+        tokens=numpy.bincount(doc_of_token[is_annotated], minlength=n_docs),
+    )
 
 
 class TagPairs(NamedTuple):
@@ -206,8 +224,10 @@ class TagPairs(NamedTuple):
     def over_labels(self, table: Floats2d) -> Floats2d:
         """Look up tags, and sum over the tokens of each pair of labels, [gold, predicted], with O
         last. Shape: (labels + 1, labels + 1)"""
-        label_of, n_labels = self.tags.label_of, len(self.tags.labels) + 1
+        label_of = self.tags.label_of  # that of O is -1, the last
+        n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
+        # `add.at` adds each token, also where several have the same pair of labels.
         numpy.add.at(sums, (label_of[self.gold], label_of[self.predicted]), self.look_up(table))
         return sums
 
@@ -217,9 +237,13 @@ def compare_tags(
 ) -> TagPairs:
     """Get the gold and predicted tags of all tokens of the predicted docs."""
     examples = list(examples)
-    in_docs = {ent.label_ for eg in examples for doc in (eg.x, eg.y) for ent in doc.ents}
-    tags = Tags([*labels, *sorted(in_docs.difference(labels))], scheme)
-    tokens, strings = read_docs([eg.x for eg in examples]), StringStore()
+    labels_in_docs: set[str] = set()
+    for eg in examples:
+        labels_in_docs.update(ent.label_ for ent in eg.predicted.ents)
+        labels_in_docs.update(ent.label_ for ent in eg.reference.ents)
+    tags = Tags([*labels, *sorted(labels_in_docs.difference(labels))], scheme)
+    strings = StringStore()
+    tokens = read_docs([eg.predicted for eg in examples])
     reference = read_reference(examples, tokens)
     gold = tags.gold_path(reference.entities(tags, strings), reference.is_annotated)
     predicted = tags.encode(tokens.entities(tags, strings), len(gold))
@@ -229,13 +253,12 @@ def compare_tags(
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
     """Get the gold and predicted entities of annotated docs, the latter without those in
     unannotated tokens."""
-    return [
-        (
-            {(ent.start, ent.end, ent.label_) for ent in eg.y.ents},
-            [entity for ent in eg.x.ents if (entity := _in_reference(eg, ent)) is not None],
-        )
-        for eg in _annotated(examples)
-    ]
+    pairs: EntityPairs = []
+    for eg in _annotated(examples):
+        gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+        aligned = [_in_reference(eg, ent) for ent in eg.predicted.ents]
+        pairs.append((gold, [entity for entity in aligned if entity is not None]))
+    return pairs
 
 
 def count_by_label(
@@ -244,12 +267,23 @@ def count_by_label(
     """Count tp, fp and fn of each label, in alphabetical order. `lift` replaces labels, for example
     by their ancestors."""
     counts: dict[str, PRFScore] = defaultdict(PRFScore)
-    for pair in pairs:
-        gold, predicted = ([(b, e, lift(x)) for b, e, x in entities] for entities in pair)
-        for label in {entity[2] for entity in [*gold, *predicted]}:
-            own = [[e for e in entities if e[2] == label] for entities in (gold, predicted)]
-            counts[label] += _compare(set(own[0]), own[1])
+    for gold, predicted in pairs:
+        gold_by_label = _by_label(gold, lift)
+        predicted_by_label = _by_label(predicted, lift)
+        for label in gold_by_label.keys() | predicted_by_label.keys():
+            counts[label] += _compare({*gold_by_label[label]}, predicted_by_label[label])
     return dict(sorted(counts.items()))
+
+
+def _by_label(
+    entities: Iterable[Entity], lift: Callable[[str], str]
+) -> defaultdict[str, list[Entity]]:
+    """The entities with replaced labels, by these labels."""
+    entities_by_label: defaultdict[str, list[Entity]] = defaultdict(list)
+    for begin, end, label in entities:
+        lifted = lift(label)
+        entities_by_label[lifted].append((begin, end, lifted))
+    return entities_by_label
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
@@ -267,7 +301,12 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
 
 
 def _annotated(examples: Iterable[Example]) -> list[Example]:
-    return [eg for eg in examples if len(eg.y) and eg.y.has_annotation("ENT_IOB")]
+    """The examples with entity annotation."""
+    annotated = []
+    for eg in examples:
+        if len(eg.reference) and eg.reference.has_annotation("ENT_IOB"):
+            annotated.append(eg)
+    return annotated
 
 
 def _calibration_scores(
@@ -278,22 +317,26 @@ def _calibration_scores(
 ) -> Scores:
     """Compare the probabilities in the group of a component, None: of any, with gold."""
     probs: list[float] = []
-    correct: list[bool] = []
-    key = None if confidence is None else confidence["spans_key"]
-    for eg in examples:
-        group = None if key is None else group_of_component(eg.x, key, component)
-        if group is None:
-            continue
-        gold = {(ent.start, ent.end, ent.label_) for ent in eg.y.ents}
-        for span, prob in on_tokens(group):
-            entity = _in_reference(eg, span)
-            if entity is not None and span.label_ in labels and not isnan(prob):
-                probs.append(prob)
-                correct.append(entity in gold)
+    is_correct: list[bool] = []
+    if confidence is not None:
+        for eg in examples:
+            group = group_of_component(eg.predicted, confidence["spans_key"], component)
+            if group is None:
+                continue
+            gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+            for span, prob in on_tokens(group):
+                entity = _in_reference(eg, span)
+                if entity is not None and span.label_ in labels and not isnan(prob):
+                    probs.append(prob)
+                    is_correct.append(entity in gold)
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}
-    both = numpy.asarray(probs), numpy.asarray(correct)
-    return {"ents_ece": calibration_error(*both), "ents_reliability": reliability(*both)}
+    prob_array = numpy.asarray(probs)
+    correct_array = numpy.asarray(is_correct)
+    return {
+        "ents_ece": calibration_error(prob_array, correct_array),
+        "ents_reliability": reliability(prob_array, correct_array),
+    }
 
 
 def _in_reference(eg: Example, ent: Span) -> Entity | None:
@@ -301,9 +344,12 @@ def _in_reference(eg: Example, ent: Span) -> Entity | None:
     tokens = eg.alignment.x2y[ent.start : ent.end]
     if not len(tokens):
         return None
-    begin, end = int(tokens[0]), int(tokens[-1]) + 1
-    known = all(token.ent_iob for token in eg.y[begin:end])
-    return (begin, end, ent.label_) if known else None
+    begin = int(tokens[0])
+    end = int(tokens[-1]) + 1
+    for token in eg.reference[begin:end]:
+        if token.ent_iob == MISSING:
+            return None
+    return begin, end, ent.label_
 
 
 def _compare(gold: set[Entity], predicted: list[Entity]) -> PRFScore:

@@ -1,4 +1,4 @@
-"""Checks of a saved component: its files have to fit each other and the config.
+"""Saving a component: its files have to fit each other and the config.
 
     ner/cfg      labels, scheme and settings: JSON
     ner/model    the parameters of the model and its features: msgpack
@@ -9,7 +9,8 @@ except for `EDITABLE`, the settings that may be edited without training.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from math import inf
 from typing import Any
@@ -20,10 +21,8 @@ from thinc.api import Model
 from thinc.util import get_array_module
 
 from ..decoding import Temperature
-from ..tags import SINGLE
 from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
-from .reading import Reading
 
 Cfg = dict[str, Any]
 
@@ -32,15 +31,8 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
-BEFORE_0_3: Cfg = {
-    "outside": SINGLE,
-    "guarantee": None,
-    "shift": None,
-    "untrained": [],
-    "reading": None,
-    "trained_on": "",
-}
-"""Keys that a `cfg` saved before 0.3 lacks."""
+OPTIONAL: Cfg = {"reading": None, "trained_on": ""}
+"""The keys that a saved `cfg` may lack, as they were not always saved, and their values then."""
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
@@ -54,21 +46,24 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         got = repr(error.object[max(0, error.start - 20) : error.end + 20])
         raise ValueError(f"cfg: expected text that can be UTF-8, got {got}") from None
     # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
-    return {**cfg, DIGEST: _digest(srsly.json_loads(srsly.json_dumps(cfg)), model)}
+    cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
+    return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
-    """Check that a cfg and a model are from the same save, by 0.2 or later."""
+    """Check that a cfg and a model are from the same save."""
+    editable = ", ".join(EDITABLE)
     if not isinstance(cfg, dict) or DIGEST not in cfg:
         raise ValueError(
-            f"{where}: expected a model saved by 0.2 or later, got no digest in its cfg: train "
-            "again, and let other programs edit only " + ", ".join(EDITABLE)
+            f"{where}: expected a digest of it in its cfg, got none: train again, and let other "
+            f"programs edit only {editable}"
         )
-    if cfg[DIGEST] != (digest := _digest(cfg, model)):
+    digest = _digest(cfg, model)
+    if cfg[DIGEST] != digest:
         raise ValueError(
             f"{where}: expected the model that was saved with this cfg, digest {cfg[DIGEST]!r}, "
             f"got {digest!r}: one of the two was changed, or is of another save. Of cfg, "
-            f"{', '.join(EDITABLE)} may be edited"
+            f"{editable} may be edited"
         )
 
 
@@ -79,60 +74,83 @@ def _digest(cfg: Cfg, model: bytes) -> str:
     return digest.hexdigest()
 
 
-def upgrade_cfg(saved: Cfg, own: Cfg) -> Cfg:
-    """Check a saved cfg, and that it fits `own`, the cfg that the config gives. Returns it with all
-    keys of `own`."""
-    cfg = deepcopy({**BEFORE_0_3, **saved})
-    for settings in (cfg, cfg["configured"]):
-        confidence = settings.get("confidence")
-        if isinstance(confidence, dict) and confidence.get("second_choice", 0) is None:
-            del confidence["second_choice"]  # 0.2 had it beside `alternatives`
-    if missing := [name for name in own if name not in cfg]:
-        raise ValueError(f"expected {', '.join(own)}, got no {missing[0]}")
+@contextmanager
+def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
+    """Turn any error into a ValueError that names a part of a saved component.
+
+    part (str): The part, such as "cfg".
+    name (str): The name of the component.
+    folder (str): What precedes the part in the message: the folder with a slash, or nothing.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(
+            f"{name}: {folder}{part}: expected the {part} of a trained cost_sensitive_ner "
+            f"with this config, could not read it: {error}"
+        ) from error
+
+
+def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
+    """Check a saved cfg, and that it fits the current one, which the config gives.
+
+    RETURNS (dict[str, Any]): A copy of the saved one, with all keys of the current one.
+    """
+    cfg = deepcopy({**OPTIONAL, **saved})
+    missing = [name for name in current if name not in cfg]
+    if missing:
+        raise ValueError(f"expected {', '.join(current)}, got no {missing[0]}: train again")
     for name in ("scheme", "outside"):
-        if cfg[name] != own[name]:
+        if cfg[name] != current[name]:
             raise ValueError(
                 f"{name}: expected {cfg[name]!r}, which the model was trained with, got "
-                f"{own[name]!r} in the config; train again for another {name}"
+                f"{current[name]!r} in the config; train again for another {name}"
             )
-    check_keys(cfg["temperature"], Temperature._fields, "temperature")
-    check_keys(cfg["temperature"]["labels"], (), "temperature.labels", optional=cfg["labels"])
-    upgrade_progress(cfg)
-    check_keys(cfg["progress"], Progress._fields, "progress")
-    if cfg["reading"] is not None:
-        check_keys(cfg["reading"], Reading._fields, "reading")
-    overall, of_labels = cfg["temperature"]["overall"], cfg["temperature"]["labels"]
-    for name, value in {"overall": overall, **of_labels}.items():
-        _check_number(value, f"temperature: {name}", positive=True)
-    unpack_ids(cfg["trained_on"])
+    _check_temperature(cfg["temperature"], cfg["labels"])
     _check_number(cfg["n_examples"], "n_examples")
-    for name, value in cfg["progress"].items():
+    cfg["progress"] = _with_whole_epochs(cfg["progress"], cfg["n_examples"])
+    _check_progress(cfg["progress"])
+    unpack_ids(cfg["trained_on"])  # raises an error if they are damaged
+    return cfg
+
+
+def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
+    check_keys(temperature, Temperature._fields, "temperature")
+    check_keys(temperature["labels"], (), "temperature.labels", optional=labels)
+    _check_number(temperature["overall"], "temperature: overall", positive=True)
+    for label, value in temperature["labels"].items():
+        _check_number(value, f"temperature: {label}", positive=True)
+
+
+def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
+    """The progress with the epochs as an integer, and the examples of the epoch beside it. Up to
+    0.3.0 the epochs were saved as a sum of shares."""
+    if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
+        return progress
+    for name, value in progress.items():
+        _check_number(value, name)
+    n_examples = max(int(n_examples), 1)
+    epochs, n_seen = divmod(round(progress["epochs"] * n_examples), n_examples)
+    return Progress(int(progress["steps"]), epochs, n_seen, n_examples)._asdict()
+
+
+def _check_progress(progress: Any) -> None:
+    check_keys(progress, Progress._fields, "progress")
+    for name, value in progress.items():
         least = 1 if name == "n_examples" else 0
+        # Not isinstance: True and False are integers, too.
         if type(value) is not int or value < least:
             raise ValueError(
                 f"progress: {name}: expected an integer of at least {least}, got {value!r}"
             )
-    return cfg
-
-
-def upgrade_progress(cfg: Cfg) -> None:
-    """Have integers in the progress of a cfg that was saved up to 0.3, whose epochs are a sum of
-    shares."""
-    progress, n_examples = cfg["progress"], cfg["n_examples"]
-    if isinstance(progress, dict) and progress.keys() == {"steps", "epochs"}:
-        for name, value in {**progress, "n_examples": n_examples}.items():
-            _check_number(value, name)
-        n_examples = max(int(n_examples), 1)
-        epochs, n_seen = divmod(round(progress["epochs"] * n_examples), n_examples)
-        steps = int(progress["steps"])
-        cfg["progress"] = Progress(steps, epochs, n_seen, n_examples)._asdict()
 
 
 def check_keys(
     block: Any, names: Iterable[str], where: str, *, optional: Iterable[str] = ()
 ) -> None:
     """Check the keys of a block of settings: all of `names`, any of `optional`, and no other."""
-    needed, allowed = set(names), {*names, *optional}
+    needed = set(names)
+    allowed = needed.union(optional)
     if not isinstance(block, dict) or not needed <= set(block) <= allowed:
         raise ValueError(f"{where}: expected a mapping with {sorted(allowed)}, got {block!r}")
 
@@ -144,17 +162,20 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
 
 
-def load_model(model: Model[list[Doc], Potentials], data: bytes) -> None:
+def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
     """Load a model. Raises a ValueError if it was saved with another config, or has weights that
     are not finite."""
-    before = [node.attrs.get("columns") for node in model.walk()]
-    model.from_bytes(data)
-    for node, columns in zip(model.walk(), before):
-        if columns != (saved := node.attrs.get("columns")):
+    columns_of_config = [node.attrs.get("columns") for node in model.walk()]
+    model.from_bytes(saved)
+    for node, columns in zip(model.walk(), columns_of_config):
+        saved_columns = node.attrs.get("columns")
+        if columns != saved_columns:
             raise ValueError(
-                f"{node.name}: expected the attrs of the config, {columns}, got {saved}"
+                f"{node.name}: expected the attrs of the config, {columns}, got {saved_columns}"
             )
-        for name in filter(node.has_param, node.param_names):
-            array = node.get_param(name)
-            if not get_array_module(array).isfinite(array).all():
+        for name in node.param_names:
+            if not node.has_param(name):
+                continue
+            weights = node.get_param(name)
+            if not get_array_module(weights).isfinite(weights).all():
                 raise ValueError(f"{node.name}: {name}: expected finite weights")

@@ -37,17 +37,21 @@ def make_start_from(
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
     """Give components of a pipeline the weights that they have in a trained one."""
     trained = load_model(path)
-    models, weights = _models(nlp), _models(trained)
-    for name in sorted(models.keys() & weights.keys()) if components is None else components:
+    models = _models(nlp)
+    trained_models = _models(trained)
+    if components is None:
+        components = sorted(models.keys() & trained_models.keys())
+    for name in components:
         where = f"spacy_costner.start_from: {path}: {name}"
-        if name not in models or name not in weights:
+        if name not in models or name not in trained_models:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
-        theirs = _tag_settings(trained, name)
-        for setting, own in _tag_settings(nlp, name).items():
-            if own != theirs[setting]:
-                raise ValueError(f"{where}: expected {setting} {own!r}, got {theirs[setting]!r}")
+        trained_settings = _tag_settings(trained, name)
+        for setting, value in _tag_settings(nlp, name).items():
+            trained_value = trained_settings[setting]
+            if value != trained_value:
+                raise ValueError(f"{where}: expected {setting} {value!r}, got {trained_value!r}")
         try:
-            models[name].from_bytes(weights[name].to_bytes())
+            models[name].from_bytes(trained_models[name].to_bytes())
         except Exception as error:
             raise ValueError(f"{where}: expected a model as in the config: {error}") from error
         _keep_training_text(nlp.get_pipe(name), trained.get_pipe(name))
@@ -57,18 +61,25 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 def _keep_training_text(pipe: Any, trained: Any) -> None:
     """Have a component know what the other one was trained on, too."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
-        ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
-        pipe.cfg["trained_on"] = pack_ids(ids)
+        sentence_ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
+        pipe.cfg["trained_on"] = pack_ids(sentence_ids)
 
 
 def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
     """The settings of a component that define its tags."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
-    settings = {setting: cfg.get(setting) for setting in ("scheme", "outside")}
-    return {"labels": nlp.pipe_labels.get(name), **settings}
+    return {
+        "labels": nlp.pipe_labels.get(name),
+        "scheme": cfg.get("scheme"),
+        "outside": cfg.get("outside"),
+    }
 
 
 def _models(nlp: Language) -> dict[str, Model]:
     """The models of a pipeline's components."""
-    models = {name: getattr(pipe, "model", None) for name, pipe in nlp.pipeline}
-    return {name: model for name, model in models.items() if isinstance(model, Model)}
+    models: dict[str, Model] = {}
+    for name, pipe in nlp.pipeline:
+        model = getattr(pipe, "model", None)
+        if isinstance(model, Model):
+            models[name] = model
+    return models

@@ -1,7 +1,23 @@
 """Corpora of any format to docs, and docs to files.
 
-`corpus` reads a file as `columns`, as tokens and tags (`sentences`) or as texts and spans (`tasks`,
-`task_docs`).
+`read_docs` lists the files of a corpus, finds the format of each (`read_file`), and calls its
+reader:
+
+columns            a line for each token, as in CoNLL; also writes them
+sentences          records of tokens and tags; makes docs of tagged tokens, those of columns, too
+schemes            tags of any scheme to entities
+tasks, task_docs   records of texts and spans, as annotation tools have them, to docs and back
+corpus             .spacy files, datasets; chooses the reader; the reader of configs
+texts              texts without annotation, and large files in parts
+
+All of them use these:
+
+context            what a reader is given, and where it reports problems
+files              names, text and JSON of files; places and errors
+documents          metadata, and sentences of one document to one doc
+inputs             what a pipeline gets of a doc of a file
+
+How a new format is added is in docs/develop.md.
 """
 
 from .columns import write_columns
@@ -12,10 +28,10 @@ from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_tokens
 from .task_docs import doc_to_task, task_to_doc
 from .tasks import (
-    FORMS,
+    TASK_FORMS,
     Task,
     TaskSpan,
-    check_form,
+    check_task_form,
     read_tasks,
     save_tasks,
     task_from_json,
@@ -26,7 +42,7 @@ from .texts import read_texts
 
 __all__ = [
     "DEFAULTS",
-    "FORMS",
+    "TASK_FORMS",
     "Context",
     "CorpusError",
     "CorpusInfo",
@@ -35,7 +51,7 @@ __all__ = [
     "TaskSpan",
     "as_spacy_applies",
     "as_spacy_evaluates",
-    "check_form",
+    "check_task_form",
     "copy_tokens",
     "corpus_files",
     "doc_to_task",

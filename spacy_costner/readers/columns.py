@@ -8,155 +8,261 @@ a sentence, is a comment if it isn't a token and its tag.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import SENT_START
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc, Span, Token
 
 from ..ent_iob import BEGIN, MISSING
-from .context import Context
-from .files import Place, read_text, shown
+from .context import Context, CorpusInfo
+from .files import FilePlace, read_text, shown
 from .schemes import NOT_ANNOTATED, PREFIXED
-from .sentences import make_docs
+from .sentences import TaggedTokens, make_docs
 
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
 """White space at which `str.split` splits, but no column ends: no-break spaces and others."""
 
-ODD_TOKEN, ODD_LABEL = map(re.compile, (r"[\t\n\r\0]| $|^-DOCSTART-", r"[\t\n\r\0]| $|^[-_]+$"))
+ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
+ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
 """Tokens and labels that would not be read as they were written."""
 
-Split = Callable[[str], list[str]]
+
+class Layout(NamedTuple):
+    """The columns of a file.
+
+    split (Callable[[str], list[str]]): Makes the fields of a line: none if it is white space.
+    separator (str): "TABs" or "blanks".
+    n_columns (int): The number of columns.
+    tag_column (int): The index of the column of the tags.
+    """
+
+    split: Callable[[str], list[str]]
+    separator: str
+    n_columns: int
+    tag_column: int
 
 
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
+    path (Path): The file.
+    context (Context): What the reader needs. Its info gets the format and the problems.
+    RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If a line has another number of columns than the first, or something else
         than a tag in its tag column.
     """
-    text, source = read_text(path), Place(path, 1)
+    text = read_text(path)
     lines = text.split("\n")
-    part = numpy.cumsum([line.startswith(DOCSTART) for line in lines])
-    lines = ["" if line.startswith(DOCSTART) else line for line in lines]
-    split, separator, n_columns, column = _find_columns(text, lines, context, source)
-    for i, line in enumerate(lines):
-        if line[:1] == "#" and (i == 0 or not lines[i - 1].strip()):
-            row = split(line)
-            if len(row) != n_columns or not _is_tag(row[column]):
-                lines[i], at_line = "", source._replace(number=i + 1)
-                context.info.add_problem("comments are left out", at_line, line)
+    is_docstart = [line.startswith(DOCSTART) for line in lines]
+    n_docstarts = numpy.cumsum(is_docstart)
+    # A -DOCSTART- line ends the sentence before it, as an empty line does.
+    lines = ["" if docstart else line for line, docstart in zip(lines, is_docstart)]
+    layout = _find_layout(path, text, lines, context.options.column)
+    _remove_comments(path, lines, layout, context.info)
+
+    n_columns = layout.n_columns
+    split = layout.split
+    # The fields of all lines as one list: a column is every n-th of them.
     fields: list[str] = []
     lengths: list[int] = []
-    for row in map(split, lines):
+    for line in lines:
+        row = split(line)
         fields += row
         lengths.append(len(row))
     n_fields = numpy.asarray(lengths)
-    for i in numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0)).tolist():
+    wrong_lines = numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0))
+    if len(wrong_lines):
+        i = int(wrong_lines[0])
         message = f"expected {n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
-        raise source._replace(number=i + 1).refuse(message)
-    at, words = numpy.flatnonzero(n_fields), fields[::n_columns]
+        raise FilePlace(path, i + 1).refuse(message)
+    line_of_token = numpy.flatnonzero(n_fields)
+
+    def place_of(token: int) -> FilePlace:
+        return FilePlace(path, int(line_of_token[token]) + 1)
+
+    words = fields[::n_columns]
     if "" in words:
-        i = int(at[words.index("")])
-        raise source._replace(number=i + 1).refuse(f"expected a token, got {shown(lines[i])}")
-    tags, form = fields[column::n_columns], f"{n_columns} columns, separated by {separator}"
-    if n_columns > 2 and not any(tag != "_" and _is_tag(tag) for tag in {*tags}):
-        others = [(i + 1, tag) for i in range(1, n_columns) for tag in fields[i::n_columns]]
-        known = [f"column {i} has tags such as {tag!r}" for i, tag in others if PREFIXED.match(tag)]
-        message = f"column {column + 1}: expected tags of entities, got only such as {tags[0]!r}: "
-        message += next(iter(known), "no column has entities")
-        raise source._replace(number=int(at[0]) + 1).refuse(message)
-    sent_start = numpy.diff(at, prepend=-2) > 1
-    place = lambda token: source._replace(number=int(at[token]) + 1)  # noqa: E731
-    n_sents = context.options.n_sents
-    pos = find_parts_of_speech(fields, n_columns, column)
-    return make_docs(words, tags, sent_start, part[at], place, form, context, n_sents, pos)
+        token = words.index("")
+        got = shown(lines[line_of_token[token]])
+        raise place_of(token).refuse(f"expected a token, got {got}")
+    tags = fields[layout.tag_column :: n_columns]
+    if n_columns > 2 and not _has_tags(tags):
+        message = (
+            f"column {layout.tag_column + 1}: expected tags of entities, got only such as "
+            f"{tags[0]!r}: {_hint_at_tags(fields, n_columns)}"
+        )
+        raise place_of(0).refuse(message)
+    tokens = TaggedTokens(
+        words,
+        tags,
+        # A token begins a sentence if there is none on the line before. (N,)
+        sent_start=numpy.diff(line_of_token, prepend=-2) > 1,
+        n_docstarts=n_docstarts[line_of_token],
+        pos=_find_parts_of_speech(fields, layout),
+    )
+    format_name = f"{n_columns} columns, separated by {layout.separator}"
+    return make_docs(tokens, place_of, format_name, context, context.options.n_sents)
 
 
-def find_parts_of_speech(fields: list[str], n_columns: int, column: int) -> list[str] | None:
-    """The part of speech of each token, "" where it is missing: the second column, as `spacy
-    convert -c ner` reads it. None if that is the column of the tags, or has others of entities or
-    chunks. `fields` are those of all tokens, `column` is the one of the tags."""
-    if n_columns < 3 or column == 1:
-        return None
-    names = {tag: "" if tag in NOT_ANNOTATED else tag for tag in {*fields[1::n_columns]}}
-    if any(PREFIXED.fullmatch(name) for name in names):
-        return None
-    return [names[tag] for tag in fields[1::n_columns]]
-
-
-def _find_columns(
-    text: str, lines: list[str], context: Context, source: Place
-) -> tuple[Split, str, int, int]:
-    """Find how lines are split into columns, and none if they are white space; the name of the
-    separator; the number of columns; and the one of the tags, as an index."""
-    first = (i for i, line in enumerate(lines) if line.strip() and line[0] != "#")
-    tagged = (i for i, line in enumerate(lines) if any(_is_tag(line.split(c)[-1]) for c in "\t "))
-    i = next(chain(first, tagged), None)
-    if i is None:
-        raise source.refuse("expected tokens and their tags, got none")
-    line, source = lines[i], source._replace(number=i + 1)
-    split: Split = str.split
-    separator = "TABs" if "\t" in line.strip() else "blanks"
-    if separator == "TABs":
+def _find_layout(path: Path, text: str, lines: list[str], column: int | None) -> Layout:
+    """Find the columns from the first line that has a token. `text` is that of the whole file;
+    `column` is the option for the column of the tags."""
+    first_row = _find_first_row(lines)
+    if first_row is None:
+        raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
+    line = lines[first_row]
+    place = FilePlace(path, first_row + 1)
+    split: Callable[[str], list[str]] = str.split
+    if "\t" in line.strip():
+        separator = "TABs"
         is_padded = " \t" in text or "\t " in text
-        split = partial(_split_at_tabs, is_padded=True) if is_padded else _split_at_tabs
-    elif any(map(text.__contains__, ODD_SPACES)):
-        split = _split_at_blanks
-    n, column = len(split(line)), context.options.column
-    if n < 2:
-        raise source.refuse(f"expected a token and its tag, got one column: {shown(line)}")
-    column = n if column is None else column if column > 0 else n + 1 + column
-    if not 1 < column <= n:
-        raise source.refuse(f"column: expected a column of tags from 2 to {n}, got {column}")
-    return split, separator, n, column - 1
+        split = partial(_split_at_tabs, is_padded=is_padded)
+    else:
+        separator = "blanks"
+        # `str.split` is faster, so it is used where it does the same.
+        if any(space in text for space in ODD_SPACES):
+            split = _split_at_blanks
+    n_columns = len(split(line))
+    if n_columns < 2:
+        raise place.refuse(f"expected a token and its tag, got one column: {shown(line)}")
+    if column is None:
+        column = n_columns
+    elif column < 0:
+        column += n_columns + 1
+    if not 1 < column <= n_columns:
+        expected = f"expected a column of tags from 2 to {n_columns}"
+        raise place.refuse(f"column: {expected}, got {column}")
+    return Layout(split, separator, n_columns, column - 1)
+
+
+def _find_first_row(lines: list[str]) -> int | None:
+    """The index of the first line that has a token and isn't a comment. If all lines begin with
+    "#", it is the first that ends with a tag, as "#" may be a token."""
+    for i, line in enumerate(lines):
+        if line.strip() and line[0] != "#":
+            return i
+    for i, line in enumerate(lines):
+        if _is_tag(line.split("\t")[-1]) or _is_tag(line.split(" ")[-1]):
+            return i
+    return None
+
+
+def _split_at_blanks(line: str) -> list[str]:
+    if not line.strip():
+        return []
+    return BLANKS.split(line.strip(" \t"))
+
+
+def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
+    """Split at TABs. If columns are padded with blanks, these are no part of a field, unless it has
+    nothing else."""
+    if not line.strip():
+        return []
+    fields = line.rstrip(" \t").split("\t")
+    if is_padded:
+        fields = [field.strip(" ") or field for field in fields]
+    return fields
+
+
+def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
+    """Replace comments by empty lines, and report them."""
+    for i, line in enumerate(lines):
+        begins_sentence = i == 0 or not lines[i - 1].strip()
+        if line[:1] == "#" and begins_sentence:
+            fields = layout.split(line)
+            is_token = len(fields) == layout.n_columns and _is_tag(fields[layout.tag_column])
+            if not is_token:
+                lines[i] = ""
+                info.add_problem("comments are left out", FilePlace(path, i + 1), line)
 
 
 def _is_tag(text: str) -> bool:
     return text == "O" or text in NOT_ANNOTATED or PREFIXED.fullmatch(text) is not None
 
 
-def _split_at_blanks(line: str) -> list[str]:
-    return BLANKS.split(line.strip(" \t")) if line.strip() else []
+def _has_tags(column: list[str]) -> bool:
+    """Whether a column has tags of entities. In CoNLL-U "_" is any empty field, and no tag."""
+    return any(tag != "_" and _is_tag(tag) for tag in set(column))
 
 
-def _split_at_tabs(line: str, is_padded: bool = False) -> list[str]:
-    columns = line.rstrip(" \t").split("\t") if line.strip() else []
-    return [column.strip(" ") or column for column in columns] if is_padded else columns
+def _hint_at_tags(fields: list[str], n_columns: int) -> str:
+    """Say which column has tags of entities, where the one of the tags has none."""
+    for column in range(1, n_columns):
+        for tag in fields[column::n_columns]:
+            if PREFIXED.match(tag):
+                return f"column {column + 1} has tags such as {tag!r}"
+    return "no column has entities"
+
+
+def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None:
+    """The part of speech of each token, "" where it is missing: the second column, as `spacy
+    convert -c ner` reads it. None if that is the column of the tags, or has others of entities or
+    chunks. `fields` are those of all tokens."""
+    if layout.n_columns < 3 or layout.tag_column == 1:
+        return None
+    column = fields[1 :: layout.n_columns]
+    pos_of: dict[str, str] = {}
+    for text in set(column):
+        if PREFIXED.fullmatch(text):
+            return None
+        pos_of[text] = "" if text in NOT_ANNOTATED else text
+    return [pos_of[text] for text in column]
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two columns with a TAB between them: tokens, and tags in IOB2 or, where
     annotation is missing, "-". If a doc has several sentences, docs begin with -DOCSTART- lines.
-    Returns the number of white-space tokens: columns can't have them, they are left out."""
+
+    path (Path): The file.
+    docs (Sequence[Doc]): The docs.
+    RETURNS (int): The number of white-space tokens: columns can't have them, they are left out.
+    RAISES (ValueError): If a token or a label would not be read as it is.
+    """
     has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
     n_left_out = 0
     blocks: list[str] = []
     for doc in docs:
-        blocks += [f"{DOCSTART}\tO\n\n"] if has_documents else []
-        for sent in doc.sents if has_documents and doc.has_annotation("SENT_START") else [doc]:
-            lines = [*_lines(sent)]
-            blocks += [*lines, "\n"] if lines else []
+        sents: Iterable[Doc | Span] = [doc]
+        if has_documents:
+            blocks.append(f"{DOCSTART}\tO\n\n")
+            if doc.has_annotation("SENT_START"):
+                sents = doc.sents
+        for sent in sents:
+            lines = list(_to_lines(sent))
+            if lines:
+                blocks += lines
+                blocks.append("\n")
             n_left_out += len(sent) - len(lines)
     text = "".join(blocks)
-    text = f"\n{text}" if text[:1] == "\ufeff" else text  # here it would be a byte order mark
+    if text.startswith("\ufeff"):  # at the beginning of a file it would be a byte order mark
+        text = f"\n{text}"
     path.write_text(text, encoding="utf8", newline="\n")
     return n_left_out
 
 
-def _lines(sent: Iterable[Token]) -> Iterator[str]:
-    begins = False
+def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
+    """The lines of the tokens of a sentence."""
+    begins_entity = False
     for token in sent:
-        begins = begins or token.ent_iob == BEGIN
+        # Where an entity begins with white space, which is left out, the next token has the B.
+        if token.ent_iob == BEGIN:
+            begins_entity = True
         if token.is_space:
             continue
         if ODD_TOKEN.search(token.text):
             raise ValueError(f"expected a token that columns can have, got {token.text!r}")
-        if ODD_LABEL.search(token.ent_type_):
-            raise ValueError(f"expected a label that columns can have, got {token.ent_type_!r}")
-        tag = f"{'B' if begins else 'I'}-{token.ent_type_}" if token.ent_type_ else "O"
-        yield f"{token.text}\t{'-' if token.ent_iob == MISSING else tag}\n"
-        begins = False
+        label = token.ent_type_
+        if ODD_LABEL.search(label):
+            raise ValueError(f"expected a label that columns can have, got {label!r}")
+        tag = "O"
+        if token.ent_iob == MISSING:
+            tag = "-"
+        elif label:
+            prefix = "B" if begins_entity else "I"
+            tag = f"{prefix}-{label}"
+        yield f"{token.text}\t{tag}\n"
+        begins_entity = False

@@ -8,9 +8,10 @@ from weakref import WeakKeyDictionary
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from .files import Place
+from .files import FilePlace
 
 Predicted = WeakKeyDictionary[Doc, Doc]
+"""The doc that the tokenizer made, by the annotated doc of the same text."""
 
 MAX_PLACES = 3
 """Places of a problem that are kept."""
@@ -56,14 +57,19 @@ DEFAULTS = ReadOptions()
 
 
 class Problem(NamedTuple):
-    """Something that could not be read as it is written: what happens to it, how often it was met,
-    and the first places (file, line and text)."""
+    """Something that could not be read as it is written.
+
+    message (str): What it is, and what happens to it.
+    n (int): How often it was met.
+    places (list[str]): The first places: file, line and text.
+    """
 
     message: str
     n: int
     places: list[str]
 
     def describe(self) -> str:
+        """The message, and the places on lines of their own."""
         places = "".join(f"\n    {place}" for place in self.places)
         return f"{self.message} ({self.n:,}){places}"
 
@@ -80,30 +86,37 @@ class CorpusInfo:
         self.schemes: dict[str, int] = Counter()
         self._problems: dict[str, Problem] = {}
 
-    def add_file(self, form: str, scheme: str = "") -> None:
+    def add_file(self, format_name: str, scheme: str = "") -> None:
         """Count a file of a format and, if it has tags, of a scheme."""
-        self.formats[form] += 1
+        self.formats[format_name] += 1
         if scheme:
             self.schemes[scheme] += 1
 
     def add_problem(
-        self, message: str, place: Place | None, text: str = "", *, more: int = 0
+        self, message: str, place: FilePlace | None, text: str = "", *, more: int = 0
     ) -> None:
         """Count a problem. The first places are kept, with the text there. `more` is how often it
         is at later places of the same file."""
-        _, n, places = self._problems.get(message, (message, 0, []))
-        self._problems[message] = Problem(message, n + 1 + more, places)
+        problem = self._problems.get(message, Problem(message, 0, []))
+        places = problem.places
         if place is not None and len(places) < MAX_PLACES:
-            places.append(f"{place}: {text}" if text else f"{place}")
+            places = [*places, f"{place}: {text}" if text else str(place)]
+        self._problems[message] = Problem(message, problem.n + 1 + more, places)
 
     @property
     def problems(self) -> list[Problem]:
-        return [*self._problems.values()]
+        return list(self._problems.values())
 
 
 class Context(NamedTuple):
-    """What the reader of a file needs. `predicted` gets, for docs whose tokens are from the
-    pipeline's tokenizer, the doc that the tokenizer made, as an example needs both."""
+    """What the reader of a file needs.
+
+    nlp (Language): The pipeline, for its tokenizer and its vocab.
+    options (ReadOptions): Choices that the file leaves open.
+    info (CorpusInfo): Gets the format, the scheme and the problems of the file.
+    predicted (Predicted | None): Gets, for docs whose tokens are from the pipeline's tokenizer, the
+        doc that the tokenizer made, as an example needs both.
+    """
 
     nlp: Language
     options: ReadOptions

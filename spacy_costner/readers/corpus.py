@@ -22,11 +22,11 @@ from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_data
-from .files import CorpusError, Place, Values, corpus_files, is_json, read_values, shown
+from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
 from .inputs import as_spacy_applies, as_spacy_evaluates
-from .sentences import copy_sentences, copy_tokens, find_tag_key, read_tagged, tag_names_beside
+from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
-from .tasks import Annotated, is_label_studio, read_label_studio, task_from_json
+from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
@@ -45,20 +45,22 @@ def read_docs(
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Choices that the files leave open.
     info (CorpusInfo | None): Gets formats, schemes and problems. None: problems are warnings.
-    predicted (Predicted | None): See `Context`.
+    predicted (Predicted | None): Gets the docs that the tokenizer made: see `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
-        context = Context(nlp, options, CorpusInfo() if info is None else info, predicted)
+        file_info = CorpusInfo() if info is None else info
+        context = Context(nlp, options, file_info, predicted)
         docs: Iterator[Doc] = (doc for doc in read_file(file, context) if len(doc))
         if options.spans_key is not None:
             docs = map(partial(entities_as_spans, key=options.spans_key), docs)
         if options.doc_id is not None:
-            docs = join_documents(docs, options.doc_id, Place(file, 1))
+            docs = join_documents(docs, options.doc_id, FilePlace(file, 1))
         yield from docs
-        for problem in context.info.problems if info is None else ():
-            warnings.warn(problem.describe(), stacklevel=2)
+        if info is None:
+            for problem in file_info.problems:
+                warnings.warn(problem.describe(), stacklevel=2)
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
@@ -68,31 +70,24 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
     if is_json(path):
-        form, values = read_values(path)
-        names = partial(tag_names_beside, path)
-        return _read_values(values, Place(path, 1), form, names, context)
+        format_name, records = read_values(path)
+        find_names = partial(find_tag_names, path)
+        return _read_records(records, FilePlace(path, 1), format_name, find_names, context)
     return read_columns(path, context)
 
 
 def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a .spacy file."""
+    """Read a .spacy file.
+
+    path (Path): The file.
+    context (Context): What the reader needs.
+    YIELDS (Doc): The docs.
+    RAISES (CorpusError): If it is damaged.
+    """
     try:
-        data = path.read_bytes()
-        saved = srsly.msgpack_loads(zlib.decompress(data))
-        if not saved["attrs"]:
-            raise ValueError("expected attributes of tokens, got none")
-        docs = DocBin().from_bytes(data)
-        lengths, n_tokens = numpy.frombuffer(saved["lengths"], dtype="int32"), len(saved["spaces"])
-        if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
-            got = shown(lengths.tolist())
-            raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
-        parts: list[Any] = [docs.tokens, docs.spaces, docs.cats, docs.flags, docs.span_groups]
-        if len(counts := {*map(len, [*parts, docs.user_data])}) > 1:
-            raise ValueError(f"expected as many of each part as docs, got {sorted(counts)}")
-        if [*map(len, docs.tokens)] != [*map(len, docs.spaces)]:
-            raise ValueError("expected a space or none for each token")
+        docbin = _load_docbin(path.read_bytes())
         context.info.add_file("spaCy's binary format")
-        for doc in docs.get_docs(context.nlp.vocab):
+        for doc in docbin.get_docs(context.nlp.vocab):
             for group in doc.spans.values():
                 list(group)  # spaCy makes its spans only now, and refuses those outside of the doc
             yield doc
@@ -101,10 +96,42 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         raise CorpusError(f"{path}: expected {expected}: {error}") from error
 
 
+def _load_docbin(data: bytes) -> DocBin:
+    """Load a DocBin, and check that its parts fit together: spaCy doesn't."""
+    saved = srsly.msgpack_loads(zlib.decompress(data))
+    if not saved["attrs"]:
+        raise ValueError("expected attributes of tokens, got none")
+    docbin = DocBin().from_bytes(data)
+    lengths = numpy.frombuffer(saved["lengths"], dtype="int32")
+    n_tokens = len(saved["spaces"])
+    if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
+        got = shown(lengths.tolist())
+        raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
+    parts: list[Any] = [
+        docbin.tokens,
+        docbin.spaces,
+        docbin.cats,
+        docbin.flags,
+        docbin.span_groups,
+        docbin.user_data,
+    ]
+    n_docs = {len(part) for part in parts}
+    if len(n_docs) > 1:
+        raise ValueError(f"expected as many of each part as docs, got {sorted(n_docs)}")
+    for tokens, spaces in zip(docbin.tokens, docbin.spaces):
+        if len(tokens) != len(spaces):
+            raise ValueError("expected a space or none for each token")
+    return docbin
+
+
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     """Read a dataset that `Dataset.save_to_disk` has saved.
 
+    path (Path): Its folder.
+    context (Context): What the reader needs.
+    RETURNS (Iterator[Doc]): The docs.
     RAISES (ImportError): If `datasets` isn't installed.
+    RAISES (CorpusError): If it is no dataset, or several splits of one.
     """
     missing = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", "datasets", missing)
@@ -115,52 +142,61 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
-    rows = ((Place(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+    rows = ((FilePlace(path, i + 1, "row"), row) for i, row in enumerate(dataset))
 
     def find_names(key: str) -> list[str] | None:
+        # The names are those of a ClassLabel, which is within a Sequence.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
-        return feature and [*feature.names]
+        return None if feature is None else list(feature.names)
 
-    return _read_values(rows, Place(path, 1, "row"), DATASET, find_names, context)
+    return _read_records(rows, FilePlace(path, 1, "row"), DATASET, find_names, context)
 
 
-def _read_values(
-    values: Values,
-    source: Place,
-    form: str,
+def _read_records(
+    records: Values,
+    begin: FilePlace,
+    format_name: str,
     find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
-    """Make docs of JSON values: tokens and tags, tasks of Label Studio, or texts and spans. The
-    first value says which. `find_names` finds the names of tags that are numbers, by the key of the
-    tags."""
-    first = next(values, None)
+    """Make docs of values of JSON: tokens and tags, tasks of Label Studio, or texts and spans. The
+    first record says which. `begin` is the place of the first; `find_names` finds the names of tags
+    that are numbers, by the key of the tags."""
+    first = next(records, None)
     if first is None:
-        raise source.refuse("expected texts, got nothing in it")
-    values, key = chain([first], values), find_tag_key(first[1])
-    if key is not None:
-        names = context.options.tag_names or find_names(key)
-        return read_tagged(values, key, form, names, context)
-    if is_label_studio(first[1]):
+        raise begin.refuse("expected texts, got nothing in it")
+    _, record = first
+    records = chain([first], records)
+    tag_key = find_tag_key(record)
+    if tag_key is not None:
+        names = context.options.tag_names or find_names(tag_key)
+        return read_tagged(records, tag_key, format_name, names, context)
+    if is_label_studio(record):
         context.info.add_file("Label Studio's JSON export")
-        return tasks_to_docs(read_label_studio(values), context)
-    context.info.add_file(f"{form} of texts and spans")
+        return tasks_to_docs(read_label_studio(records), context)
+    context.info.add_file(f"{format_name} of texts and spans")
+    return tasks_to_docs(_read_tasks(records), context)
 
-    def annotated() -> Iterator[Annotated]:
-        for place, value in values:
-            task = task_from_json(value, place)
-            key = task.extra.get("_input_hash")
-            yield place, key if isinstance(key, int) else None, task
 
-    return tasks_to_docs(annotated(), context)
+def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
+    """Read tasks. Those of one text have the same hash in Prodigy's export."""
+    for place, record in records:
+        task = task_from_json(record, place)
+        input_hash = task.extra.get("_input_hash")
+        text_key = input_hash if isinstance(input_hash, int) else None
+        yield AnnotatedTask(place, text_key, task)
 
 
 class AnyCorpus(Corpus):
-    """Iterate over examples of a corpus of any format; see `make_reader`. `info` gets formats,
-    schemes and problems, if it is set; otherwise problems are warnings. With `file_tokens`
-    predicted docs have the tokens and sentence starts of the file: see `examples_to_measure`."""
+    """Iterate over examples of a corpus of any format: see `make_reader`.
+
+    options (ReadOptions): Choices that the files leave open.
+    info (CorpusInfo | None): Gets formats, schemes and problems. None: problems are warnings.
+    file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
+        `examples_to_measure`.
+    """
 
     def __init__(self, path: str | Path, options: ReadOptions, **settings: Any) -> None:
         super().__init__(path, **settings)
@@ -171,22 +207,34 @@ class AnyCorpus(Corpus):
         self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        sentences, files = self.options.sentences, corpus_files(Path(self.path))
-        if self.file_tokens:
-            sentences = True
-        self._has_sentences = files[0].suffix != DOCBIN if sentences is None else sentences
+        self._has_sentences = self._find_has_sentences()
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
-        docs = islice(docs, self.limit) if self.limit >= 1 else docs
+        if self.limit >= 1:
+            docs = islice(docs, self.limit)
         make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
         for eg in make(nlp, docs):
-            for other in self.augmenter(nlp, eg):
-                # spaCy's augmenters tokenize again, and lose sentence starts.
-                if other is not eg and eg.reference.has_unknown_spaces:
-                    other.predicted = copy_tokens(other.reference)
-                if other is not eg and self._has_sentences and len(other.text) == len(eg.text):
-                    copy_sentences(eg.reference, other.predicted)
-                    copy_sentences(eg.reference, other.reference)
-                yield other
+            for augmented in self.augmenter(nlp, eg):
+                if augmented is not eg:
+                    self._restore_tokens(eg, augmented)
+                yield augmented
+
+    def _find_has_sentences(self) -> bool:
+        """Whether predicted docs have the sentence starts of the file."""
+        if self.file_tokens:
+            return True
+        if self.options.sentences is not None:
+            return self.options.sentences
+        first_file = corpus_files(Path(self.path))[0]
+        return first_file.suffix != DOCBIN
+
+    def _restore_tokens(self, eg: Example, augmented: Example) -> None:
+        """Restore what spaCy's augmenters lose, as they tokenize again: the tokens of the file, and
+        sentence starts."""
+        if eg.reference.has_unknown_spaces:
+            augmented.predicted = copy_tokens(augmented.reference)
+        if self._has_sentences and len(augmented.text) == len(eg.text):
+            copy_sentences(eg.reference, augmented.predicted)
+            copy_sentences(eg.reference, augmented.reference)
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
         """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
@@ -219,11 +267,14 @@ def examples_to_measure(
         corpus = copy(corpus)
         corpus.file_tokens = file_tokens
         if corpus.options.sentences is None:
+            # Its own default depends on the format: training has the sentences of columns.
             corpus.options = replace(corpus.options, sentences=file_tokens)
         yield from corpus(nlp)
         return
     for eg in corpus(nlp):  # of a reader of .spacy files, such as spaCy's
-        yield Example(as_spacy_applies(eg.reference), eg.reference) if file_tokens else eg
+        if file_tokens:
+            eg = Example(as_spacy_applies(eg.reference), eg.reference)
+        yield eg
 
 
 def make_reader(
@@ -255,9 +306,18 @@ def make_reader(
     """
     if path is None:
         raise ValueError(Errors.E913)
+    options = ReadOptions(
+        n_sents=n_sents,
+        column=column,
+        tag_names=tag_names,
+        incorrect_spans_key=incorrect_spans_key,
+        spans_key=spans_key,
+        doc_id=doc_id,
+        sentences=sentences,
+    )
     return AnyCorpus(
         path,
-        ReadOptions(n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences),
+        options,
         gold_preproc=gold_preproc,
         max_length=max_length,
         limit=limit,
@@ -277,6 +337,8 @@ def make_copies(
 
     def augment(nlp: Language, example: Example) -> Iterator[Example]:
         yield example
-        yield from (other for other in augmenter(nlp, example) if other is not example)
+        for augmented in augmenter(nlp, example):
+            if augmented is not example:
+                yield augmented
 
     return augment

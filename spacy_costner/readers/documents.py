@@ -2,12 +2,12 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any
 
 from spacy.tokens import Doc
 
-from .files import SURROGATE, Place
+from .files import SURROGATE, FilePlace
 
 MAX_LENGTH = 100
 """The most characters of a value that docs can be grouped by."""
@@ -18,24 +18,30 @@ def attribute(name: str) -> Any:
     return "._.", name, None, None
 
 
-def with_data(doc: Doc, values: Mapping[Any, Any], name: str | None = None) -> Doc:
-    """Copy the short values of a line of JSON and of its "meta", or of the `user_data` of another
-    doc, to `doc.user_data`. Set the id of the doc, if `name` is its key there."""
-    for keys in (values.get("meta"), values):
-        if isinstance(keys, Mapping):
-            if name and isinstance(keys.get(name), (str, int)):
-                doc.user_data[attribute(name)] = keys[name]
-            doc.user_data |= short_values(keys)
+def with_data(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
+    """Copy the short values of a record and of its "meta" to `doc.user_data`. Returns the doc.
+
+    doc (Doc): The doc.
+    record (Mapping[Any, Any]): A line of JSON, or the `user_data` of another doc.
+    id_key (str | None): The key of the id of the document, which becomes an extension attribute.
+    """
+    # What the record itself says comes last, so it replaces what "meta" says.
+    for metadata in (record.get("meta"), record):
+        if not isinstance(metadata, Mapping):
+            continue
+        if id_key and isinstance(metadata.get(id_key), (str, int)):
+            doc.user_data[attribute(id_key)] = metadata[id_key]
+        doc.user_data |= short_values(metadata)
     return doc
 
 
-def short_values(values: Mapping[Any, Any]) -> dict[str, Any]:
+def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
     """The values that docs can be grouped by, such as a language or a source: numbers, truth values
     and short texts. Those that no file can have are left out."""
     short: dict[str, Any] = {}
-    for key, value in values.items():
-        is_kept = isinstance(key, str) and can_be_saved(key) and can_be_saved(value)
-        if is_kept and len(str(value)) <= MAX_LENGTH:
+    for key, value in metadata.items():
+        is_saved = isinstance(key, str) and can_be_saved(key) and can_be_saved(value)
+        if is_saved and len(str(value)) <= MAX_LENGTH:
             short[key] = value
     return short
 
@@ -48,40 +54,54 @@ def can_be_saved(value: Any) -> bool:
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
-def join_documents(docs: Iterable[Doc], name: str, source: Place) -> Iterator[Doc]:
-    """Join docs that follow each other with the same id, the extension attribute of this name.
-    Each of them is a sentence, if sentences are not known. Docs without an id are not joined.
+def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterator[Doc]:
+    """Join docs that follow each other with the same id. Each of them is a sentence, if sentences
+    are not known. Docs without an id are not joined.
 
+    docs (Iterable[Doc]): The docs.
+    id_key (str): The name of the extension attribute that has the id.
+    place (FilePlace): The beginning of the file, for errors.
+    YIELDS (Doc): The documents.
     RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
     """
-    seen: set[Any] = set()
-    for key, group in groupby(docs, lambda doc: doc.user_data.get(attribute(name))):
-        if key is None:
+    joined_ids: set[Any] = set()
+
+    def id_of(doc: Doc) -> Any:
+        return doc.user_data.get(attribute(id_key))
+
+    for doc_id, group in groupby(docs, id_of):
+        if doc_id is None:
             yield from group
             continue
-        if key in seen:
+        if doc_id in joined_ids:
             expected = "the sentences of a document one after another"
-            raise source.refuse(f"doc_id: expected {expected}, got {name} {key!r} again")
-        seen.add(key)
-        joined = join(list(group))
-        joined.user_data[attribute(name)] = key
-        yield joined
-    if not seen:
-        raise source.refuse(f"doc_id: expected texts with {name!r}, got none")
+            raise place.refuse(f"doc_id: expected {expected}, got {id_key} {doc_id!r} again")
+        joined_ids.add(doc_id)
+        document = join(list(group))
+        document.user_data[attribute(id_key)] = doc_id
+        yield document
+    if not joined_ids:
+        raise place.refuse(f"doc_id: expected texts with {id_key!r}, got none")
 
 
 def join(docs: list[Doc]) -> Doc:
     """Join docs, at least one, with the short values that are the same for all. Each begins a
     sentence, and has no others if its sentences are not known."""
     with warnings.catch_warnings():
+        # spaCy warns of each extension attribute that it leaves out.
         warnings.filterwarnings("ignore", message=r"\[W101\]")
         joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None
-    values = short_values(docs[0].user_data).items()
-    joined.user_data |= {k: v for k, v in values if all(doc.user_data.get(k) == v for doc in docs)}
+    for key, value in short_values(docs[0].user_data).items():
+        if all(doc.user_data.get(key) == value for doc in docs):
+            joined.user_data[key] = value
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
-    for doc, end in zip(docs, accumulate(map(len, docs))):
-        begin = end - len(doc)
-        for i in range(begin, min(begin + 1, end) if doc.has_annotation("SENT_START") else end):
-            joined[i].is_sent_start = i == begin
+    begin = 0
+    for doc in docs:
+        if not doc.has_annotation("SENT_START"):
+            for token in joined[begin : begin + len(doc)]:
+                token.is_sent_start = False
+        if len(doc):
+            joined[begin].is_sent_start = True
+        begin += len(doc)
     return joined

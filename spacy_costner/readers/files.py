@@ -34,12 +34,21 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN = 60
 """Characters of a line that an error message shows."""
 
+SHOWN_JSON = 40
+"""Characters of JSON that an error message shows, from the error on."""
+
+BEFORE_ERROR = 9
+"""Characters of a line of JSON that are shown before the error."""
+
+CHUNK = 1 << 20
+"""Bytes of a file that are read at once for its digest."""
+
 
 class CorpusError(ValueError):
     """A file that can't be read."""
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """A line or row of a file, or of the folder of a dataset, from 1."""
 
     path: Path
@@ -54,8 +63,8 @@ class Place(NamedTuple):
         return CorpusError(f"{self}: {message}")
 
 
-Values = Iterator[tuple[Place, Any]]
-"""The values of a file, each with its place."""
+Values = Iterator[tuple[FilePlace, Any]]
+"""The values of a file of JSON, each with its place."""
 
 
 def shown(value: Any) -> str:
@@ -86,24 +95,31 @@ def corpus_files(path: Path) -> list[Path]:
     files = sorted(_walk(path, set()))
     if not files:
         raise CorpusError(f"{path}: expected a folder with files of texts, got none in it")
-    return [file for file in files if file.suffix == ".spacy"] or files
+    docbins = [file for file in files if file.suffix == ".spacy"]
+    return docbins or files
 
 
-def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
-    """The files of a folder. `seen` gets the device and inode of each folder: links may lead back
-    to one."""
+def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
+    """The files of a folder and of its folders. `visited` gets the device and inode of each folder:
+    links may lead back to one."""
     status = folder.stat()
-    if (status.st_dev, status.st_ino) in seen:
+    inode = (status.st_dev, status.st_ino)
+    if inode in visited:
         return
-    seen.add((status.st_dev, status.st_ino))
+    visited.add(inode)
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        if path.is_dir() and not is_dataset(path):
-            yield from _walk(path, seen)
-        elif path.exists() and not path.is_dir() and not path.is_file():
-            continue  # Nobody may ever write to a pipe, so reading it would wait for good.
-        elif path.is_dir() or not is_about(path):
+        if path.is_dir():
+            if is_dataset(path):
+                yield path
+            else:
+                yield from _walk(path, visited)
+            continue
+        # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
+        # listed: reading it is an error that the user should see.
+        is_pipe_or_device = path.exists() and not path.is_file()
+        if not is_pipe_or_device and not is_about(path):
             yield path
 
 
@@ -114,8 +130,9 @@ def is_dataset(path: Path) -> bool:
 
 def is_about(path: Path) -> bool:
     """Whether a file of a folder is about its corpus."""
-    is_named_so = path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO
-    return is_named_so or path.suffix in ABOUT_SUFFIXES
+    if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
+        return True
+    return path.suffix in ABOUT_SUFFIXES
 
 
 def read_text(path: Path) -> str:
@@ -127,16 +144,18 @@ def read_text(path: Path) -> str:
     try:
         text = data.decode("utf8")
     except UnicodeDecodeError as error:
-        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        message = f"expected text in UTF-8, got the byte 0x{byte:02x}"
-        raise Place(path, line).refuse(message) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}"
+        raise FilePlace(path, line).refuse(message) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise Place(path, line).refuse("expected text in UTF-8, got a null character")
+        raise FilePlace(path, line).refuse("expected text in UTF-8, got a null character")
     if not text.strip():
-        raise Place(path, 1).refuse("expected text, got an empty file")
+        raise FilePlace(path, 1).refuse("expected text, got an empty file")
     text = text.replace("\r\n", "\n")
-    return text if "\n" in text else text.replace("\r", "\n")
+    if "\n" not in text:  # "\r" alone ended lines on the old Macintosh
+        text = text.replace("\r", "\n")
+    return text
 
 
 def read_head(path: Path) -> str:
@@ -157,61 +176,111 @@ def read_values(path: Path) -> tuple[str, Values]:
     RAISES (CorpusError): If something isn't JSON.
     """
     text = read_text(path)
-    first: Any = None
+    first_line = text.strip().partition("\n")[0]
+    value: Any = None
     with suppress(ValueError, RecursionError):
-        first = json.loads(text.strip().partition("\n")[0])
-    # A line is a record, and not an array of them or the beginning of one.
-    is_pair = isinstance(first, list) and isinstance(next(iter(first), None), str)
-    if path.suffix in LINES or isinstance(first, dict) or is_pair:
+        value = json.loads(first_line)
+    # A line is a record. A list is the record [text, annotation] of spaCy 2, or else an array of
+    # records or the beginning of one.
+    is_record = isinstance(value, dict)
+    if isinstance(value, list) and value:
+        is_record = isinstance(value[0], str)
+    if path.suffix in LINES or is_record:
         return "JSONL", _read_lines(text, path)
     return "JSON", _read_items(text, path)
 
 
 def _read_lines(text: str, path: Path) -> Values:
-    for i, line in enumerate(text.split("\n")):
-        if line.strip():
-            place = Place(path, i + 1)
-            try:
-                yield place, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                at = max(0, getattr(error, "colno", 1) - 10)
-                raise _not_json(place, line[at:], error) from None
+    """The value of each line that isn't empty."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        place = FilePlace(path, number)
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            column = getattr(error, "colno", 1)
+            begin = max(0, column - 1 - BEFORE_ERROR)
+            raise _not_json(place, line[begin:], error) from None
+        yield place, value
 
 
 def _read_items(text: str, path: Path) -> Values:
     """The items of an array, or values one after another."""
-    decoder, at, counted, line = json.JSONDecoder(), 0, 0, 1
-
-    def skip(sign: str = "") -> bool:
-        """Skip white space, whose lines are counted, and a sign. Whether the sign is there."""
-        nonlocal at, counted, line
-        at += len(SPACE.match(text, at)[0])  # type: ignore[index]
-        line, counted = line + text.count("\n", counted, at), at
-        is_there = text.startswith(sign, at)
-        at += len(sign) * is_there
-        return is_there
-
-    in_array = skip("[")
-    while not (in_array and skip("]")):
-        skip()
-        if at == len(text) and not in_array:
+    scanner = JsonScanner(text, path)
+    in_array = scanner.skip("[")
+    while True:
+        if in_array and scanner.skip("]"):
+            break
+        scanner.skip()
+        if scanner.is_at_end and not in_array:
             return
+        yield scanner.read_value()
+        if in_array and not scanner.skip(",") and not scanner.is_before("]"):
+            message = f"expected , or ] after an item, got {scanner.upcoming()}"
+            raise scanner.place.refuse(message)
+    scanner.skip()
+    if not scanner.is_at_end:
+        raise scanner.place.refuse(f"expected the end of the file, got {scanner.upcoming()}")
+
+
+class JsonScanner:
+    """A position in a text of JSON, which moves over values and the signs between them."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self.text = text
+        self.path = path
+        self.position = 0
+        self._line = 1
+        self._line_position = 0  # up to here lines are counted
+        self._decoder = json.JSONDecoder()
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position == len(self.text)
+
+    @property
+    def place(self) -> FilePlace:
+        """The line of the last position that `skip` moved to."""
+        return FilePlace(self.path, self._line)
+
+    def is_before(self, sign: str) -> bool:
+        return self.text.startswith(sign, self.position)
+
+    def upcoming(self) -> str:
+        """What follows, for an error message."""
+        if self.is_at_end:
+            return "the end of the file"
+        return shown(self.text[self.position : self.position + SHOWN_JSON])
+
+    def skip(self, sign: str = "") -> bool:
+        """Move over white space, and over a sign if it follows. Returns whether it does."""
+        space = SPACE.match(self.text, self.position)
+        assert space is not None  # the pattern matches the empty text, too
+        self.position = space.end()
+        self._line += self.text.count("\n", self._line_position, self.position)
+        self._line_position = self.position
+        if not self.is_before(sign):
+            return False
+        self.position += len(sign)
+        return True
+
+    def read_value(self) -> tuple[FilePlace, Any]:
+        """Move over a value. Returns its place, and the value."""
+        place = self.place
         try:
-            place, (value, at) = Place(path, line), decoder.raw_decode(text, at)
+            value, self.position = self._decoder.raw_decode(self.text, self.position)
         except (ValueError, RecursionError) as error:
-            here, line = getattr(error, "pos", at), getattr(error, "lineno", line)
-            raise _not_json(Place(path, line), text[here : here + 40], error) from None
-        yield place, value
-        if in_array and not skip(",") and text[at : at + 1] != "]":
-            got = shown(text[at : at + 40]) if at < len(text) else "the end of the file"
-            raise Place(path, line).refuse(f"expected , or ] after an item, got {got}")
-    skip()
-    if at < len(text):
-        got = shown(text[at : at + 40])
-        raise Place(path, line).refuse(f"expected the end of the file, got {got}")
+            # JSONDecodeError says where it is. A number of too many digits doesn't.
+            begin = getattr(error, "pos", self.position)
+            line = getattr(error, "lineno", place.number)
+            text = self.text[begin : begin + SHOWN_JSON]
+            raise _not_json(FilePlace(self.path, line), text, error) from None
+        return place, value
 
 
-def _not_json(place: Place, text: str, error: Exception) -> CorpusError:
+def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
+    """Make the error for text that isn't JSON, from that of Python's decoder."""
     message = getattr(error, "msg", type(error).__name__)
     return place.refuse(f"expected JSON, got {shown(text)}: {message}")
 
@@ -219,18 +288,33 @@ def _not_json(place: Place, text: str, error: Exception) -> CorpusError:
 def digest(*parts: Any) -> str:
     """Compute the digest of JSON values, bytes, and the content of files and folders, given as a
     `Path`. Hidden and .pyc files of a folder don't count."""
-    total = sha256()
+    sha = sha256()
     for part in parts:
-        if not isinstance(part, Path):
-            data = part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode()
-            total.update(b"%d " % len(data) + data)
-            continue
-        for file in [part] if part.is_file() else sorted(part.rglob("*")):
-            names = file.relative_to(part).parts
-            is_hidden = any(name.startswith(".") for name in names) or file.suffix == ".pyc"
-            if file.is_file() and (file == part or not is_hidden):
-                total.update(os.fsencode(f"{'/'.join(names)} {file.stat().st_size} "))
+        if isinstance(part, Path):
+            for file in _files_to_digest(part):
+                name = "/".join(file.relative_to(part).parts)
+                sha.update(os.fsencode(f"{name} {file.stat().st_size} "))
                 with file.open("rb") as opened:
-                    while data := opened.read(1 << 20):
-                        total.update(data)
-    return total.hexdigest()
+                    while chunk := opened.read(CHUNK):
+                        sha.update(chunk)
+        else:
+            data = part
+            if not isinstance(part, bytes):
+                data = json.dumps(part, sort_keys=True).encode()
+            # With the length before it, parts can't run together: "a", "bc" isn't "ab", "c".
+            sha.update(b"%d " % len(data) + data)
+    return sha.hexdigest()
+
+
+def _files_to_digest(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder that aren't hidden, in a folder that is, or
+    compiled."""
+    if path.is_file():
+        return [path]
+    files = []
+    for file in sorted(path.rglob("*")):
+        names = file.relative_to(path).parts
+        is_hidden = any(name.startswith(".") for name in names)
+        if file.is_file() and not is_hidden and file.suffix != ".pyc":
+            files.append(file)
+    return files

@@ -20,8 +20,8 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     doc (Doc): The doc, with annotation or without.
     RETURNS (Doc): A new doc, with the short values of `user_data`.
     """
-    new = copy_tokens(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
-    return with_data(new, doc.user_data)
+    predicted = copy_tokens(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
+    return with_data(predicted, doc.user_data)
 
 
 def as_spacy_applies(doc: Doc) -> Doc:

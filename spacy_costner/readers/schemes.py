@@ -6,7 +6,8 @@ scheme doesn't allow are read by the same rules and reported.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Array1d, Ints1d
@@ -17,89 +18,169 @@ from .files import shown
 NOT_ANNOTATED = frozenset(["-", "_"])
 """Tags of tokens that nobody has annotated."""
 
+PREFIXES = frozenset("BILUES")
 PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
-OPENING, CLOSING = "BUS", "LEUS"
+OPENING = frozenset("BUS")
+"""Prefixes at which an entity begins."""
+
+CLOSING = frozenset("LEUS")
+"""Prefixes after which an entity has ended."""
+
 IO_WITHOUT_PREFIXES = "IO without prefixes"
+
+
+class DecodedTags(NamedTuple):
+    """The entities of N tokens, from their tags.
+
+    iob (Ints1d): ENT_IOB of each token. Shape: (N,)
+    label (Ints1d): The label of each token as an index in `labels`, -1 for none. Shape: (N,)
+    labels (list[str]): The labels.
+    scheme (str): The name of the scheme, empty if there are no entities.
+    irregular (Ints1d): The tokens whose tags the scheme doesn't allow there.
+    """
+
+    iob: Ints1d
+    label: Ints1d
+    labels: list[str]
+    scheme: str
+    irregular: Ints1d
+
+
+class SplitTag(NamedTuple):
+    """The tag of an entity. Without prefixes, as in IO, the prefix is empty."""
+
+    prefix: str
+    label: str
 
 
 def decode_tags(
     tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
-) -> tuple[Ints1d, Ints1d, list[str], str, Ints1d]:
-    """Find the scheme of tags, and the entities. `sent_start` is true for the first token of a
-    sentence; `refuse` makes an error from the index of a token and a message. Returns ENT_IOB and
-    the label of each token, as an index, -1 for none; the labels; the scheme, empty if there are no
-    entities; and the tokens whose tags don't fit it.
-    Shapes: (N,) but for the last, (M,)
+) -> DecodedTags:
+    """Find the scheme of tags, and the entities.
 
+    tags (Sequence[str]): The tag of each token.
+    sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+    refuse (Callable[[int, str], Exception]): Makes an error from the index of a token and a
+        message.
+    RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
-    index = {tag: i for i, tag in enumerate(dict.fromkeys(tags))}
-    ids = numpy.fromiter(map(index.__getitem__, tags), dtype="int64", count=len(tags))
+    tag_set = list(dict.fromkeys(tags))
+    id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
+    tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])
 
-    def at(tag: str, message: str) -> Exception:
-        return refuse(int(numpy.argmax(ids == index[tag])), message)
+    def refuse_tag(tag: str, message: str) -> Exception:
+        first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))
+        return refuse(first_token, message)
 
-    split = _split_tags([*index], at)
-    prefixes = [split.get(tag, ("", ""))[0] for tag in index]
-    number = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in split.values()))}
-    label = numpy.asarray([number[split[tag][1]] if tag in split else -1 for tag in index])[ids]
-    opens, closes = (numpy.isin(prefixes, [*some])[ids] for some in (OPENING, CLOSING))
-    follows = numpy.zeros(len(ids), dtype=bool)
-    follows[1:] = (label[1:] == label[:-1]) & (label[1:] >= 0) & ~sent_start[1:]
-    begins = (label >= 0) & (opens | ~follows)
+    split_tags = _split_tags(tag_set, refuse_tag)
+    labels = list(dict.fromkeys(tag.label for tag in split_tags.values()))
+    id_of_label = {label: i for i, label in enumerate(labels)}
+
+    # What a tag says is found once for each of the K tags, (K,), then for all tokens, (N,).
+    label_of_tag = numpy.full(len(tag_set), -1)
+    tag_opens = numpy.zeros(len(tag_set), dtype=bool)
+    tag_closes = numpy.zeros(len(tag_set), dtype=bool)
+    for tag, (prefix, name) in split_tags.items():
+        i = id_of_tag[tag]
+        label_of_tag[i] = id_of_label[name]
+        tag_opens[i] = prefix in OPENING
+        tag_closes[i] = prefix in CLOSING
+    tag_is_missing = numpy.asarray([tag in NOT_ANNOTATED for tag in tag_set])
+    label = label_of_tag[tag_ids]
+    opens = tag_opens[tag_ids]
+    closes = tag_closes[tag_ids]
+    is_missing = tag_is_missing[tag_ids]
+    is_entity = label >= 0
+
+    # Tokens after one of the same label in the same sentence.
+    follows = numpy.zeros(len(tags), dtype=bool)
+    follows[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
+    begins = is_entity & (opens | ~follows)
     begins[1:] |= follows[1:] & closes[:-1]
-    iob = numpy.where(label >= 0, numpy.where(begins, BEGIN, INSIDE), OUTSIDE)
-    iob[numpy.asarray([tag in NOT_ANNOTATED for tag in index])[ids]] = MISSING
-    used = {prefix for prefix, _ in split.values()}
-    scheme, irregular = _find_scheme(used, opens, closes, begins, follows)
-    return iob, label, [*number], scheme, numpy.flatnonzero(irregular & (label >= 0))
+    iob = numpy.full(len(tags), OUTSIDE)
+    iob[is_entity] = INSIDE
+    iob[begins] = BEGIN
+    iob[is_missing] = MISSING
+    prefixes = {tag.prefix for tag in split_tags.values()}
+    scheme, is_irregular = _find_scheme(prefixes, opens, closes, begins, follows)
+    irregular = numpy.flatnonzero(is_irregular & is_entity)
+    return DecodedTags(iob, label, labels, scheme, irregular)
 
 
 def _split_tags(
-    tags: Sequence[str], at: Callable[[str, str], Exception]
-) -> dict[str, tuple[str, str]]:
-    """The prefix and the label of each tag but O and missing ones. Labels without prefixes have
-    the prefix ""."""
-    entities = [tag for tag in tags if tag != "O" and tag not in NOT_ANNOTATED]
-    bare = [tag for tag in entities if tag.rstrip("-_") in set("BILUES")]
-    if bare:
-        raise at(bare[0], f"expected a tag with a label, such as B-PER, got {bare[0]!r}")
-    split = {tag: match for tag in entities if (match := PREFIXED.fullmatch(tag))}
-    without = [tag for tag in entities if tag not in split]
-    if split and without:
-        known = next(iter(split))
-        raise at(without[0], f"expected a tag such as {known!r}, got {shown(without[0])}")
-    if without and "O" not in tags:
-        raise at(without[0], f"expected tags, O among them, got only such as {shown(without[0])}")
-    separators = {match[2]: tag for tag, match in split.items()}
-    if len(separators) > 1:
-        known, other = separators["-"], separators["_"]
-        raise at(other, f"expected a tag such as {known!r}, got {other!r}")
-    letters = {match[1]: tag for tag, match in split.items()}
-    ours, theirs = [letters[x] for x in "LU" if x in letters], [*filter(letters.get, "ES")]
-    if ours and theirs:
-        tag = letters[theirs[0]]
-        raise at(tag, f"expected one scheme, got {tag!r} (IOBES) beside {ours[0]!r} (BILUO)")
-    return {tag: (match[1], match[3]) for tag, match in split.items()} | {
-        tag: ("", tag) for tag in without
-    }
+    tag_set: Sequence[str], refuse_tag: Callable[[str, str], Exception]
+) -> dict[str, SplitTag]:
+    """Split the tags of entities, all but O and missing ones, into prefix and label."""
+    entity_tags = [tag for tag in tag_set if tag != "O" and tag not in NOT_ANNOTATED]
+    without_label = [tag for tag in entity_tags if tag.rstrip("-_") in PREFIXES]
+    if without_label:
+        tag = without_label[0]
+        raise refuse_tag(tag, f"expected a tag with a label, such as B-PER, got {tag!r}")
+    matches: dict[str, re.Match[str]] = {}
+    without_prefix: list[str] = []
+    for tag in entity_tags:
+        match = PREFIXED.fullmatch(tag)
+        if match is None:
+            without_prefix.append(tag)
+        else:
+            matches[tag] = match
+    if not without_prefix:
+        _check_prefixes(matches, refuse_tag)
+        return {tag: SplitTag(match[1], match[3]) for tag, match in matches.items()}
+    tag = without_prefix[0]
+    if matches:
+        with_prefix = next(iter(matches))
+        raise refuse_tag(tag, f"expected a tag such as {with_prefix!r}, got {shown(tag)}")
+    # Any word could be a label of IO without prefixes: parts of speech, for example. These have
+    # no O.
+    if "O" not in tag_set:
+        raise refuse_tag(tag, f"expected tags, O among them, got only such as {shown(tag)}")
+    return {tag: SplitTag("", tag) for tag in without_prefix}
+
+
+def _check_prefixes(
+    matches: Mapping[str, re.Match[str]], refuse_tag: Callable[[str, str], Exception]
+) -> None:
+    """Check that all tags have the same separator, and prefixes of one scheme."""
+    tag_of_separator = {match[2]: tag for tag, match in matches.items()}
+    if len(tag_of_separator) > 1:
+        expected = tag_of_separator["-"]
+        tag = tag_of_separator["_"]
+        raise refuse_tag(tag, f"expected a tag such as {expected!r}, got {tag!r}")
+    tag_of_prefix = {match[1]: tag for tag, match in matches.items()}
+    biluo = [tag_of_prefix[prefix] for prefix in "LU" if prefix in tag_of_prefix]
+    iobes = [tag_of_prefix[prefix] for prefix in "ES" if prefix in tag_of_prefix]
+    if biluo and iobes:
+        got = f"{iobes[0]!r} (IOBES) beside {biluo[0]!r} (BILUO)"
+        raise refuse_tag(iobes[0], f"expected one scheme, got {got}")
 
 
 def _find_scheme(
-    used: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+    prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
 ) -> tuple[str, Array1d]:
     """Find the scheme of the prefixes that are used, empty if there are no entities; and the tags
     of entities that it doesn't allow where they are. `opens` and `closes` are true for prefixes
     that open or close an entity, `follows` after a token of the same label and sentence.
     Shapes: (N,)"""
-    if used <= {"", "I", "E"}:
-        name = "IOE" if "E" in used else "IO" if "I" in used else IO_WITHOUT_PREFIXES
-        return name if used else "", numpy.zeros(len(begins), dtype=bool)
-    no_begin, no_other_before = begins & ~opens, opens & ~follows
-    if used & {*"LUES"}:
+    if prefixes <= {"", "I", "E"}:
+        scheme = ""
+        if "E" in prefixes:
+            scheme = "IOE"
+        elif "I" in prefixes:
+            scheme = "IO"
+        elif prefixes:
+            scheme = IO_WITHOUT_PREFIXES
+        return scheme, numpy.zeros(len(begins), dtype=bool)
+    begins_without_b = begins & ~opens
+    if prefixes & {"L", "U", "E", "S"}:
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows[1:] | begins[1:]
-        return "BILUO" if used & {*"LU"} else "IOBES", no_begin | (is_last & ~closes)
-    # IOB1 has B only between entities of one label. A few tags may be wrong.
-    is_iob1 = no_other_before.sum() < no_begin.sum()
-    return ("IOB1", no_other_before) if is_iob1 else ("IOB2", no_begin)
+        scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"
+        return scheme, begins_without_b | (is_last & ~closes)
+    # IOB1 has B only where an entity follows another of its label, IOB2 at each entity. A few tags
+    # may be wrong, so it is the scheme that fewer contradict.
+    b_without_entity_before = opens & ~follows
+    if b_without_entity_before.sum() < begins_without_b.sum():
+        return "IOB1", b_without_entity_before
+    return "IOB2", begins_without_b

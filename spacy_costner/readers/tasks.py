@@ -1,23 +1,24 @@
 """Tasks: a text and annotated spans of it, as a value of JSON.
 
 They are read in the forms of several annotation tools (see `task_from_json` and
-`read_label_studio`), and written in those of `FORMS`.
+`read_label_studio`), and written in those of `TASK_FORMS`.
 """
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..saving import save_file
-from .files import SURROGATE, Place, Values, read_values, shown
+from .files import SURROGATE, FilePlace, Values, read_values, shown
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 """Keys of the list of spans: Prodigy, spaCy and Hugging Face, spaCy's `Doc.to_json`, doccano."""
 
-START_KEYS, END_KEYS = ("start", "start_offset"), ("end", "end_offset")
+START_KEYS = ("start", "start_offset")
+END_KEYS = ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type")
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
 ANSWERS = ("accept", "reject", "ignore")
@@ -26,6 +27,7 @@ ANNOTATION_KEYS = ("annotations", "completions")
 """Keys of the annotations of a task of Label Studio: now, and before version 1."""
 
 Range = tuple[int, int]
+"""Characters of a text or tokens of a doc, from and to."""
 
 
 class TaskSpan(NamedTuple):
@@ -37,8 +39,12 @@ class TaskSpan(NamedTuple):
     extra: Mapping[str, Any] = {}
 
 
-TaskToken = tuple[int, int, bool | None]
-"""A token: its characters, from and to; and whether it begins a sentence, if that is known."""
+class TaskToken(NamedTuple):
+    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
+
+    start: int
+    end: int
+    sent_start: bool | None
 
 
 class Task(NamedTuple):
@@ -60,22 +66,28 @@ class Task(NamedTuple):
     extra: Mapping[str, Any] = {}
 
 
-Annotated = tuple[Place, int | None, Task]
-"""A task and its place. Tasks with the same key, unless it is None, are annotations of one text."""
+class AnnotatedTask(NamedTuple):
+    """A task and its place. Tasks with the same text key, unless it is None, are annotations of one
+    text."""
+
+    place: FilePlace
+    text_key: int | None
+    task: Task
 
 
-def read_tasks(path: Path) -> Iterator[tuple[Place, Task]]:
+def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
     """Read the tasks of a JSON or JSONL file.
 
     path (Path): The file.
-    YIELDS (tuple[Place, Task]): Each task, and its place.
+    YIELDS (tuple[FilePlace, Task]): Each task, and its place.
     RAISES (CorpusError): If something isn't a task.
     """
-    for place, value in read_values(path)[1]:
-        yield place, task_from_json(value, place)
+    _, records = read_values(path)
+    for place, record in records:
+        yield place, task_from_json(record, place)
 
 
-def task_from_json(value: Any, place: Place) -> Task:
+def task_from_json(record: Any, place: FilePlace) -> Task:
     """Read a task in any of these forms, where a span is [start, end, label] or has these keys:
 
         {"text": "…", "spans": […]}                   Prodigy, also with tokens and answer
@@ -83,90 +95,117 @@ def task_from_json(value: Any, place: Place) -> Task:
         ["…", {"entities": […]}]                      spaCy 2
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
-    value (Any): The value of a line of JSON.
-    place (Place): The line.
+    record (Any): The value of a line of JSON.
+    place (FilePlace): The line.
     RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
-        value = {"text": value[0], **value[1]}
-    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
-        raise place.refuse(f"expected a text and its spans, got {shown(value)}")
-    text, key = value["text"], _span_key(value, place)
-    known = {"text", "tokens", "missing", "has_unknown_spaces", key}
-    missing = value.get("missing", [])
+    # The pair of spaCy 2 becomes one object.
+    if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
+        record = {"text": record[0], **record[1]}
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise place.refuse(f"expected a text and its spans, got {shown(record)}")
+    text = record["text"]
+    span_key = _find_span_key(record, place)
+    missing = record.get("missing", [])
     if not isinstance(missing, list):
         raise place.refuse(f"missing: expected a list of [start, end], got {shown(missing)}")
-    if value.get("answer", "accept") not in ANSWERS:
-        raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(value['answer'])}")
+    if record.get("answer", "accept") not in ANSWERS:
+        raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
+    spans = None
+    if span_key is not None:
+        spans = spans_from_json(record[span_key], text, span_key, place)
+    task_keys = {"text", "tokens", "missing", "has_unknown_spaces", span_key}
     return Task(
         text=text,
-        spans=None if key is None else spans_from_json(value[key], text, key, place),
-        tokens=_tokens_from_json(value.get("tokens"), text, place),
-        missing=tuple(_range(part, len(text), "missing", place) for part in missing),
-        has_unknown_spaces=value.get("has_unknown_spaces") is True,
-        extra={name: given for name, given in value.items() if name not in known},
+        spans=spans,
+        tokens=_tokens_from_json(record.get("tokens"), text, place),
+        missing=tuple(_range_from_json(pair, len(text), "missing", place) for pair in missing),
+        has_unknown_spaces=record.get("has_unknown_spaces") is True,
+        extra={key: value for key, value in record.items() if key not in task_keys},
     )
 
 
-def _span_key(value: Mapping[str, Any], place: Place) -> str | None:
+def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
     """The key of the spans; None if nobody has annotated the text."""
-    there = [key for key in SPAN_KEYS if value.get(key) is not None]
-    lists = [key for key in there if isinstance(value[key], list)]
-    filled = [*filter(value.get, lists)]
-    if there and not lists:
-        raise place.refuse(f"{there[0]}: expected a list of spans, got {shown(value[there[0]])}")
-    if len(filled) > 1 and value[filled[0]] != value[filled[1]]:
+    present = [key for key in SPAN_KEYS if record.get(key) is not None]
+    lists = [key for key in present if isinstance(record[key], list)]
+    if present and not lists:
+        key = present[0]
+        raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
+    # A tool may write several of the keys, and leave those empty that it doesn't use.
+    filled = [key for key in lists if record[key]]
+    if len(filled) > 1 and record[filled[0]] != record[filled[1]]:
         raise place.refuse(f"expected one list of spans, got {' and '.join(filled)}")
-    return next(iter([*filled, *lists]), None)
+    if filled:
+        return filled[0]
+    return lists[0] if lists else None
 
 
-def spans_from_json(values: list[Any], text: str, key: str, place: Place) -> list[TaskSpan]:
+def spans_from_json(values: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read the spans under a key. A span with several labels is read once for each label. Offsets
     may count UTF-16 code units, as JavaScript does, if the texts that some spans have in `extra`
     say so.
 
+    values (list[Any]): The values of the spans.
+    text (str): The text.
+    key (str): Their key, for errors.
+    place (FilePlace): Their place, for errors.
+    RETURNS (list[TaskSpan]): The spans.
     RAISES (CorpusError): If something isn't a span of the text.
     """
-    units, spans = _utf16(text), []
+    n_units = _utf16_length(text)
+    spans: list[TaskSpan] = []
     for value in values:
-        extra: Mapping[str, Any] = {}
-        if isinstance(value, dict):
-            start, end, label = (
-                next((value[key] for key in keys if key in value), None)
-                for keys in (START_KEYS, END_KEYS, LABEL_KEYS)
-            )
-            extra = {name: given for name, given in value.items() if name not in USED_KEYS}
-        elif isinstance(value, list) and len(value) == 3:
-            start, end, label = value
-        else:
-            got = shown(value)
-            raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
-        start, end = _range([start, end], len(units) // 2, key, place)
-        labels: list[Any] = label if isinstance(label, list) else [label]
-        if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
-            raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
-        if wrong := [name for name in labels if SURROGATE.search(name)]:
-            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(wrong[0])}")
-        spans += [TaskSpan(start, end, name, extra) for name in labels]
-    if len(units) == 2 * len(text):
+        spans += _span_from_json(value, n_units, key, place)
+    if n_units == len(text):
         return spans
+    # Some characters are two code units, so offsets may count either. Characters are tried first.
     if not all(has_its_text(text, span) for span in spans):
-        # The characters before a code unit are those that end at it or before.
-        ends = _utf16_ends(text)
-        others = []
-        for span in spans:
-            start, end = bisect_right(ends, span.start), bisect_right(ends, span.end)
-            others.append(span._replace(start=start, end=end))
-        spans = others if all(has_its_text(text, span) for span in others) else spans
+        in_characters = _spans_in_characters(spans, text)
+        if all(has_its_text(text, span) for span in in_characters):
+            spans = in_characters
     for span in spans:
-        _range([span.start, span.end], len(text), key, place)
+        _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
-def _range(value: Any, limit: int, key: str, place: Place) -> Range:
-    """Two characters of a text, from and to."""
-    if not isinstance(value, list) or [*map(type, value)] != [int, int]:
+def _span_from_json(value: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
+    """Read a span, once for each of its labels. `limit` is the length of the text."""
+    extra: Mapping[str, Any] = {}
+    if isinstance(value, dict):
+        start = _first_value(value, START_KEYS)
+        end = _first_value(value, END_KEYS)
+        label = _first_value(value, LABEL_KEYS)
+        extra = {name: item for name, item in value.items() if name not in USED_KEYS}
+    elif isinstance(value, list) and len(value) == 3:
+        start, end, label = value
+    else:
+        got = shown(value)
+        raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
+    start, end = _range_from_json([start, end], limit, key, place)
+    # A span of Label Studio has a list of labels.
+    labels: list[Any] = label if isinstance(label, list) else [label]
+    if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
+        raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
+    for name in labels:
+        if SURROGATE.search(name):
+            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(name)}")
+    return [TaskSpan(start, end, name, extra) for name in labels]
+
+
+def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """The value of the first of some keys that a record has."""
+    for key in keys:
+        if key in record:
+            return record[key]
+    return None
+
+
+def _range_from_json(value: Any, limit: int, key: str, place: FilePlace) -> Range:
+    """Two characters of a text, from and to. `limit` is the length of the text."""
+    is_pair = isinstance(value, list) and len(value) == 2
+    if not is_pair or type(value[0]) is not int or type(value[1]) is not int:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(value)}")
     start, end = value
     if not 0 <= start < end <= limit:
@@ -176,142 +215,217 @@ def _range(value: Any, limit: int, key: str, place: Place) -> Range:
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether a span is where its own text is, if it has that."""
-    own = span.extra.get("text")
-    if not isinstance(own, str):
+    """Whether a span is where the text is that it has in `extra`. True if it has none."""
+    span_text = span.extra.get("text")
+    if not isinstance(span_text, str):
         return True
-    return span.end <= len(text) and own.split() == text[span.start : span.end].split()
+    if span.end > len(text):
+        return False
+    # Tools may change the white space.
+    return span_text.split() == text[span.start : span.end].split()
 
 
-def _utf16(text: str) -> bytes:
-    return text.encode("utf-16-le", "surrogatepass")
+def _utf16_length(text: str) -> int:
+    """The number of UTF-16 code units. Each is two bytes; half of a surrogate pair is one, too."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _utf16_ends(text: str) -> list[int]:
     """Where each character ends in UTF-16, in code units. Shape: (C,)"""
-    return [*accumulate(2 if character > "\uffff" else 1 for character in text)]
+    return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 
 
-def _tokens_from_json(value: Any, text: str, place: Place) -> list[TaskToken] | None:
+def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
+    """Convert the offsets of spans from code units to characters."""
+    ends = _utf16_ends(text)
+    converted = []
+    for span in spans:
+        # The characters before a code unit are those that end at it or before.
+        start = bisect_right(ends, span.start)
+        end = bisect_right(ends, span.end)
+        converted.append(span._replace(start=start, end=end))
+    return converted
+
+
+def _tokens_from_json(value: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
+    """Read the tokens of a task, and check that they are all words of its text, in order."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
-    ranges = [
-        _range([one.get("start"), one.get("end")], len(text), "tokens", place) for one in value
-    ]
-    for token, (start, end) in zip(value, ranges):
-        if token.get("text", text[start:end]) != text[start:end]:
+    tokens = []
+    for token in value:
+        offsets = [token.get("start"), token.get("end")]
+        start, end = _range_from_json(offsets, len(text), "tokens", place)
+        tokens.append(TaskToken(start, end, token.get("sent_start")))
+    for token, (start, end, _) in zip(value, tokens):
+        expected = text[start:end]
+        if token.get("text", expected) != expected:
             got = shown(token["text"])
-            raise place.refuse(f"tokens: expected {text[start:end]!r} at {start}, got {got}")
-    for (_, before), (start, end) in pairwise([(0, 0), *ranges, (len(text), len(text))]):
-        if start < before or text[before:start].strip():
-            got = shown(text[before:start] or text[start:end])
+            raise place.refuse(f"tokens: expected {expected!r} at {start}, got {got}")
+    end_of_text = TaskToken(len(text), len(text), None)
+    previous_end = 0
+    for start, end, _ in [*tokens, end_of_text]:
+        text_between = text[previous_end:start]
+        if start < previous_end or text_between.strip():
+            got = shown(text_between or text[start:end])
             raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
-    return [(*part, token.get("sent_start")) for part, token in zip(ranges, value)]
+        previous_end = end
+    return tokens
 
 
-def is_label_studio(value: Any) -> bool:
-    """Whether the first value of a file is a task of Label Studio."""
-    return isinstance(value, dict) and isinstance(value.get("data"), dict)
+def is_label_studio(record: Any) -> bool:
+    """Whether the first record of a file is a task of Label Studio."""
+    return isinstance(record, dict) and isinstance(record.get("data"), dict)
 
 
-def read_label_studio(values: Values) -> Iterator[Annotated]:
+def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
     """Read the tasks of Label Studio's JSON export, with the annotations of several people.
-    Skipped annotations are left out, and if some are marked as ground truth, the others, too."""
-    for i, (place, value) in enumerate(values):
-        if not is_label_studio(value):
-            raise place.refuse(f"expected a task of Label Studio, got {shown(value)}")
-        texts = {name: text for name, text in value["data"].items() if isinstance(text, str)}
-        if "text" not in texts and len(texts) != 1:
-            got = shown([*value["data"]])
-            raise place.refuse(f"data: expected a text under 'text', got {got}")
-        text = texts.get("text") or next(iter(texts.values()))
-        key = next((key for key in ANNOTATION_KEYS if key in value), None)
-        given = value[key] if key else []
-        are_dicts = isinstance(given, list) and all(isinstance(one, dict) for one in given)
-        if not are_dicts or not all(isinstance(one.get("result"), list) for one in given):
-            raise place.refuse(f"{key}: expected annotations with results, got {shown(given)}")
-        annotations = [one for one in given if not one.get("was_cancelled")]
-        truths = [one for one in annotations if one.get("ground_truth")]
-        for one in truths or annotations:
-            # Relations and other results are not entities.
-            results = [result.get("value") for result in one["result"] if isinstance(result, dict)]
-            labelled = [span for span in results if isinstance(span, dict) and "labels" in span]
-            spans = spans_from_json(labelled, text, "annotations", place)
-            yield place, i, Task(text, spans)
+    Skipped annotations are left out, and if some are marked as ground truth, the others, too.
+
+    records (Values): The records of the file.
+    YIELDS (AnnotatedTask): Each annotation.
+    RAISES (CorpusError): If a record is no task with a text and annotations.
+    """
+    for i, (place, record) in enumerate(records):
+        if not is_label_studio(record):
+            raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
+        text = _label_studio_text(record["data"], place)
+        annotations = _label_studio_annotations(record, place)
         if not annotations:
-            yield place, i, Task(text)
+            yield AnnotatedTask(place, i, Task(text))
+            continue
+        truths = [annotation for annotation in annotations if annotation.get("ground_truth")]
+        for annotation in truths or annotations:
+            # Relations and other results are not entities.
+            labelled = []
+            for result in annotation["result"]:
+                value = result.get("value") if isinstance(result, dict) else None
+                if isinstance(value, dict) and "labels" in value:
+                    labelled.append(value)
+            spans = spans_from_json(labelled, text, "annotations", place)
+            yield AnnotatedTask(place, i, Task(text, spans))
+
+
+def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
+    """The text under "text", or else the only text of a task."""
+    texts = {name: value for name, value in data.items() if isinstance(value, str)}
+    if "text" not in texts and len(texts) != 1:
+        raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
+    first_text = next(iter(texts.values()))
+    return texts.get("text") or first_text
+
+
+def _label_studio_annotations(
+    record: Mapping[str, Any], place: FilePlace
+) -> list[Mapping[str, Any]]:
+    """The annotations of a task that nobody has skipped."""
+    for key in ANNOTATION_KEYS:
+        if key in record:
+            break
+    else:
+        return []
+    annotations = record[key]
+    if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
+        got = shown(annotations)
+        raise place.refuse(f"{key}: expected annotations with results, got {got}")
+    return [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+
+
+def _has_result(annotation: Any) -> bool:
+    return isinstance(annotation, dict) and isinstance(annotation.get("result"), list)
 
 
 def task_to_json(task: Task) -> dict[str, Any]:
     """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
     text = task.text
-    value: dict[str, Any] = {"text": text}
-    starts, ends = {}, {}
+    record: dict[str, Any] = {"text": text}
+    token_at_start: dict[int, int] = {}
+    token_at_end: dict[int, int] = {}
     if task.tokens is not None:
-        value["tokens"] = tokens = []
+        record["tokens"] = []
         for i, (start, end, sent_start) in enumerate(task.tokens):
             has_space = text[end : end + 1] == " "
             token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
-            tokens.append(token if sent_start is None else {**token, "sent_start": sent_start})
-            starts[start] = ends[end] = i
+            if sent_start is not None:
+                token["sent_start"] = sent_start
+            record["tokens"].append(token)
+            token_at_start[start] = i
+            token_at_end[end] = i
     if task.spans is not None:
-        value["spans"] = spans = []
+        record["spans"] = []
         for start, end, label, extra in task.spans:
-            spans.append({"start": start, "end": end, "label": label, **extra})
-            if start in starts and end in ends:
-                spans[-1].update(token_start=starts[start], token_end=ends[end])
+            span = {"start": start, "end": end, "label": label, **extra}
+            if start in token_at_start and end in token_at_end:
+                span["token_start"] = token_at_start[start]
+                span["token_end"] = token_at_end[end]
+            record["spans"].append(span)
     if task.missing:
-        value["missing"] = [list(part) for part in task.missing]
+        record["missing"] = [list(characters) for characters in task.missing]
     if task.has_unknown_spaces:
-        value["has_unknown_spaces"] = True
-    return {**value, **task.extra}
+        record["has_unknown_spaces"] = True
+    return {**record, **task.extra}
 
 
 def _task_to_doccano(task: Task) -> dict[str, Any]:
     """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
     spans can't have scores. doccano shows other keys as metadata of the text."""
     spans = task.spans or []
-    value: dict[str, Any] = {"text": task.text, "label": [[*span[:3]] for span in spans]}
+    labels = [[span.start, span.end, span.label] for span in spans]
+    record: dict[str, Any] = {"text": task.text, "label": labels}
     if any("score" in span.extra for span in spans):
-        value["scores"] = [span.extra.get("score") for span in spans]
-    return {**value, **task.extra}
+        record["scores"] = [span.extra.get("score") for span in spans]
+    return {**record, **task.extra}
 
 
 def _task_to_label_studio(task: Task) -> dict[str, Any]:
     """A task for Label Studio: {"data": {"text": "…", …}, "predictions": [{"result": […]}]}. The
     labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
-    text, results = task.text, []
-    borders = [0, *_utf16_ends(text)]
+    text = task.text
+    # The code unit before each character, and the one after the last. (C + 1,)
+    units = [0, *_utf16_ends(text)]
+    results = []
     for i, (start, end, label, extra) in enumerate(task.spans or []):
-        first, last = borders[start], borders[end]
-        value = {"start": first, "end": last, "text": text[start:end], "labels": [label]}
-        names = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        results.append({**names, "value": value, **extra})
+        value = {
+            "start": units[start],
+            "end": units[end],
+            "text": text[start:end],
+            "labels": [label],
+        }
+        result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
+        results.append({**result, "value": value, **extra})
     return {"data": {"text": text, **task.extra}, "predictions": [{"result": results}]}
 
 
-FORMS: dict[str, tuple[Any, str]] = {
-    "prodigy": (task_to_json, ".jsonl"),
-    "doccano": (_task_to_doccano, ".jsonl"),
-    "label-studio": (_task_to_label_studio, ".json"),
+class TaskForm(NamedTuple):
+    """How a tool imports tasks: what makes the JSON of a task, and the suffix of files. A file with
+    .json is an array, one with .jsonl has a task on each line."""
+
+    to_json: Callable[[Task], dict[str, Any]]
+    suffix: str
+
+
+TASK_FORMS: dict[str, TaskForm] = {
+    "prodigy": TaskForm(task_to_json, ".jsonl"),
+    "doccano": TaskForm(_task_to_doccano, ".jsonl"),
+    "label-studio": TaskForm(_task_to_label_studio, ".json"),
 }
-"""What annotation tools import: a task as JSON, and the suffix of files: .json for an array."""
+"""What annotation tools import."""
 
 
-def check_form(name: str, path: Path) -> None:
+def check_task_form(name: str, path: Path) -> None:
     """Check that there is such a form, and that the tool reads a file of this name."""
-    if name not in FORMS:
-        raise ValueError(f"format: expected one of {[*FORMS]}, got {name!r}")
-    if path.suffix != FORMS[name][1]:
-        raise ValueError(f"{path}: expected a name that ends in {FORMS[name][1]}, for {name}")
+    if name not in TASK_FORMS:
+        raise ValueError(f"format: expected one of {[*TASK_FORMS]}, got {name!r}")
+    suffix = TASK_FORMS[name].suffix
+    if path.suffix != suffix:
+        raise ValueError(f"{path}: expected a name that ends in {suffix}, for {name}")
 
 
 def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
     """Write tasks to a file that an annotation tool imports: see `save_tasks`."""
-    to_json, suffix = FORMS[form]
+    to_json, suffix = TASK_FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
     # Python's escape for half of a surrogate pair, such as in metadata, is that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
@@ -329,5 +443,5 @@ def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None
     form (str): "prodigy", "doccano" (both JSONL) or "label-studio" (JSON).
     RAISES (ValueError): If there is no such form, or it has files of another suffix.
     """
-    check_form(form, path)
-    save_file(path, lambda new: write_tasks(new, tasks, form))
+    check_task_form(form, path)
+    save_file(path, lambda new_path: write_tasks(new_path, tasks, form))

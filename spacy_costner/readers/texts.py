@@ -27,7 +27,7 @@ from .files import (
     BOM,
     SURROGATE,
     CorpusError,
-    Place,
+    FilePlace,
     corpus_files,
     digest,
     is_json,
@@ -61,20 +61,31 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
     for file in corpus_files(Path(path)):
-        if not is_text(file):
-            predicted = Predicted()
-            for doc in read_file(file, Context(nlp, DEFAULTS, CorpusInfo(), predicted)):
-                if len(doc):
-                    new = predicted.get(doc) or as_spacy_applies(doc)
-                    yield with_data(new, doc.user_data)
-            continue
-        for i, line in enumerate(read_text(file).split("\n")):
-            try:
-                if line.strip():
-                    yield nlp.make_doc(line.strip())
-            except ValueError as error:  # The text is too long.
-                message = f"expected a text that spaCy can read: {error}"
-                raise Place(file, i + 1).refuse(message) from None
+        if is_text(file):
+            yield from _read_lines_of_text(nlp, file)
+        else:
+            yield from _read_without_annotation(nlp, file)
+
+
+def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
+    """A doc of each line that isn't empty."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        try:
+            if line.strip():
+                yield nlp.make_doc(line.strip())
+        except ValueError as error:  # The text is too long.
+            message = f"expected a text that spaCy can read: {error}"
+            raise FilePlace(path, number).refuse(message) from None
+
+
+def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
+    """The docs of a corpus as `spacy apply` reads them."""
+    predicted = Predicted()
+    context = Context(nlp, DEFAULTS, CorpusInfo(), predicted)
+    for doc in read_file(path, context):
+        if len(doc):
+            text_doc = predicted.get(doc) or as_spacy_applies(doc)
+            yield with_data(text_doc, doc.user_data)
 
 
 def is_text(path: Path) -> bool:
@@ -82,13 +93,20 @@ def is_text(path: Path) -> bool:
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     lines = [line.strip() for line in read_head(path).splitlines() if line.strip()]
-    return sum(bool(TAGGED.fullmatch(line)) for line in lines) * 2 <= len(lines)
+    # A line of a text may look like a token and its tag: "I saw O".
+    tagged_lines = [line for line in lines if TAGGED.fullmatch(line)]
+    return len(tagged_lines) <= len(lines) / 2
 
 
 class Part(NamedTuple):
-    """A range of a file: from `start` to `stop` bytes of lines or row groups of Parquet; both
-    are 0 for a whole file. `first` is the number of its first line or row, `digest` that of its
-    content."""
+    """A range of a file.
+
+    path (Path): The file.
+    start (int): The first byte of lines, or the first row group of Parquet.
+    stop (int): The byte or row group after the last. 0 for a whole file.
+    first (int): The number of the first line or row.
+    digest (str): The digest of the content.
+    """
 
     path: Path
     start: int
@@ -97,46 +115,86 @@ class Part(NamedTuple):
     digest: str
 
 
-class Row(NamedTuple):
-    """A text of a part. `text` is None if it isn't one. `make_doc` makes a doc without annotation,
-    or raises the error of the row."""
+class TextRow(NamedTuple):
+    """A text of a part.
+
+    id (Any): The id, or the number of the line or row.
+    text (str | None): The text. None if it isn't one.
+    make_doc (Callable[[], Doc]): Makes a doc without annotation, or raises the error of the row.
+    """
 
     id: Any
     text: str | None
     make_doc: Callable[[], Doc]
 
 
+class RowReader(NamedTuple):
+    """How the rows of a part are read.
+
+    nlp (Language): The pipeline, for its tokenizer.
+    text_key (str): The key or column of the text.
+    id_key (str): The key or column of the id.
+    make_input (MakeInput): Makes what the pipeline gets of a doc of the file.
+    """
+
+    nlp: Language
+    text_key: str
+    id_key: str
+    make_input: MakeInput
+
+
 def divide(path: Path, n_rows: int) -> Iterator[Part]:
     """Divide a file into parts of some lines or rows. A .spacy file is one part, and row groups
     of Parquet are not divided.
 
+    path (Path): The file.
+    n_rows (int): Lines or, at least, rows of a part.
+    YIELDS (Part): The parts.
     RAISES (CorpusError): If the file has another suffix.
     """
-    start, first, n = 0, 0, 0
     if path.suffix in LINES:
-        with path.open("rb") as file:
-            while lines := list(islice(file, n_rows)):
-                data = b"".join(lines)
-                stop = start + len(data)
-                yield Part(path, start, stop, first + 1, digest(data, first + 1))
-                start, first = stop, first + len(lines)
+        yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
         yield Part(path, 0, 0, 0, digest(path))
     elif path.suffix == ".parquet":
-        content = digest(path)
-        try:
-            meta = require_pyarrow().read_metadata(path)
-        except (ValueError, OSError):  # Reading the part fails, too, and other parts don't.
-            yield Part(path, 0, 0, 0, content)
-            return
-        for i in range(meta.num_row_groups):
-            n += meta.row_group(i).num_rows
-            if n >= n_rows or i + 1 == meta.num_row_groups:
-                yield Part(path, start, i + 1, first, digest(content, start, i + 1))
-                start, first, n = i + 1, first + n, 0
+        yield from _divide_parquet(path, n_rows)
     else:
         expected = ", ".join([*LINES, ".spacy", ".parquet"])
         raise CorpusError(f"{path}: expected one of {expected}, got {path.suffix!r}")
+
+
+def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
+    start = 0
+    number = 1
+    with path.open("rb") as file:
+        while lines := list(islice(file, n_rows)):
+            data = b"".join(lines)
+            stop = start + len(data)
+            # With its number: lines before the part must not have become more or fewer.
+            yield Part(path, start, stop, number, digest(data, number))
+            start = stop
+            number += len(lines)
+
+
+def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
+    """Parts of as many row groups as have the rows."""
+    content = digest(path)
+    try:
+        metadata = require_pyarrow().read_metadata(path)
+    except (ValueError, OSError):  # Reading the part fails, too, and other parts don't.
+        yield Part(path, 0, 0, 0, content)
+        return
+    start = 0
+    first_row = 0
+    n_rows_of_part = 0
+    for i in range(metadata.num_row_groups):
+        n_rows_of_part += metadata.row_group(i).num_rows
+        stop = i + 1
+        if n_rows_of_part >= n_rows or stop == metadata.num_row_groups:
+            yield Part(path, start, stop, first_row, digest(content, start, stop))
+            start = stop
+            first_row += n_rows_of_part
+            n_rows_of_part = 0
 
 
 def read_rows(
@@ -146,78 +204,88 @@ def read_rows(
     id_name: str = "id",
     *,
     file_tokens: bool = True,
-) -> Iterator[Row]:
+) -> Iterator[TextRow]:
     """Read the rows of a part, without empty lines. What can't be read is a row whose `make_doc`
-    raises. `text` and `id_name` are keys of JSONL, or columns of Parquet. Docs have the tokens and
-    sentence starts of the file, if it has them, as in `spacy apply`; without `file_tokens` only its
-    text, as in `spacy evaluate`: see `inputs`.
+    raises.
 
+    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    part (Part): The part of a file.
+    text (str): The key of the text in JSONL, or its column in Parquet.
+    id_name (str): The key or the column of the id.
+    file_tokens (bool): True: docs have the tokens and sentence starts of the file, if it has them,
+        as in `spacy apply`. False: only its text, as in `spacy evaluate`. See `inputs`.
+    YIELDS (TextRow): The rows.
     RAISES (CorpusError): If the file can't be read.
     """
     make_input: MakeInput = as_spacy_applies if file_tokens else partial(as_spacy_evaluates, nlp)
+    reader = RowReader(nlp, text, id_name, make_input)
     if part.path.suffix == ".spacy":
-        for i, doc in enumerate(read_docbin(part.path, Context(nlp, DEFAULTS, CorpusInfo()))):
-            yield Row(i, doc.text, partial(make_input, doc))
+        context = Context(nlp, DEFAULTS, CorpusInfo())
+        for i, doc in enumerate(read_docbin(part.path, context)):
+            yield TextRow(i, doc.text, partial(make_input, doc))
     elif part.path.suffix == ".parquet":
-        for i, value in enumerate(_read_row_groups(part, text, id_name), part.first):
-            yield _to_row(nlp, value, Place(part.path, i, "row"), text, id_name, make_input)
+        for number, record in enumerate(_read_row_groups(part, text, id_name), part.first):
+            yield _record_to_row(record, FilePlace(part.path, number, "row"), reader)
     else:
-        with part.path.open("rb") as file:
-            file.seek(part.start)
-            data = file.read(part.stop - part.start)
-        if digest(data, part.first) != part.digest:
-            expected = "expected the file that the command began with"
-            raise CorpusError(f"{part.path}: {expected}, got another")
-        for number, line in enumerate(data.split(b"\n"), part.first):
-            line = line.removeprefix(BOM) if number == 1 else line
+        for number, line in enumerate(_read_bytes(part).split(b"\n"), part.first):
+            if number == 1:
+                line = line.removeprefix(BOM)
             if line.strip():
-                place = Place(part.path, number)
-                yield _line_to_row(nlp, line, place, text, id_name, make_input)
+                yield _line_to_row(line, FilePlace(part.path, number), reader)
 
 
-def _line_to_row(
-    nlp: Language, line: bytes, place: Place, text: str, id_name: str, make_input: MakeInput
-) -> Row:
+def _read_bytes(part: Part) -> bytes:
+    """The bytes of a part of a file of lines, if nobody has changed the file."""
+    with part.path.open("rb") as file:
+        file.seek(part.start)
+        data = file.read(part.stop - part.start)
+    if digest(data, part.first) != part.digest:
+        expected = "expected the file that the command began with"
+        raise CorpusError(f"{part.path}: {expected}, got another")
+    return data
+
+
+def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
+    """A row of a line of text, or of JSON."""
     try:
-        content = line.decode("utf8").removesuffix("\r")
+        text = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
         return _refused(place, line.decode("utf8", "replace"), f"expected UTF-8: {error}")
     if place.path.suffix == ".txt":
-        return Row(place.number, content, partial(make_doc, nlp, content))
+        return TextRow(place.number, text, partial(make_doc, reader.nlp, text))
     try:
-        value = json.loads(content)
+        record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return _refused(place, content, f"expected JSON, got {shown(content)}: {error}")
-    if not isinstance(value, dict):
-        return _refused(place, content, f"expected an object with {text!r}, got {shown(value)}")
-    return _to_row(nlp, value, place, text, id_name, make_input)
+        return _refused(place, text, f"expected JSON, got {shown(text)}: {error}")
+    if not isinstance(record, dict):
+        expected = f"expected an object with {reader.text_key!r}"
+        return _refused(place, text, f"{expected}, got {shown(record)}")
+    return _record_to_row(record, place, reader)
 
 
-def _to_row(
-    nlp: Language,
-    value: Mapping[str, Any],
-    place: Place,
-    text: str,
-    id_name: str,
-    make_input: MakeInput,
-) -> Row:
+def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
     """A row of an object, if every format of output has room for its id."""
-    found, content = value.get(id_name, place.number), value.get(text)
-    is_number = isinstance(found, (int, float)) and -(2**63) <= found < 2**64  # NaN isn't.
-    if not (is_number or (isinstance(found, str) and not SURROGATE.search(found))):
-        message = f"{id_name}: expected text or a number of 64 bits, got {shown(found)}"
-        return _refused(place, content, message)
-    rest = {key: one for key, one in value.items() if key not in (text, id_name)}
-    is_text, tokens = isinstance(content, str), value.get("tokens")
+    row_id = record.get(reader.id_key, place.number)
+    text = record.get(reader.text_key)
+    is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64  # NaN isn't.
+    is_utf8 = isinstance(row_id, str) and not SURROGATE.search(row_id)
+    if not is_number and not is_utf8:
+        expected = "expected text or a number of 64 bits"
+        return _refused(place, text, f"{reader.id_key}: {expected}, got {shown(row_id)}")
+    metadata = {}
+    for key, value in record.items():
+        if key not in (reader.text_key, reader.id_key):
+            metadata[key] = value
 
     def make() -> Doc:
-        if not is_text or place.unit != "line" or tokens is None:
-            return with_data(make_doc(nlp, content), rest)
-        task = task_from_json({"text": content, "tokens": tokens}, place)
-        doc = task_to_doc(task, place, Context(nlp, DEFAULTS, CorpusInfo()))
-        return with_data(make_input(doc), rest)
+        tokens = record.get("tokens")
+        if not isinstance(text, str) or place.unit != "line" or tokens is None:
+            return with_data(make_doc(reader.nlp, text), metadata)
+        task = task_from_json({"text": text, "tokens": tokens}, place)
+        doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
+        return with_data(reader.make_input(doc), metadata)
 
-    return Row(found, content if is_text else None, make)
+    return TextRow(row_id, text if isinstance(text, str) else None, make)
 
 
 def require_pyarrow() -> Any:
@@ -232,22 +300,29 @@ def make_doc(nlp: Language, text: Any) -> Doc:
     return nlp.make_doc(text)
 
 
-def _refused(place: Place, text: Any, message: str) -> Row:
+def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
+    """A row whose `make_doc` raises an error."""
+
     def refuse() -> Doc:
         raise place.refuse(message)
 
-    return Row(place.number, text if isinstance(text, str) else None, refuse)
+    return TextRow(place.number, text if isinstance(text, str) else None, refuse)
 
 
-def _read_row_groups(part: Part, *columns: str) -> list[dict[str, Any]]:
+def _read_row_groups(part: Part, text: str, id_name: str) -> list[dict[str, Any]]:
+    """The rows of a part of a Parquet file: the text, the id, and what docs can be grouped by."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
-        types = {field.name: str(field.type) for field in file.schema_arrow}
-        there = [name for name in types if name in columns or types[name] in SHORT]
-        table = file.read_row_groups([*range(part.start, part.stop)], columns=there)
-        values: list[dict[str, Any]] = table.to_pylist()
+        type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
+        columns = []
+        for name, column_type in type_of_column.items():
+            if name in (text, id_name) or column_type in SHORT:
+                columns.append(name)
+        row_groups = list(range(part.start, part.stop))
+        table = file.read_row_groups(row_groups, columns=columns)
+        records: list[dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:
         raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
-    if columns[0] not in types:
-        raise CorpusError(f"{part.path}: expected the column {columns[0]!r}, got {[*types]}")
-    return values
+    if text not in type_of_column:
+        raise CorpusError(f"{part.path}: expected the column {text!r}, got {[*type_of_column]}")
+    return records

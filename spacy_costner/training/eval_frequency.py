@@ -26,8 +26,12 @@ UNCERTAIN = 100
 
 
 class Evaluations(NamedTuple):
-    """When training evaluates: at step 0 and every `frequency` steps. It ends after `n_steps`, if
-    that is not None. The shortest epoch has `steps_per_epoch`."""
+    """When training evaluates: at step 0 and every `frequency` steps.
+
+    steps_per_epoch (int): The steps of the shortest epoch.
+    n_steps (int | None): The steps after which training ends. None: there is no limit.
+    frequency (int): `eval_frequency`.
+    """
 
     steps_per_epoch: int
     n_steps: int | None
@@ -47,12 +51,14 @@ class Evaluations(NamedTuple):
         """What is wrong, and what to do; empty if nothing is."""
         if self.are_enough:
             return ""
-        ends = f", and training ends after {self.n_steps}" if self.n_steps else ""
+        end = ""
+        if self.n_steps:
+            end = f", and training ends after {self.n_steps}"
         if not self.are_after_training:
-            ends += ": only the model of the first step is evaluated"
+            end += ": only the model of the first step is evaluated"
         return (
             f"training.eval_frequency: expected at most {self.steps_per_epoch}, the steps of an "
-            f"epoch, got {self.frequency}{ends}; or set initialize.before_init to {CALLBACK}"
+            f"epoch, got {self.frequency}{end}; or set initialize.before_init to {CALLBACK}"
         )
 
     def in_each_epoch(self) -> "Evaluations":
@@ -60,12 +66,15 @@ class Evaluations(NamedTuple):
         at the end of training."""
         if self.are_enough:
             return self
-        most = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
-        most = max(min(most, self.frequency), 1)
+        # An epoch may be shorter, in an order that was not tried.
+        shortest = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
+        highest = max(min(shortest, self.frequency), 1)
         if self.n_steps is None:
-            return self._replace(frequency=most)
-        last = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
-        return self._replace(frequency=max(last // -(-last // most), 1))
+            return self._replace(frequency=highest)
+        # The fewest evaluations that are enough, at equal distances up to the last step.
+        last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
+        n_evaluations = -(-last_step // highest)  # rounded up
+        return self._replace(frequency=max(last_step // n_evaluations, 1))
 
 
 def count_evaluations(
@@ -73,34 +82,56 @@ def count_evaluations(
     examples: Iterable[Example],
     before_init: Callable[[Language], Any] | None = None,
 ) -> Evaluations | None:
-    """Count the steps of an epoch of `spacy train`, from the resolved block [training] and the
-    resolved callback of [initialize]. None if the corpus is a stream, which has no epochs."""
-    max_epochs, max_steps = training["max_epochs"], training["max_steps"]
+    """Count the steps of an epoch of `spacy train`.
+
+    training (Mapping[str, Any]): The resolved block [training].
+    examples (Iterable[Example]): The training corpus.
+    before_init (Callable | None): The resolved callback of [initialize].
+    RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream, which has
+        no epochs.
+    """
+    max_epochs = training["max_epochs"]
+    max_steps = training["max_steps"]
     if max_epochs < 0:
         return None
-    examples, rng, n_batches = list(examples), random.Random(0), []
+    examples = list(examples)
+    rng = random.Random(0)
+    n_batches: list[int] = []
     for _ in range(min(max_epochs or N_PASSES, N_PASSES)):
         # Sizes of batches may grow from epoch to epoch.
         n_batches.append(sum(1 for _ in training["batcher"](examples)))
         rng.shuffle(examples)
-    of_epochs = sum(n_batches) + n_batches[-1] * max(max_epochs - N_PASSES, 0) if max_epochs else 0
-    limits = [of_epochs, max_steps + 1 if max_steps else 0]
+    limits: list[int] = []
+    if max_epochs:
+        # Epochs after those that were tried are as long as the last one.
+        n_later_epochs = max(max_epochs - N_PASSES, 0)
+        limits.append(sum(n_batches) + n_batches[-1] * n_later_epochs)
+    if max_steps:
+        limits.append(max_steps + 1)
     n_steps = min((limit for limit in limits if limit), default=None)
-    counted = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
-    return counted.in_each_epoch() if before_init is evaluate_each_epoch else counted
+    evaluations = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
+    if before_init is evaluate_each_epoch:
+        return evaluations.in_each_epoch()
+    return evaluations
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """The same for a config for `spacy train`, complete or not. The corpus is read by a pipeline,
-    by default the one of the config without components."""
-    whole = Config(Language.default_config).merge(config).interpolate()
+    """Count the steps of an epoch of `spacy train` with a config: see `count_evaluations`.
+
+    config (Config): A config for `spacy train`, complete or not.
+    nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
+        components.
+    RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream.
+    """
+    config = Config(Language.default_config).merge(config).interpolate()
     if nlp is None:
-        bare = Config({"nlp": {**whole["nlp"], "pipeline": [], "disabled": []}})
-        nlp = load_model_from_config(bare, auto_fill=True)
-    training = registry.resolve(whole["training"], schema=ConfigSchemaTraining)
-    init = registry.resolve({"block": {"before_init": whole["initialize"]["before_init"]}})
-    (corpus,) = resolve_dot_names(whole, [training["train_corpus"]])
-    return count_evaluations(training, corpus(nlp), init["block"]["before_init"])
+        without_components = {**config["nlp"], "pipeline": [], "disabled": []}
+        nlp = load_model_from_config(Config({"nlp": without_components}), auto_fill=True)
+    training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
+    callbacks = {"before_init": config["initialize"]["before_init"]}
+    before_init = registry.resolve({"callbacks": callbacks})["callbacks"]["before_init"]
+    (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
+    return count_evaluations(training, corpus(nlp), before_init)
 
 
 def make_evaluate_each_epoch() -> Callable[[Language], Language]:
@@ -118,8 +149,9 @@ def evaluate_each_epoch(nlp: Language) -> Language:
     The training corpus is read once more for it. A corpus that can't be read is left to `spacy
     train`, which reports it; `nlp.initialize` may do without."""
     with suppress(ValueError, OSError):
-        if (counted := read_evaluations(nlp.config, nlp)) is not None:
-            nlp.config["training"]["eval_frequency"] = counted.in_each_epoch().frequency
+        evaluations = read_evaluations(nlp.config, nlp)
+        if evaluations is not None:
+            nlp.config["training"]["eval_frequency"] = evaluations.in_each_epoch().frequency
     return nlp
 
 
@@ -127,7 +159,8 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 def without_evaluation(nlp: Language) -> Iterator[None]:
     """Leave `evaluate_each_epoch` out of the initialization of a pipeline that is not trained by
     `spacy train`."""
-    block, callback = nlp.config["initialize"], nlp.config["initialize"]["before_init"]
+    block = nlp.config["initialize"]
+    callback = block["before_init"]
     if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:
         block["before_init"] = None
     try:

@@ -8,7 +8,9 @@ copy where that span ends. Gold excludes these tags, and no algorithm of the cha
 incorrect spans.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy
 from thinc.types import Array2d, Ints1d
@@ -17,18 +19,34 @@ from thinc.util import get_array_module
 from ..tags import Tags
 from ..types import Constraints, Potentials
 
-BEGIN, INSIDE, LAST, UNIT = range(4)
-"""The order of the four tags in a copy."""
+FIRST, MIDDLE, LAST, ONLY = range(4)
+"""The order of the four tags in a copy, by the token of the entity that has the tag."""
+
+N_COPIED = 4
+"""The number of tags in a copy."""
 
 
-IncorrectSpan = tuple[int, int, int, int]
-"""A sequence, the begin and end of tokens, counted over the batch, that are not an entity of a
-label, and the label, as an index."""
+class IncorrectSpan(NamedTuple):
+    """Tokens that are not an entity of a label.
+
+    sequence (int): The sequence in the batch.
+    begin (int), end (int): The first token and the one after the last, counted over the batch.
+    label (int): The label, as an index.
+    """
+
+    sequence: int
+    begin: int
+    end: int
+    label: int
 
 
 def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
-    """Copy the scores of K tags to K' tags, without constraints. `tied_to` is the tag that each has
-    its scores from, (K',)."""
+    """Copy scores to tags that are tied to those of the model.
+
+    potentials (Potentials): The scores of K tags, without constraints.
+    tied_to (Ints1d): The tag that each of K' tags has its scores from. Shape: (K',)
+    RETURNS (Potentials): The scores of K' tags.
+    """
     columns = get_array_module(potentials.emissions).asarray(tied_to)
     return Potentials(
         emissions=potentials.emissions[:, columns],
@@ -40,15 +58,22 @@ def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
 
 
 def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
-    """Sum the gradient with respect to K' tags over the copies of each of K tags."""
+    """Sum a gradient over the tags that are tied to each tag of the model: backprop of `expand`.
+
+    gradient (Potentials): The gradient with respect to the scores of K' tags.
+    tied_to (Ints1d): As in `expand`. Shape: (K',)
+    n_tags (int): K, the number of tags of the model.
+    RETURNS (Potentials): The gradient with respect to the scores of K tags.
+    """
     xp = get_array_module(gradient.emissions)
-    sums = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
-    sums = sums.astype(gradient.emissions.dtype)
+    # 1 where a tag, (K',), is tied to a tag of the model, (K,): products with it are sums.
+    is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
+    is_tied = is_tied.astype(gradient.emissions.dtype)
     return Potentials(
-        emissions=gradient.emissions @ sums,
-        transitions=sums.T @ gradient.transitions @ sums,
-        start=gradient.start @ sums,
-        end=gradient.end @ sums,
+        emissions=gradient.emissions @ is_tied,
+        transitions=is_tied.T @ gradient.transitions @ is_tied,
+        start=gradient.start @ is_tied,
+        end=gradient.end @ is_tied,
         lengths=gradient.lengths,
     )
 
@@ -56,45 +81,76 @@ def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
 def augment_tags(
     tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int
 ) -> tuple[Ints1d, Constraints, Array2d]:
-    """Make the copies of tags for the incorrect spans, at least one, of a batch of N tokens. A
-    label has as many copies as its incorrect spans have starts in one sequence. Returns the tag of
-    the model that each of K' tags has its scores from, (K',); their possible paths; and False for
-    the tags that end an incorrect span, (N, K')."""
-    starts: dict[tuple[int, int], list[int]] = {}
-    for sequence, begin, _, label in spans:
-        known = starts.setdefault((sequence, label), [])
-        known += [begin] * (begin not in known)
-    copies = sorted({(label, i) for (_, label), known in starts.items() for i in range(len(known))})
-    first_of = {copy: len(tags) + 4 * i for i, copy in enumerate(copies)}
-    parts = (tags.scheme.begin, tags.scheme.inside, tags.scheme.last, tags.scheme.unit)
-    copied = [tags.index(part, label) for label, _ in copies for part in parts]
-    tied_to = numpy.asarray([*range(len(tags)), *copied])
+    """Make the copies of tags for the incorrect spans of a batch. A label has as many copies as its
+    incorrect spans have starts in one sequence.
 
-    # A copy begins where its spans start, in place of the original. Gold doesn't end there.
-    possible, allowed = numpy.ones((2, n_tokens, len(tied_to)), dtype=bool)
-    firsts = numpy.asarray(list(first_of.values()))
-    possible[:, firsts + BEGIN] = possible[:, firsts + UNIT] = False
-    for sequence, begin, end, label in spans:
-        first = first_of[label, starts[sequence, label].index(begin)]
-        possible[begin, tags.index(tags.scheme.begin, label)] = False
-        possible[begin, tags.index(tags.scheme.unit, label)] = False
-        possible[begin, [first + BEGIN, first + UNIT]] = True
-        allowed[end - 1, first + (UNIT if end - begin == 1 else LAST)] = False
-    return tied_to, _constraints(tags, tied_to)._replace(emissions=possible), allowed
+    tags (Tags): The K tags of the chain.
+    spans (Sequence[IncorrectSpan]): The spans, at least one.
+    n_tokens (int): N, the number of tokens of the batch.
+    RETURNS (tuple[Ints1d, Constraints, Array2d]): The tag of the model that each of K' tags has its
+        scores from, (K',); their possible paths; and False for the tags that end an incorrect span,
+        (N, K').
+    """
+    # The i-th start of a label in a sequence has the i-th copy of the label's tags.
+    copy_of_start: dict[tuple[int, int, int], int] = {}
+    n_starts: Counter[tuple[int, int]] = Counter()
+    n_copies: Counter[int] = Counter()
+    for span in spans:
+        start = (span.sequence, span.label, span.begin)
+        if start not in copy_of_start:
+            copy_of_start[start] = n_starts[span.sequence, span.label]
+            n_starts[span.sequence, span.label] += 1
+            n_copies[span.label] = max(n_copies[span.label], copy_of_start[start] + 1)
+
+    # Behind the original tags the copies, label by label. `first_of` is the first tag of a copy.
+    scheme = tags.scheme
+    tied_to = list(range(len(tags)))
+    first_of: dict[tuple[int, int], int] = {}
+    for label in sorted(n_copies):
+        for copy in range(n_copies[label]):
+            first_of[label, copy] = len(tied_to)
+            for prefix in (scheme.begin, scheme.inside, scheme.last, scheme.unit):
+                tied_to.append(int(tags.index(prefix, label)))
+
+    possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
+    allowed = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
+    for first in first_of.values():
+        possible[:, [first + FIRST, first + ONLY]] = False
+    for span in spans:
+        first = first_of[span.label, copy_of_start[span.sequence, span.label, span.begin]]
+        # The copy begins where its spans start, in place of the original.
+        possible[span.begin, tags.index(scheme.begin, span.label)] = False
+        possible[span.begin, tags.index(scheme.unit, span.label)] = False
+        possible[span.begin, [first + FIRST, first + ONLY]] = True
+        # Gold doesn't end there.
+        last = ONLY if span.end - span.begin == 1 else LAST
+        allowed[span.end - 1, first + last] = False
+    constraints = _constraints(tags, numpy.asarray(tied_to))._replace(emissions=possible)
+    return numpy.asarray(tied_to), constraints, allowed
 
 
 def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
-    """The paths of K' tags. Between entities a copy goes where its original goes; within one, it
-    stays in its copy."""
-    scheme, n_tags = tags.constraints, len(tags)
-    assert scheme.transitions is not None and scheme.start is not None and scheme.end is not None
-    part = numpy.arange(len(tied_to) - n_tags) % 4
-    opens = numpy.append(~tags.continuing, (part == BEGIN) | (part == UNIT))
-    closes = numpy.append(numpy.ones(n_tags, dtype=bool), (part == LAST) | (part == UNIT))
-    transitions = scheme.transitions[numpy.ix_(tied_to, tied_to)] & closes[:, None] & opens
-    transitions[:n_tags, :n_tags] = scheme.transitions
-    for first in range(n_tags, len(tied_to), 4):
-        for from_part in (BEGIN, INSIDE):
-            transitions[first + from_part, [first + INSIDE, first + LAST]] = True
-    start, end = scheme.start[tied_to] & opens, scheme.end[tied_to] & closes
-    return Constraints(transitions=transitions, start=start, end=end)
+    """The transitions, starts and ends of K' tags, (K',). Between entities a copy goes where its
+    original goes; within one, it stays in its copy."""
+    constraints = tags.constraints
+    assert constraints.transitions is not None
+    assert constraints.start is not None and constraints.end is not None
+    n_tags = len(tags)
+    place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
+    opens_copy = (place == FIRST) | (place == ONLY)
+    closes_copy = (place == LAST) | (place == ONLY)
+    # What may stand at the begin and at the end of an entity, or outside of one. Shape: (K',)
+    opens = numpy.append(~tags.continuing, opens_copy)
+    closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
+    between = closes[:, None] & opens
+    transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & between
+    # The original tags keep all their transitions; a copy gets those within an entity.
+    transitions[:n_tags, :n_tags] = constraints.transitions
+    for first in range(n_tags, len(tied_to), N_COPIED):
+        for from_place in (FIRST, MIDDLE):
+            transitions[first + from_place, [first + MIDDLE, first + LAST]] = True
+    return Constraints(
+        transitions=transitions,
+        start=constraints.start[tied_to] & opens,
+        end=constraints.end[tied_to] & closes,
+    )

@@ -20,16 +20,20 @@ LONG = 8
 """The tokens of the shortest sentence that counts."""
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
-BITS = 0xFFFFFFFF
+LOWEST_32_BITS = 0xFFFFFFFF
 
 
 def sentence_ids(doc: Doc) -> list[int]:
-    """The hashes of the long sentences of a doc, of their letters and digits in lower case."""
+    """The hashes of the long sentences of a doc, of their letters and digits in lower case.
+
+    doc (Doc): The doc.
+    RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
+    """
     ids = []
     for words in _sentences(doc):
         if len(words) >= LONG:
             letters = NOT_IN_TEXT_ID.sub("", "".join(words).lower())
-            ids.append(get_string_id(letters) & BITS)
+            ids.append(get_string_id(letters) & LOWEST_32_BITS)
     return ids
 
 
@@ -54,11 +58,11 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
 
 def pack_ids(ids: Iterable[int]) -> str:
     """Hashes as text for JSON, ascending: 5 or 6 characters each."""
-    array = numpy.asarray(sorted({*ids}), dtype="<u4")
-    return base64.b64encode(array.tobytes()).decode("ascii")
+    ascending = numpy.asarray(sorted({*ids}), dtype="<u4")
+    return base64.b64encode(ascending.tobytes()).decode("ascii")
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """The hashes of such a text. Raises a ValueError if it is none."""
-    data = base64.b64decode(packed, validate=True)
-    return numpy.frombuffer(data, dtype="<u4")
+    """The hashes of a text that `pack_ids` made. Raises a ValueError if it is none."""
+    packed_bytes = base64.b64decode(packed, validate=True)
+    return numpy.frombuffer(packed_bytes, dtype="<u4")

@@ -23,23 +23,47 @@ from .targets import Targets
 BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
-MEMORIES, PERIOD = 6, 10
-"""Earlier steps that L-BFGS remembers, and the iterations over which improvement is measured;
-CRFsuite's defaults, too."""
+MEMORIES = 6
+"""Earlier steps that L-BFGS remembers: CRFsuite's default, too."""
 
-ENOUGH, MOST_HALVES = 1e-4, 20
-"""The share of the expected decrease that a step has to make (Armijo), and how often it is halved
-until it does."""
+PERIOD = 10
+"""The iterations over which improvement is measured: CRFsuite's default, too."""
 
-MANY_LABELS, C2, C2_OF_MANY = 20, 0.1, 1.0
-"""Above this number of labels the penalty is the second one."""
+ENOUGH = 1e-4
+"""The share of the expected decrease that a step has to make (Armijo)."""
 
-TOLERANCE, MOST_ITERATIONS = 1e-3, 60
-"""Where `train_at_once` ends. More makes no model better: see docs/linear.md."""
+MOST_HALVES = 20
+"""How often a step is halved until it makes that decrease."""
+
+MANY_LABELS = 20
+"""Above this number of labels the penalty is `C2_OF_MANY` in place of `C2`."""
+
+C2 = 0.1
+C2_OF_MANY = 1.0
+
+TOLERANCE = 1e-3
+"""Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
+docs/linear.md."""
+
+MOST_ITERATIONS = 60
+"""Of `train_at_once`. More make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
 
 MEMINFO = Path("/proc/meminfo")
+
+
+class BatchTargets(NamedTuple):
+    """The targets of a batch in one segmentation of its docs.
+
+    rows (Ints2d): The groups of features of tokens: see `sparse.Merged`. Shape: (N, S)
+    targets (Targets): The targets.
+    share (float): How much their loss counts: 1, or half if there are two segmentations.
+    """
+
+    rows: Ints2d
+    targets: Targets
+    share: float
 
 
 class TotalLoss:
@@ -47,10 +71,15 @@ class TotalLoss:
 
         f(w) = sum over the examples of the loss + c2 |w|^2
 
-    The penalty is that of CRFsuite. The loss of a doc with borders is the mean of two: as one
-    sequence, and as those between its borders. Docs are read once. Features that always occur
-    together share a part of the vector: see `sparse.Merged`. The vector is in float64, scores are
-    in float32.
+    The penalty is that of CRFsuite. The loss of a doc with borders is the mean over both of its
+    segmentations. Docs are read once. Features that always occur together share a part of the
+    vector: see `sparse.Merged`. The vector is in float64, scores are in float32.
+
+    model (Model): A linear model that knows its features.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain, or the same with a single O.
+    examples (Sequence[Example]): The examples.
+    c2 (float): The weight of the penalty.
     """
 
     def __init__(
@@ -62,61 +91,83 @@ class TotalLoss:
         *,
         c2: float,
     ) -> None:
-        """Read the examples for a linear model that knows its features, with the tags of the chain,
-        or the same with a single O."""
-        self.objective, self.tags, self.c2 = objective, tags, c2
+        self.objective = objective
+        self.tags = tags
+        self.c2 = c2
         self.features, self.weights = linear_part(model)
         rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
         self.merged = sparse.merge_equal(rows, self.weights.n_features)
         self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
-        self.batches: list[tuple[Ints2d, Targets, float]] = []
-        is_ratio, end = objective.loss.stage_at(Progress()).is_ratio, 0
-        size = len(examples) if is_ratio else BATCH_SIZE
-        for i in range(0, len(examples), size):
-            turns = objective.turns(examples[i : i + size], tags)
-            begin, end = end, end + int(turns[0].lengths.sum())
-            batch = self.merged.rows[begin:end]
-            self.batches += [(batch, targets, 1 / len(turns)) for targets in turns]
+        self.batches: list[BatchTargets] = []
+        # A ratio over the batch is not the sum of those of parts of it.
+        is_ratio = objective.loss.stage_at(Progress()).is_ratio
+        batch_size = len(examples) if is_ratio else BATCH_SIZE
+        end = 0
+        for i in range(0, len(examples), batch_size):
+            batch = examples[i : i + batch_size]
+            begin = end
+            end += sum(len(eg.predicted) for eg in batch)
+            segmentations = objective.targets(batch, tags).to_list()
+            for targets in segmentations:
+                share = 1 / len(segmentations)
+                self.batches.append(BatchTargets(self.merged.rows[begin:end], targets, share))
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.stage_at(Progress()).forget()
         value = self.c2 * float(vector @ vector)
-
-        def gradients() -> Iterator[Potentials]:
-            nonlocal value
-            for scores, (_, targets, share) in zip(self.score(vector), self.batches):
-                result, _ = self.objective.evaluate(targets, scores, Progress())
-                value += share * result.value
-                yield map_scores(partial(numpy.multiply, share), result.gradient)
-
-        gradient = self.sum_gradients(gradients()) + 2 * self.c2 * vector
-        return value, gradient
+        sums = numpy.zeros(self.shape)
+        # One batch after another, so that the scores and gradients of one are in memory.
+        for batch, scores in zip(self.batches, self.score(vector)):
+            result, _ = self.objective.evaluate(batch.targets, scores, Progress())
+            value += batch.share * result.value
+            gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
+            self._add_gradient(sums, batch, gradient)
+        return value, self._to_vector(sums) + 2 * self.c2 * vector
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
         """Compute the scores of each batch with the weights of a vector, (D,)."""
         n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         weights[:n_groups] *= self.merged.roots[:, None]
-        others = weights[n_groups:-2], weights[-2], weights[-1]
-        for rows, targets, _ in self.batches:
-            yield Potentials(sparse.sum_rows(rows, weights), *others, targets.lengths)
+        for batch in self.batches:
+            yield Potentials(
+                emissions=sparse.sum_rows(batch.rows, weights),
+                transitions=weights[n_groups:-2],
+                start=weights[-2],
+                end=weights[-1],
+                lengths=batch.targets.lengths,
+            )
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
-        n_groups, sums = len(self.merged.roots), numpy.zeros(self.shape)
-        for (rows, _, _), gradient in zip(self.batches, gradients):
-            emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
-            sparse.add_rows(rows, emissions, sums)
-            sums[n_groups:-2] += gradient.transitions
-            sums[-2] += gradient.start
-            sums[-1] += gradient.end
+        sums = numpy.zeros(self.shape)
+        for batch, gradient in zip(self.batches, gradients):
+            self._add_gradient(sums, batch, gradient)
+        return self._to_vector(sums)
+
+    def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
+        """Add the gradient with respect to the scores of a batch to sums, in place: a row for each
+        group of features, for the transitions from each tag, for the start and for the end."""
+        n_groups = len(self.merged.roots)
+        emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
+        sparse.add_rows(batch.rows, emissions, sums)
+        sums[n_groups:-2] += gradient.transitions
+        sums[-2] += gradient.start
+        sums[-1] += gradient.end
+
+    def _to_vector(self, sums: Floats2d) -> Floats1d:
+        """The gradient for the vector, (D,), from these sums."""
+        n_groups = len(self.merged.roots)
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
         sums[:n_groups] *= self.merged.roots[:, None]
         return sums.reshape(-1)
 
     def read_weights(self) -> Floats1d:
         """The vector that is closest to the weights of the model, (D,)."""
-        n_features, rows = self.weights.n_features, self.weights.rows.astype("float64")
+        n_features = self.weights.n_features
+        rows = self.weights.rows.astype("float64")
         groups = self.merged.merge(rows[:n_features])
         return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
 
@@ -126,54 +177,80 @@ class TotalLoss:
 
     def to_rows(self, vector: Floats1d) -> Floats2d:
         """The weights that a vector, (D,), stands for. Shape: (V + K + 2, K)"""
-        n_groups, vectors = len(self.merged.roots), vector.reshape(self.shape)
-        features = self.merged.spread(vectors[:n_groups])
-        return numpy.concatenate([features, vectors[n_groups:]])
+        n_groups = len(self.merged.roots)
+        rows = vector.reshape(self.shape)
+        features = self.merged.spread(rows[:n_groups])
+        return numpy.concatenate([features, rows[n_groups:]])
 
 
 def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> Trained:
     """Train the weights of a linear model on all examples at once, from weights of 0. If O is
-    split, they are trained a second time with a single O, and become the mean of both. Each
-    evaluation of the loss is an epoch of one step. The value is the objective of the last training,
-    per token."""
+    split, they are trained a second time with a single O, and become the mean of both.
+
+    model (Model): A linear model that knows its features.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain.
+    examples (Sequence[Example]): The examples.
+    RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
+        value is the objective of the last training, per token.
+    """
     c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
+    n_tokens = sum(len(eg.predicted) for eg in examples)
     rows: list[Floats2d] = []
-    n_epochs, value = 0, 0.0
-    for own in [tags, tags.collapsed] if tags.is_split else [tags]:
-        total = TotalLoss(model, objective, own, examples, c2=c2)
+    n_evaluations = 0
+    value = 0.0
+    reason = AT_ONCE
+    tag_sets = [tags]
+    if tags.is_split:
+        tag_sets.append(tags.collapsed)
+    for trained_tags in tag_sets:
+        total = TotalLoss(model, objective, trained_tags, examples, c2=c2)
         start = numpy.zeros(total.shape).reshape(-1)
-        found = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
-        n_epochs += found.n_evaluations
-        if found.reason != INTERRUPTED or not rows:
-            own_rows = total.to_rows(found.vector)
-            rows.append(own_rows if own is tags else of_split(own_rows, tags))
-            value = found.value / max(sum(len(eg.predicted) for eg in examples), 1)
-        if found.reason == INTERRUPTED:
+        minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
+        n_evaluations += minimum.n_evaluations
+        is_interrupted = minimum.reason == INTERRUPTED
+        # A second training counts only if it comes to its end.
+        if not (is_interrupted and rows):
+            trained_rows = total.to_rows(minimum.vector)
+            if trained_tags is not tags:
+                trained_rows = spread_over_split(trained_rows, tags)
+            rows.append(trained_rows)
+            value = minimum.value / max(n_tokens, 1)
+        if is_interrupted:
+            reason = INTERRUPTED
             break
-    linear_part(model)[1].restart(numpy.mean(rows, axis=0))
-    reason = INTERRUPTED if found.reason == INTERRUPTED else AT_ONCE
-    return Trained(value, n_epochs, n_epochs, reason, Progress(n_epochs, n_epochs))
+    _, weights = linear_part(model)
+    weights.restart(numpy.mean(rows, axis=0))
+    return Trained(
+        value, n_evaluations, n_evaluations, reason, Progress(n_evaluations, n_evaluations)
+    )
 
 
-def of_split(rows: Floats2d, tags: Tags) -> Floats2d:
+def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
     """Weights with a single O as weights of tags that split it: scores of paths are the same.
     Shape: (V + L + 2, L) to (V + K + 2, K)"""
-    of = tags.collapsed_of
     n_features = len(rows) - len(tags.collapsed) - 2
-    below = rows[n_features:]
-    return numpy.concatenate([rows[:n_features], below[of], below[-2:]])[:, of]
+    features = rows[:n_features]
+    # The rows below: transitions from each of L tags, the start and the end.
+    transitions = rows[n_features:-2][tags.collapsed_of]
+    start_and_end = rows[-2:]
+    return numpy.concatenate([features, transitions, start_and_end])[:, tags.collapsed_of]
 
 
 class Minimum(NamedTuple):
-    """The result of a minimisation: the best vector, the objective there, and why it ended."""
+    """The result of a minimisation: the best vector, (D,), its value, and why it ended."""
 
     vector: Floats1d
     value: float
     n_iterations: int
     n_evaluations: int
     reason: str
+
+
+Step = tuple[Floats1d, Floats1d]
+"""The change s of the vector in an iteration, and the change y of the gradient. Shapes: (D,)"""
 
 
 def minimise_by_lbfgs(
@@ -183,18 +260,26 @@ def minimise_by_lbfgs(
     max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, from a start, (D,), until it converges or is stopped: after
-    a KeyboardInterrupt the best vector so far is returned.
+    """Minimise a function by L-BFGS until it converges or is stopped: after a KeyboardInterrupt the
+    best vector so far is returned.
 
-    A direction is the gradient times an estimate of the inverse Hessian, from the last steps s and
-    the changes y of the gradient (two loops). Steps are halved until they make the value smaller.
-    It ends when the last ten iterations made the value smaller by less than the share `tolerance`
-    of it; CRFsuite's `delta`.
+    A direction is the gradient times an estimate of the inverse Hessian: see `descent_direction`.
+    Steps are halved until they make the value smaller.
+
+    function (Callable): Takes a vector to a value and its gradient. Shapes: (D,) to (D,)
+    start (Floats1d): The vector to start from. Shape: (D,)
+    max_iter (int | None): The most iterations. None: no limit.
+    tolerance (float): It ends when the last ten iterations made the value smaller by less than this
+        share of it; CRFsuite's `delta`.
+    RETURNS (Minimum): The best vector.
 
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
-    vector, values, n_evaluations, reason = start, [float("nan")], 0, "converged"
-    steps: list[tuple[Floats1d, Floats1d]] = []
+    vector = start
+    values = [float("nan")]
+    n_evaluations = 0
+    reason = "converged"
+    steps: list[Step] = []
     bar = progress(desc="train", unit="it", total=max_iter)
     try:
         values[0], gradient = function(vector)
@@ -203,33 +288,24 @@ def minimise_by_lbfgs(
             if max_iter is not None and len(values) > max_iter:
                 reason = "iterations used up"
                 break
-            direction, shares = -gradient, []
-            for s, y in reversed(steps):
-                shares.append(float(s @ direction) / float(s @ y))
-                direction -= shares[-1] * y
-            if steps:
-                s, y = steps[-1]
-                direction *= float(s @ y) / float(y @ y)
-            else:
-                direction /= max(1.0, float(numpy.linalg.norm(direction)))
-            for s, y in steps:
-                direction += (shares.pop() - float(y @ direction) / float(s @ y)) * s
+            direction = descent_direction(gradient, steps)
             slope = float(gradient @ direction)
             for size in 0.5 ** numpy.arange(MOST_HALVES):
-                after = vector + size * direction
-                value, new_gradient = function(after)
+                new_vector = vector + size * direction
+                new_value, new_gradient = function(new_vector)
                 n_evaluations += 1
-                if value <= values[-1] + ENOUGH * size * slope:
+                if new_value <= values[-1] + ENOUGH * size * slope:
                     break
             else:
                 reason = "converged as far as the scores are exact"
                 break
-            s, y = after - vector, new_gradient - gradient
+            s, y = new_vector - vector, new_gradient - gradient
             if s @ y > 1e-10 * (y @ y):  # otherwise the estimate would not be positive definite
                 steps = [*steps[1 - MEMORIES :], (s, y)]
-            vector, gradient = after, new_gradient
-            values.append(value)
-            bar.set_postfix(objective=f"{value:.6g}", refresh=False)
+            vector = new_vector
+            gradient = new_gradient
+            values.append(new_value)
+            bar.set_postfix(objective=f"{new_value:.6g}", refresh=False)
             bar.update()
     except KeyboardInterrupt:
         reason = INTERRUPTED
@@ -237,22 +313,50 @@ def minimise_by_lbfgs(
     return Minimum(vector, values[-1], len(values) - 1, n_evaluations, reason)
 
 
+def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
+    """The direction - H g from the gradient g and the last steps, where H is an estimate of the
+    inverse Hessian that is never made: algorithm 7.4, with two loops over the steps. Without steps,
+    the direction of the gradient, of length 1 at most. Shape: (D,)"""
+    direction = -gradient
+    if not steps:
+        direction /= max(1.0, float(numpy.linalg.norm(direction)))
+        return direction
+    alphas = []
+    for s, y in reversed(steps):
+        alpha = float(s @ direction) / float(s @ y)
+        direction -= alpha * y
+        alphas.append(alpha)
+    # The first estimate is a multiple of the unit matrix: equation 7.20.
+    s, y = steps[-1]
+    direction *= float(s @ y) / float(y @ y)
+    for s, y in steps:
+        alpha = alphas.pop()
+        beta = float(y @ direction) / float(s @ y)
+        direction += (alpha - beta) * s
+    return direction
+
+
 def has_settled(values: Sequence[float], tolerance: float) -> bool:
     """Whether the last iterations made the value smaller by less than a share of it."""
-    return len(values) > PERIOD and values[-1 - PERIOD] - values[-1] < tolerance * abs(values[-1])
+    if len(values) <= PERIOD:
+        return False
+    decrease = values[-1 - PERIOD] - values[-1]
+    return decrease < tolerance * abs(values[-1])
 
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
     """Raise a ValueError if weights don't fit in memory and swap, where the system tells, before
     they are made. Each has four numbers in float32: itself, and what an optimizer keeps of it."""
+    if not MEMINFO.exists():
+        return
+    fields = re.findall(r"^(MemAvailable|SwapFree): *(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
+    kilobytes = {name: int(size) for name, size in fields}
+    if "MemAvailable" not in kilobytes:
+        return
+    available = 1024 * sum(kilobytes.values())
     n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
     n_tags = len(tags)
     n_bytes = 16 * (n_features + n_tags + 2) * n_tags
-    text = MEMINFO.read_text() if MEMINFO.exists() else ""
-    sizes = dict(re.findall(r"^(MemAvailable|SwapFree): *(\d+) kB", text, re.MULTILINE))
-    if "MemAvailable" not in sizes:
-        return
-    available = 1024 * sum(map(int, sizes.values()))
     if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "

@@ -1,7 +1,7 @@
 """Online training of the linear model: the updates of `spacy train`, with examples read once."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spacy.training import Example
@@ -13,13 +13,25 @@ from ..progress import progress as progress_bar
 from ..tags import Tags
 from ..types import Progress
 from .objective import Objective, check_finite
+from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 INTERRUPTED = "interrupted"
 
 
-Batch = tuple[int, Callable[[], tuple[FeatureBatch, Targets]]]
-"""The number of sequences of a batch, and a function that reads its features and its targets."""
+class Batch(NamedTuple):
+    """A batch of training.
+
+    n_sequences (int): The number of its sequences.
+    read (Callable): Reads its features and its targets.
+    """
+
+    n_sequences: int
+    read: Callable[[], tuple[FeatureBatch, Targets]]
+
+
+Batches = Segmentations[list[Batch]]
+"""The batches of an epoch, in both segmentations of the docs."""
 
 
 class Trained(NamedTuple):
@@ -41,41 +53,36 @@ class Trained(NamedTuple):
 
 
 OnEpoch = Callable[[Trained], object]
+"""Called after each epoch."""
 
 
-Turns = list[list[Batch]]
-"""The batches of an epoch, and those of the next, and so on: epochs take turns."""
+def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> Batches:
+    """The features and the targets of a batch of examples as a batch of each segmentation, which is
+    kept in memory."""
 
+    def to_batches(targets: Targets) -> list[Batch]:
+        return [Batch(len(targets.lengths), lambda: (features, targets))]
 
-def in_memory(batches: Iterable[tuple[FeatureBatch, list[Targets]]]) -> Turns:
-    """Batches that are kept in memory, from their features and their targets in each turn."""
-    batches = list(batches)
-    n_turns = max((len(turns) for _, turns in batches), default=1)
-
-    def batch_of(seen: FeatureBatch, targets: Targets) -> Batch:
-        return len(targets.lengths), lambda: (seen, targets)
-
-    return [
-        [batch_of(seen, turns[min(i, len(turns) - 1)]) for seen, turns in batches]
-        for i in range(n_turns)
-    ]
+    return targets.map(to_batches)
 
 
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[list[Example]]
-) -> Turns:
+) -> Batches:
     """Extract the features and make the targets of the batches that have tokens."""
-    return in_memory(
-        (seen, objective.turns(batch, tags, seen.rows))
-        for batch in batches
-        if len((seen := find_features(model, [eg.predicted for eg in batch], is_train=True)).rows)
-    )
+    parts: list[Batches] = []
+    for examples in batches:
+        features = find_features(model, [eg.predicted for eg in examples], is_train=True)
+        if len(features.rows):
+            targets = objective.targets(examples, tags, features.rows)
+            parts.append(keep_in_memory(features, targets))
+    return concatenate(parts)
 
 
 def train(
     weights: SparseWeights,
     objective: Objective,
-    turns: Sequence[list[Batch]],
+    batches: Batches,
     optimizer: Optimizer,
     *,
     max_epochs: int,
@@ -89,40 +96,48 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    turns (Sequence[list[Batch]]): See `Turns`. They are shuffled.
+    weights (SparseWeights): The weights.
+    objective (Objective): The training objective.
+    batches (Batches): The batches. Their lists are shuffled.
     optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
     progress (Progress): The progress of training before.
+    shuffle (Callable): Shuffles a list in place.
+    on_epoch (OnEpoch): Called after each epoch.
+    desc (str): What the progress bar says.
+    RETURNS (Trained): The progress, and why training ended.
     RAISES (ValueError): If a score is not finite.
     """
-    n_batches = sum(len(turns[epoch % len(turns)]) for epoch in range(max_epochs))
-    ends = [limit for limit in (max_steps, n_batches) if limit]
     trained = Trained(float("nan"), 0, 0, "trained", progress)
-    bar = progress_bar(desc=desc, unit="step", total=min(ends, default=0))
+    n_steps = count_steps(batches, max_epochs, max_steps)
+    bar = progress_bar(desc=desc, unit="step", total=n_steps)
     try:
-        while turns[0] and (not max_epochs or trained.n_epochs < max_epochs):
-            batches = turns[trained.n_epochs % len(turns)]
-            n_sequences = max(sum(n for n, _ in batches), 1)
-            shuffle(batches)
-            total, n_annotated = 0.0, 0
-            for n, read in batches:
+        while batches.by_doc and (not max_epochs or trained.n_epochs < max_epochs):
+            batches_of_epoch = batches.in_epoch(trained.n_epochs)
+            n_sequences = max(sum(batch.n_sequences for batch in batches_of_epoch), 1)
+            shuffle(batches_of_epoch)
+            loss_of_epoch = 0.0
+            n_annotated_of_epoch = 0
+            for batch in batches_of_epoch:
                 if max_steps and trained.n_steps == max_steps:
                     return trained._replace(reason="steps used up")
-                seen, targets = read()
-                scores, add_gradient = weights.begin_update(seen, dropout)
+                features, targets = batch.read()
+                scores, add_gradient = weights.begin_update(features, dropout)
                 check_finite(scores, objective.name)
-                result, n_tokens = objective.evaluate(targets, scores, trained.progress)
+                result, n_annotated = objective.evaluate(targets, scores, trained.progress)
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                progress = trained.progress.after_update(n, n_sequences)
+                progress = trained.progress.after_update(batch.n_sequences, n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
-                total, n_annotated = total + result.value, n_annotated + n_tokens
+                loss_of_epoch += result.value
+                n_annotated_of_epoch += n_annotated
                 if not trained.n_epochs:
-                    trained = trained._replace(value=total / max(n_annotated, 1))
+                    value = loss_of_epoch / max(n_annotated_of_epoch, 1)
+                    trained = trained._replace(value=value)
                 bar.update()
-            value = total / max(n_annotated, 1)
+            value = loss_of_epoch / max(n_annotated_of_epoch, 1)
             trained = trained._replace(value=value, n_epochs=trained.n_epochs + 1)
             bar.set_postfix(loss=f"{value:.6g}", refresh=False)
             on_epoch(trained)
@@ -131,3 +146,11 @@ def train(
     finally:
         bar.close()
     return trained
+
+
+def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
+    """The number of steps of a training; 0 if there is no limit."""
+    n_steps = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
+    if n_steps and max_steps:
+        return min(n_steps, max_steps)
+    return n_steps or max_steps

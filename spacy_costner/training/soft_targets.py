@@ -15,7 +15,7 @@ import numpy
 from spacy.attrs import ORTH
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, ArrayXd, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
@@ -53,69 +53,117 @@ class SoftTargets(NamedTuple):
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     """The Kullback-Leibler divergence of a student's paths from those of its teacher, in nats:
     the sum over the sequences, with their weights. Its gradient with respect to the scores is
-    the difference of the expectations under q and p."""
+    the difference of the expectations under q and p.
+
+    scores (Potentials): The scores of the student, without constraints.
+    soft (SoftTargets): The soft targets.
+    RETURNS (LossResult): The divergence and its gradient.
+    """
     asarray = get_array_module(scores.emissions).asarray
-    weights, expected = asarray(soft.weights), map_scores(asarray, soft.expected)
+    weights = asarray(soft.weights)
+    expected = map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
-    gradient, value = backprop(weights), float((weights * log_z).sum()) - soft.entropy
-    for mine, its, score in zip(gradient[:4], expected, scores):
-        mine -= its
-        value -= float((its * score).sum())
+    # log Z_q - H(p); then - E_p[s_q], part by part.
+    gradient = backprop(weights)
+    value = float((weights * log_z).sum()) - soft.entropy
+    for d_score, expected_count, score in zip(gradient[:4], expected[:4], scores[:4]):
+        d_score -= expected_count
+        value -= float((expected_count * score).sum())
     return LossResult(value, gradient)
 
 
 def expectations(
     potentials: Potentials, tags: Tags, doc_of: Ints1d | None = None
 ) -> Iterator[Saved]:
-    """The soft targets of each doc, to be saved with it, from a teacher's potentials over these
-    tags, and the doc of each of its sequences, (B,); None: each is one."""
+    """The soft targets of each doc, to be saved with it, from a teacher's potentials.
+
+    potentials (Potentials): The potentials of the teacher over its tags.
+    tags (Tags): These tags.
+    doc_of (Ints1d | None): The doc of each sequence; None: each is one. Shape: (B,)
+    YIELDS (Saved): The soft targets of a doc.
+    """
+    if doc_of is None:
+        doc_of = numpy.arange(len(potentials.lengths))
     finest = Tags(sorted(tags.labels)).finest
-    doc_of = numpy.arange(len(potentials.lengths)) if doc_of is None else doc_of
-    of, firsts = finest.counts_as(tags), numpy.flatnonzero(numpy.diff(doc_of)) + 1
-    lengths = numpy.split(potentials.lengths, firsts) if len(doc_of) else []
-    ends = numpy.cumsum([int(own.sum()) for own in lengths])
-    emissions = numpy.split(potentials.emissions[:, of].astype("float64"), ends)
-    others = [potentials.transitions[numpy.ix_(of, of)], potentials.start[of], potentials.end[of]]
-    others = [array.astype("float64") for array in others]
-    for rows, own in zip(emissions, lengths):
-        doc = Potentials._make([rows, *others, own])
+    tag_of_teacher = finest.counts_as(tags)
+    emissions = potentials.emissions[:, tag_of_teacher].astype("float64")
+    transitions = potentials.transitions[numpy.ix_(tag_of_teacher, tag_of_teacher)]
+    transitions = transitions.astype("float64")
+    start = potentials.start[tag_of_teacher].astype("float64")
+    end = potentials.end[tag_of_teacher].astype("float64")
+    first_token = 0
+    for lengths in _lengths_by_doc(potentials.lengths, doc_of):
+        end_token = first_token + int(lengths.sum())
+        rows = emissions[first_token:end_token]
+        first_token = end_token
+        doc = Potentials(rows, transitions, start, end, lengths)
         doc = chain.constrain(doc, finest.constraints)
-        counts = chain.log_partition(doc)[1](numpy.ones(len(own)))
-        counts = map_scores(lambda n: numpy.where(n < LEAST, 0, n).astype("float32"), counts)
-        saved = dict(zip(Potentials._fields, counts[:4]))
-        entropy = float(chain.entropy(doc)[0].sum())
-        cuts = {"lengths": own} if len(own) > 1 else {}
-        yield {**saved, **cuts, "labels": list(finest.labels), "entropy": entropy}
+        # The gradient of log Z is the expected number of times that a path has each.
+        _, backprop = chain.log_partition(doc)
+        counts = map_scores(_round_down, backprop(numpy.ones(len(lengths))))
+        entropies, _ = chain.entropy(doc)
+        saved: Saved = dict(zip(Potentials._fields, counts[:4]))
+        if len(lengths) > 1:
+            saved["lengths"] = lengths
+        saved["labels"] = list(finest.labels)
+        saved["entropy"] = float(entropies.sum())
+        yield saved
+
+
+def _lengths_by_doc(lengths: Ints1d, doc_of: Ints1d) -> list[Ints1d]:
+    """The lengths of the sequences of each doc, from those of all, (B,)."""
+    if not len(doc_of):
+        return []
+    first_sequences = numpy.flatnonzero(numpy.diff(doc_of)) + 1
+    return numpy.split(lengths, first_sequences)
+
+
+def _round_down(counts: ArrayXd) -> ArrayXd:
+    """Expectations as they are saved: the smallest as 0, which compresses well."""
+    return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
 def mean(saved: Sequence[Saved]) -> Saved:
     """The soft targets of several teachers with the same labels. The divergence from them is the
-    mean of the divergences from each."""
-    if len({tuple(each.get("lengths", ())) for each in saved}) > 1:
+    mean of the divergences from each.
+
+    saved (Sequence[Saved]): The soft targets of a doc by each teacher.
+    RETURNS (Saved): Their mean.
+    RAISES (ValueError): If the teachers cut the doc at other borders.
+    """
+    segmentations = {tuple(targets.get("lengths", ())) for targets in saved}
+    if len(segmentations) > 1:
         raise ValueError("soft targets: expected teachers with the same sentence_boundaries")
-    names = saved[0].keys() - {"labels", "lengths"}
-    return {**saved[0], **{name: sum(s[name] for s in saved) / len(saved) for name in names}}
+    means = dict(saved[0])
+    for name in ("emissions", "transitions", "start", "end", "entropy"):
+        means[name] = sum(targets[name] for targets in saved) / len(saved)
+    return means
 
 
 def labels_of(doc: Doc) -> set[str]:
     """The labels of a training doc: of its entities, and those that its teacher has."""
-    return {*(ent.label_ for ent in doc.ents), *doc.user_data.get(KEY, {}).get("labels", ())}
+    labels = {ent.label_ for ent in doc.ents}
+    saved: Saved = doc.user_data.get(KEY, {})
+    labels.update(saved.get("labels", ()))
+    return labels
 
 
 def is_taught(example: Example) -> bool:
     """Whether an example has soft targets for the tokens of its predicted doc."""
     if KEY not in example.reference.user_data:
         return False
-    mine, its = (doc.to_array([ORTH]) for doc in (example.predicted, example.reference))
-    return bool(numpy.array_equal(mine, its))
+    words = example.predicted.to_array([ORTH])
+    reference_words = example.reference.to_array([ORTH])
+    return bool(numpy.array_equal(words, reference_words))
 
 
 def taught_lengths(example: Example) -> Ints1d | None:
     """The lengths of the sequences of a doc with soft targets; None if it has none."""
     if not is_taught(example):
         return None
-    n_tokens = [len(example.predicted)]
-    return numpy.asarray(example.reference.user_data[KEY].get("lengths", n_tokens), dtype="int32")
+    saved = example.reference.user_data[KEY]
+    lengths = saved.get("lengths", [len(example.predicted)])
+    return numpy.asarray(lengths, dtype="int32")
 
 
 def find_impossible(
@@ -133,19 +181,23 @@ def find_impossible(
     if constraints.emissions is None or not taught.any():
         return is_impossible
     possible = constraints.emissions.copy()
-    example_of = numpy.repeat(doc_of, lengths)
+    example_of_token = numpy.repeat(doc_of, lengths)
     for i in numpy.flatnonzero(taught).tolist():
-        to = _to_student(examples[i].reference.user_data[KEY], tags)
-        possible[example_of == i] &= to.any(axis=0)
-    zeros = no_scores(lengths, len(tags), "float32")
-    paths = chain.best_path(chain.constrain(zeros, constraints._replace(emissions=possible)))
-    is_impossible[doc_of[numpy.isneginf(paths.scores)]] = True
+        to_student = _to_student(examples[i].reference.user_data[KEY], tags)
+        possible[example_of_token == i] &= to_student.any(axis=0)
+    # The best path of scores of 0 is any possible one.
+    scores = no_scores(lengths, len(tags), "float32")
+    scores = chain.constrain(scores, constraints._replace(emissions=possible))
+    best = chain.best_path(scores)
+    is_impossible[doc_of[numpy.isneginf(best.scores)]] = True
     return is_impossible & taught
 
 
 def _to_student(saved: Saved, tags: Tags) -> Array2d:
-    """Which tag of a student each of the finest tags of its teacher counts as. Shape: (K', K)"""
-    if unknown := sorted({*saved["labels"]} - {*tags.labels}):
+    """True for the tag of a student that each of the finest tags of its teacher counts as.
+    Shape: (K', K)"""
+    unknown = sorted({*saved["labels"]} - {*tags.labels})
+    if unknown:
         raise ValueError(
             f"soft targets: expected a student with the labels of its teacher, got "
             f"{list(tags.labels)}, without {unknown}"
@@ -162,27 +214,40 @@ def read_soft_targets(
     doc_of: Ints1d,
     weights: Floats1d | None,
 ) -> SoftTargets | None:
-    """Read the soft targets of a batch, if there are some, from examples, with their weights, (D,),
-    and the lengths of sequences and the example of each, (B,). An example with soft targets is a
-    whole doc. Raises a ValueError if the teacher has a label that the tags don't have."""
+    """Read the soft targets of a batch, if there are some. An example with soft targets is a whole
+    doc.
+
+    examples (Sequence[Example]): The examples.
+    tags (Tags): The tags of the student's chain.
+    constraints (Constraints): Its possible paths.
+    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence. Shapes: (B,)
+    weights (Floats1d | None): The weights of the examples. Shape: (D,)
+    RETURNS (SoftTargets | None): The soft targets; None if no example has some.
+    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    """
     taught = numpy.asarray([is_taught(eg) for eg in examples])
     if not taught.any():
         return None
+    soft_weights = numpy.where(taught, 1.0 if weights is None else weights, 0.0)
     n_tokens = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
-    n_tags, ends = len(tags), numpy.cumsum(n_tokens)
-    own = taught * (1.0 if weights is None else weights)
-    expected, entropy = no_scores(lengths, n_tags, "float64"), 0.0
+    ends = numpy.cumsum(n_tokens)
+    expected = no_scores(lengths, len(tags), "float64")
+    entropy = 0.0
     possible = numpy.ones(expected.emissions.shape, dtype=bool)
-    for i in numpy.flatnonzero(own).tolist():
+    for i in numpy.flatnonzero(soft_weights).tolist():
         saved = examples[i].reference.user_data[KEY]
-        to = _to_student(saved, tags)
-        rows = slice(ends[i] - n_tokens[i], ends[i])
-        expected.emissions[rows] = own[i] * (saved["emissions"] @ to)
-        expected.transitions[:] += own[i] * (to.T @ saved["transitions"] @ to)
-        expected.start[:] += own[i] * (saved["start"] @ to)
-        expected.end[:] += own[i] * (saved["end"] @ to)
-        entropy += own[i] * saved["entropy"]
-        possible[rows] = to.any(axis=0)
+        weight = soft_weights[i]
+        # Sums over the tags of the teacher that count as one of the student.
+        to_student = _to_student(saved, tags)
+        transitions = to_student.T @ saved["transitions"] @ to_student
+        tokens = slice(ends[i] - n_tokens[i], ends[i])
+        expected.emissions[tokens] = weight * (saved["emissions"] @ to_student)
+        expected.transitions[:] += weight * transitions
+        expected.start[:] += weight * (saved["start"] @ to_student)
+        expected.end[:] += weight * (saved["end"] @ to_student)
+        entropy += weight * saved["entropy"]
+        possible[tokens] = to_student.any(axis=0)
     if constraints.emissions is not None:
         possible &= constraints.emissions
-    return SoftTargets(expected, entropy, own[doc_of], constraints._replace(emissions=possible))
+    constraints = constraints._replace(emissions=possible)
+    return SoftTargets(expected, entropy, soft_weights[doc_of], constraints)

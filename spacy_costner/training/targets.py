@@ -43,11 +43,17 @@ class Targets(NamedTuple):
     def to_loss_inputs(
         self, scores: Potentials, table: CostTable | None = None
     ) -> tuple[Potentials, Gold]:
-        """The arguments of a loss: the constrained potentials and gold, on the device of the
-        scores. `table` is the cost of each mistake over `Tags.collapsed`, if the loss uses one."""
+        """The arguments of a loss, on the device of the scores.
+
+        scores (Potentials): The scores of the model for these sequences.
+        table (CostTable | None): The cost of each mistake over `Tags.collapsed`, if the loss uses
+            one.
+        RETURNS (tuple[Potentials, Gold]): The constrained potentials, and gold.
+        """
         gold = self.gold
         if table is not None:
             if gold.collapsed_of is not None:
+                # A tag costs what the tag costs that it counts as.
                 table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
@@ -59,59 +65,79 @@ class Targets(NamedTuple):
     def exclude(self, spans: Sequence[IncorrectSpan]) -> "Targets":
         """The targets over the tags of `augment_tags`: paths that have an incorrect span are
         possible, but wrong."""
-        gold, tags = self.gold, self.tags
-        columns, constraints, may_end = augment_tags(tags, spans, len(gold.tags))
-        allowed, emissions = chain.to_mask(gold.token_tags, len(tags)), constraints.emissions
-        if self.constraints.emissions is not None:
-            emissions = emissions & self.constraints.emissions[:, columns]
-        return self._replace(
-            gold=gold._replace(
-                allowed=allowed[:, columns] & may_end,
-                opening=tags.opening[columns],
-                continuing=tags.continuing[columns],
-                tied_to=columns,
-                collapsed_of=tags.collapsed_of[columns],
-            ),
-            constraints=constraints._replace(emissions=emissions),
+        tags = self.tags
+        tied_to, constraints, is_correct = augment_tags(tags, spans, len(self.gold.tags))
+        allowed = chain.to_mask(self.gold.token_tags, len(tags))
+        gold = self.gold._replace(
+            allowed=allowed[:, tied_to] & is_correct,
+            opening=tags.opening[tied_to],
+            continuing=tags.continuing[tied_to],
+            tied_to=tied_to,
+            collapsed_of=tags.collapsed_of[tied_to],
         )
+        possible = constraints.emissions
+        if self.constraints.emissions is not None:
+            possible = possible & self.constraints.emissions[:, tied_to]
+        return self._replace(gold=gold, constraints=constraints._replace(emissions=possible))
 
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
         """Leave out the sequences whose gold is impossible, as if they were not annotated. Returns
         the targets, and True for these, (B,)."""
-        gold, possible = self.gold, self.constraints.emissions
+        gold = self.gold
+        possible = self.constraints.emissions
         if possible is None and self.soft is None:
             return self, numpy.zeros(len(self.lengths), dtype=bool)
         # Of a doc with soft targets, an entity may be across a border of its teacher's sequences.
         n_tags = len(self.tags) if possible is None else possible.shape[1]
         allowed = chain.to_mask(gold.token_tags, n_tags)
+        # The best path of scores of 0 is any path that is possible and agrees with gold.
         agreeing = allowed if possible is None else possible & allowed
-        paths = self.constraints._replace(emissions=agreeing)
-        zeros = no_scores(self.lengths, n_tags, "float32")
-        best = chain.best_path(chain.constrain(zeros, paths))
-        left_out = numpy.isneginf(best.scores)
-        tokens = numpy.repeat(left_out, self.lengths)
-        gold = gold._replace(tags=numpy.where((gold.tags >= 0) & ~tokens, best.tags, -1))
-        if left_out.any():
+        scores = no_scores(self.lengths, n_tags, "float32")
+        scores = chain.constrain(scores, self.constraints._replace(emissions=agreeing))
+        best = chain.best_path(scores)
+        is_left_out = numpy.isneginf(best.scores)
+        tokens = numpy.repeat(is_left_out, self.lengths)
+        is_annotated = (gold.tags >= 0) & ~tokens
+        gold = gold._replace(tags=numpy.where(is_annotated, best.tags, -1))
+        if is_left_out.any():
             gold = gold._replace(allowed=allowed | tokens[:, None])
-        return self._replace(gold=gold), left_out
+        return self._replace(gold=gold), is_left_out
 
 
 def allowed_tags(path: Ints1d, tags: Tags, lengths: Ints1d) -> Array2d | None:
-    """The tags that agree with a gold path, (N, K). Where annotation is missing, -1, all tags do,
-    but the token after a gold entity can't continue it. None if nothing is missing."""
-    missing = path < 0
-    if not missing.any():
+    """The tags that agree with a gold path. Where annotation is missing, all do, but the token
+    after a gold entity can't continue it.
+
+    path (Ints1d): The gold path, -1 where annotation is missing. Shape: (N,)
+    tags (Tags): The tags of the chain.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    RETURNS (Array2d | None): True for the tags that agree; None if nothing is missing.
+        Shape: (N, K)
+    """
+    is_missing = path < 0
+    if not is_missing.any():
         return None
-    allowed = missing[:, None] | (tags.collapsed_of[path][:, None] == tags.collapsed_of)
-    allowed[missing & tags.follows_entity(path, lengths)] &= ~tags.continuing
+    # All tags that count as the gold tag: O may be split.
+    agrees = tags.collapsed_of[path][:, None] == tags.collapsed_of
+    allowed = is_missing[:, None] | agrees
+    is_after_entity = is_missing & tags.follows_entity(path, lengths)
+    allowed[is_after_entity] &= ~tags.continuing
     return allowed
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """The cost of predicting each tag at each token, (N, K), from the gold path, (N,), 0 where gold
-    is missing, -1; a table of costs, (K, K); and the weights of tokens, (N,)."""
-    counts = path >= 0 if weights is None else weights * (path >= 0)
-    return table[path] * counts[:, None]
+    """The cost of predicting each tag at each token.
+
+    path (Ints1d): The gold path, -1 where gold is missing. Shape: (N,)
+    table (CostTable): The cost of each mistake. Shape: (K, K)
+    weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
+    RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
+    """
+    costs = table[path]
+    if weights is not None:
+        costs = costs * weights[:, None]
+    costs[path < 0] = 0
+    return costs
 
 
 def read_incorrect_spans(
@@ -119,15 +145,19 @@ def read_incorrect_spans(
 ) -> list[IncorrectSpan]:
     """Read the spans that are known not to be entities, under a key in `doc.spans` of the reference
     docs: one for each label. A span without a label is not an entity of any label."""
-    starts = (numpy.cumsum(tokens.lengths) - tokens.lengths).tolist()
-    return [
-        (i, start + span.start, start + span.end, number)
-        for i, (eg, start) in enumerate(zip(examples, starts))
-        if (spans := list(eg.reference.spans.get(key, ())))
-        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True)
-        for number, label in enumerate(tags.labels)
-        if span.label_ in ("", label)
-    ]
+    first_tokens = (numpy.cumsum(tokens.lengths) - tokens.lengths).tolist()
+    incorrect_spans: list[IncorrectSpan] = []
+    for i, eg in enumerate(examples):
+        spans = list(eg.reference.spans.get(key, ()))
+        if not spans:
+            continue
+        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True):
+            begin = first_tokens[i] + span.start
+            end = first_tokens[i] + span.end
+            for number, label in enumerate(tags.labels):
+                if span.label_ in ("", label):
+                    incorrect_spans.append(IncorrectSpan(i, begin, end, number))
+    return incorrect_spans
 
 
 class Weights:
@@ -149,13 +179,17 @@ class Weights:
         token: str | None = None,
         example: str | None = None,
     ) -> None:
-        where, given = "spacy_costner.Weights", labels or {}
-        self.labels = {x: check_cost(y, f"{where}: labels.{x}") for x, y in given.items()}
+        where = "spacy_costner.Weights"
+        self.labels: dict[str, float] = {}
+        for label, weight in (labels or {}).items():
+            self.labels[label] = check_cost(weight, f"{where}: labels.{label}")
         self.boundary = check_cost(boundary, f"{where}: boundary")
-        self.token, self.example = token, example
+        self.token = token
+        self.example = example
 
     @property
     def weighs_tokens(self) -> bool:
+        """Whether tokens have other weights than 1."""
         return bool(self.labels) or self.boundary != 1 or self.token is not None
 
     def of_tokens(
@@ -164,23 +198,33 @@ class Weights:
         """The weight of each token, (N,); None if all are 1."""
         if not self.weighs_tokens:
             return None
-        begin, end, label = entities
-        by_label = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
-        label_of = numpy.full(sum(len(eg.predicted) for eg in examples), -1)
-        which, token = ranges(begin, end)
-        label_of[token] = label[which]
-        values = numpy.asarray(by_label, dtype="float32")[label_of]
-        values[numpy.unique(numpy.concatenate([begin, end - 1]))] *= self.boundary
-        if self.token is None:
-            return values
-        check_extension(Token, "token", self.token)
-        factors: list[float] = []  # of the tokens of predicted docs; 1 where not aligned
+        n_tokens = sum(len(eg.predicted) for eg in examples)
+        # The label of each token, -1 for O, which is the last of the weights.
+        label_of_token = numpy.full(n_tokens, -1)
+        entity_of_token, tokens = ranges(entities.begin, entities.end)
+        label_of_token[tokens] = entities.label[entity_of_token]
+        label_weights = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
+        weights = numpy.asarray(label_weights, dtype="float32")[label_of_token]
+        boundary_tokens = numpy.concatenate([entities.begin, entities.end - 1])
+        weights[numpy.unique(boundary_tokens)] *= self.boundary
+        if self.token is not None:
+            weights *= self._factors_of_tokens(self.token, examples)
+        return weights
+
+    def _factors_of_tokens(self, name: str, examples: Sequence[Example]) -> Floats1d:
+        """The factors of the tokens of predicted docs, from an extension attribute of the
+        reference's tokens; 1 where not aligned. Shape: (N,)"""
+        check_extension(Token, "token", name)
+        factors: list[float] = []
         for eg in examples:
-            of_reference = [token._.get(self.token) for token in eg.reference]
+            factors_of_reference = [token._.get(name) for token in eg.reference]
             aligned = eg.alignment.x2y
             for i, n_aligned in enumerate(aligned.lengths):
-                factors.append(of_reference[aligned[i][0]] if n_aligned == 1 else 1.0)
-        return values * numpy.asarray(factors, dtype="float32")
+                factor = 1.0
+                if n_aligned == 1:
+                    factor = factors_of_reference[aligned[i][0]]
+                factors.append(factor)
+        return numpy.asarray(factors, dtype="float32")
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """The weight of each example: its extension attribute times what `doc.user_data` has under

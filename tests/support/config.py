@@ -42,6 +42,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
         }
     },
     "spacy_costner.SumCost.v1": {"costs": {"hamming": HAMMING}},
+    "spacy_costner.MinCostDecoding.v1": {"cost": HAMMING},
     "spacy_costner.cost_scorer.v1": {"cost": HAMMING},
 }
 

@@ -15,6 +15,7 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import online, pieces
 from spacy_costner.training.lbfgs import TotalLoss
+from spacy_costner.training.segmentations import Segmentations
 
 from .config import FEATURES
 from .experiment import Experiment
@@ -53,20 +54,21 @@ def initialized(**settings: Any) -> tuple[Language, list[Example]]:
 
 
 def read_batches(ner: CostSensitiveNER, batches: Sequence[list[Example]]) -> list[online.Batch]:
-    return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches)[0]
+    return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches).by_doc
 
 
 def read_pieces(
     ner: CostSensitiveNER, examples: Sequence[Example], most_words: int, **settings: Any
 ) -> list[pieces.Piece]:
     parts = (ner.model, ner.objective, ner.chain_tags)
-    return pieces.read_pieces(*parts, examples, most_words=most_words, **settings)[0]
+    return pieces.read_pieces(*parts, examples, most_words=most_words, **settings).by_doc
 
 
 def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> online.Trained:
     weights = linear_part(ner.model)[1]
     settings = {"progress": ner.progress, **settings}
-    trained = online.train(weights, ner.objective, [batches], *args, **settings)
+    batches = Segmentations(list(batches))
+    trained = online.train(weights, ner.objective, batches, *args, **settings)
     ner.cfg["progress"] = trained.progress._asdict()
     return trained
 

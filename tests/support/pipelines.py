@@ -9,6 +9,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
+from spacy_costner.pipeline.promises import Promise, Thresholds
+
 SMALL = {
     "model": {
         "@architectures": "spacy_costner.LinearChainCRF.v1",
@@ -40,6 +42,11 @@ TRAIN: list[tuple[str, dict[str, Any]]] = [
     ("", {"entities": []}),
 ]
 TEXTS = [text for text, _ in TRAIN]
+
+
+def promise_of(groups: dict[str, Thresholds], *, miss: float) -> Promise:
+    """A promise without calibration docs."""
+    return Promise(miss=miss, groups=groups, source="", docs=0, entities=0, not_counted={})
 
 
 def pipeline(**settings: Any) -> Language:

@@ -123,7 +123,8 @@ class ForwardMessages<Real>::Backward {
             owner_.rows.put(row_, d_emissions, begin + t);
             pair_scale = scale * owner_.factor(begin + t);
         }
-        add_outer(owner_.by_source, owner_.alpha_row(begin), beta + width_, width_, length - 1, static_cast<Real*>(pairs));
+        const Real* alpha = owner_.alpha_row(begin);
+        add_outer(owner_.by_source, alpha, beta + width_, width_, length - 1, static_cast<Real*>(pairs));
     }
 
     const ForwardMessages& owner_;

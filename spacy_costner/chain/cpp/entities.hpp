@@ -1,7 +1,7 @@
 // The probabilities of entities, by a walk over tokens.
 //
-// An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be over after a closing
-// tag, where another transition follows. On the scale of alpha,
+// An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be over after a
+// closing tag, where another transition follows. On the scale of alpha,
 //
 //     a_b[k] = alpha_b[k]                                                     if k opens an entity of x
 //     a_t[j] = c_{t-1} E_t[j] sum_{(i, j) inside x} a_{t-1}[i] M[i, j]
@@ -15,13 +15,13 @@
 //     reach(b, t) = sum_k a_t[k] beta_t[k]
 //     p(b, t)     = sum_{k closes} a_t[k] leave_t[k]
 //
-// White space can't be the last token. An entity that goes on into it counts as the entity before it: the probabilities
-// of the white space after a word are added to that of the word.
+// White space can't be the last token. An entity that goes on into it counts as the entity before it: the
+// probabilities of the white space after a word are added to that of the word.
 //
 // reach(b, t) never grows with t, and is at least p(b, t') of every t' >= t. So the search for all entities with at
 // least some probability ends each walk exactly where it is below. Entities that contain the same token exclude each
-// other, so their reaches at t add up to at most 1: the search takes at most N / floor steps in words, and the entities
-// that it finds have at most N / floor tokens in all.
+// other, so their reaches at t add up to at most 1: the search takes at most N / floor steps in words, and the
+// entities that it finds have at most N / floor tokens in all.
 
 // The tags of one label, by their places in the kernels' order.
 struct LabelTags {
@@ -73,7 +73,8 @@ class EntityWalk {
         next_.assign(sums_.size(), Wide<Real>(0));
         for (const auto& [from, to] : of_label_->inside) {
             const int place = of_label_->places[to];
-            next_[to] += factor * sums_[from] * owner_.transition_row(of_label_->places[from])[place] * emissions[place];
+            const Real transition = owner_.transition_row(of_label_->places[from])[place];
+            next_[to] += factor * sums_[from] * transition * emissions[place];
         }
         sums_.swap(next_);
     }
@@ -168,25 +169,25 @@ class LikelyEntities final : public QueryBase<Real> {
   private:
     // The entities that begin at a token, by their ends, then the most probable first.
     void find(int64_t s, int64_t begin, EntityWalk<Real>& walk) const {
-        std::vector<LikelyEntity>& found = (*search_.found)[s];
-        const std::size_t first = found.size();
+        std::vector<LikelyEntity>& entities = (*search_.entities)[s];
+        const std::size_t first = entities.size();
         for (std::size_t label = 0; label < of_labels_.size(); label++) {
             walk.begin(s, begin, label);
-            find_ends(begin, label, walk, found);
+            find_ends(begin, label, walk, entities);
         }
         const auto is_before = [](const LikelyEntity& a, const LikelyEntity& b) {
             return a.end != b.end ? a.end < b.end : a.prob > b.prob;
         };
-        if (found.size() > first + 1) std::stable_sort(found.begin() + first, found.end(), is_before);
+        if (entities.size() > first + 1) std::stable_sort(entities.begin() + first, entities.end(), is_before);
     }
 
-    void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& found) const {
+    void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& entities) const {
         const double least = 0.999 * search_.floor;  // reach is rounded: `prob` decides
         int64_t end = begin;                         // no word yet
         Wide<Real> p = 0;
         const auto take = [&] {
             const double prob = std::min(static_cast<double>(p), 1.0);
-            if (end > begin && prob >= search_.floor) found.push_back({begin, end, label, prob});
+            if (end > begin && prob >= search_.floor) entities.push_back({begin, end, label, prob});
         };
         for (;; walk.advance()) {
             if (!walk.is_space(walk.token())) {

@@ -35,11 +35,13 @@ class Excluding final : public QueryBase<Real> {
     void add_sources(const Group& group, const double* d_log_sums, Propagation<Real>& propagation) const override {
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r], first = this->chain_.begins[s] * width_;
-            add_row<Real>(leave_ + first, weight(s, d_log_sums), this->chain_.lengths[s] * width_, propagation.right(r));
+            const int64_t size = this->chain_.lengths[s] * width_;
+            add_row<Real>(leave_ + first, weight(s, d_log_sums), size, propagation.right(r));
         }
     }
 
-    void add_mass(const Group& group, const double* d_log_sums, Propagation<Real>& propagation, Real* pairs) const override {
+    void add_mass(const Group& group, const double* d_log_sums, Propagation<Real>& propagation,
+                  Real* pairs) const override {
         Buffer<Wide<Real>> scratch(width_);
         Buffer<Real> passed(width_), mass(2 * width_);
         for (int r = 0; r < group.size; r++) {
@@ -85,7 +87,8 @@ class Excluding final : public QueryBase<Real> {
 
     // Adds the mass that leaves the set, propagates it leftwards within the set, and counts its
     // transitions.
-    void back_in_set(int64_t s, Real weight, Real* left, Wide<Real>* scratch, Real* passed, Real* mass, Real* pairs) const {
+    void back_in_set(int64_t s, Real weight, Real* left, Wide<Real>* scratch, Real* passed, Real* mass,
+                     Real* pairs) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         Real* before = mass + width_;
         std::fill_n(mass, width_, Real(0));
@@ -135,7 +138,8 @@ class Excluding final : public QueryBase<Real> {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
-    void finish(const double*, const std::vector<Buffer<Real>>& threads, const Floats&, const Floats& d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& threads, const Floats&,
+                const Floats& d_transitions) const override {
         const int n_tags = this->chain_.n_tags;
         const std::vector<int>& order = this->owner_.rows.order;
         for (const Buffer<Real>& pairs : threads)

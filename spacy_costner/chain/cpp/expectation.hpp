@@ -54,7 +54,8 @@ class Expectation final : public QueryBase<Real> {
             add_transition_mass(group.sequences[r], static_cast<Real>(d_means[group.sequences[r]]), propagation, r);
     }
 
-    void count(const Group& group, const double* d_means, Propagation<Real>& propagation, Real* counts) const override {
+    void count(const Group& group, const double* d_means, Propagation<Real>& propagation,
+               Real* counts) const override {
         for (int r = 0; r < group.size && has_pairs_; r++)
             propagation.count_marginals(r, static_cast<Real>(d_means[group.sequences[r]]), counts);
     }
@@ -62,7 +63,8 @@ class Expectation final : public QueryBase<Real> {
     std::size_t n_counts() const override { return has_pairs_ ? this->owner_.forward.by_source.size : 0; }
 
     // sum_t w p(i, j) V[i, j]
-    void finish(const double*, const std::vector<Buffer<Real>>& counts, const Floats&, const Floats& d_transitions) const override {
+    void finish(const double*, const std::vector<Buffer<Real>>& counts, const Floats&,
+                const Floats& d_transitions) const override {
         if (!has_pairs_) return;
         std::vector<double> pairs(static_cast<std::size_t>(this->chain_.n_tags) * this->chain_.n_tags);
         this->owner_.forward.collect_pairs({counts.begin(), counts.end()}, {pairs.data(), true});
@@ -152,8 +154,9 @@ class Expectation final : public QueryBase<Real> {
             for (std::size_t j = 0; j < weights.size(); j++) {
                 const double p = static_cast<double>(this->owner_.alpha_row(t)[j] * this->owner_.beta_row(t)[j]);
                 if (!(p > 0)) continue;
+                const Real* alpha = this->owner_.alpha_row(t - 1);
                 for (std::size_t i = 0; i < weights.size(); i++)
-                    weights[i] = static_cast<Wide<Real>>(this->owner_.alpha_row(t - 1)[i]) * this->owner_.transition_row(i)[j];
+                    weights[i] = static_cast<Wide<Real>>(alpha[i]) * this->owner_.transition_row(i)[j];
                 total += p * entropy_of(weights);
             }
         return total;
@@ -177,10 +180,12 @@ class Expectation final : public QueryBase<Real> {
     void find_pairs_before(int64_t s) {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         std::fill_n(before_ + begin * width_, width_, Real(0));
-        multiply_all(by_source_, this->owner_.alpha_row(begin), length - 1, [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
-            const Real* emissions = this->owner_.emission_row(begin + t + 1);
-            store(before_ + (begin + t + 1) * width_ + column, total * load(emissions + column) * this->owner_.factor(begin + t));
-        });
+        const auto put = [&](int64_t t, int column, Vec<Real> total) INLINE_LAMBDA {
+            const int64_t token = begin + t + 1;
+            const Vec<Real> emission = load(this->owner_.emission_row(token) + column);
+            store(before_ + token * width_ + column, total * emission * this->owner_.factor(token - 1));
+        };
+        multiply_all(by_source_, this->owner_.alpha_row(begin), length - 1, put);
     }
 
     // finish(row, column, totals) takes the product of each row and the matrix.
@@ -190,7 +195,9 @@ class Expectation final : public QueryBase<Real> {
             const int n = static_cast<int>(std::min<int64_t>(ROWS, n_rows - t));
             const Real* rows[ROWS];
             for (int r = 0; r < n; r++) rows[r] = from + (t + r) * width_;
-            const auto at_row = [&](int r, int column, Vec<Real> total) INLINE_LAMBDA { finish(t + r, column, total); };
+            const auto at_row = [&](int r, int column, Vec<Real> total) INLINE_LAMBDA {
+                finish(t + r, column, total);
+            };
             multiply<Sums>(matrix, rows, n, at_row);
         }
     }

@@ -80,9 +80,9 @@ class ForwardMessages {
     Real factor(int64_t token) const { return factors_[token]; }
 
     void clear_rows(const std::vector<char>& of_sequences, const Floats& d_emissions) const {
+        const int64_t n_tags = chain.n_tags;
         for (int64_t s = 0; s < chain.n_sequences; s++)
-            if (of_sequences[s])
-                d_emissions.clear(chain.begins[s] * chain.n_tags, static_cast<int64_t>(chain.lengths[s]) * chain.n_tags);
+            if (of_sequences[s]) d_emissions.clear(chain.begins[s] * n_tags, chain.lengths[s] * n_tags);
     }
 
     Matrix<Real> transposed() const {
@@ -142,7 +142,8 @@ class ForwardMessages {
         const int n_tags = chain.n_tags;
         const std::vector<int>& order = rows.order;
         double largest = -INFINITY;
-        for (int64_t i = 0; i < static_cast<int64_t>(n_tags) * n_tags; i++) largest = std::max(largest, chain.transitions[i]);
+        for (int64_t i = 0; i < static_cast<int64_t>(n_tags) * n_tags; i++)
+            largest = std::max(largest, chain.transitions[i]);
         shift_ = std::isfinite(largest) ? Real(largest) : Real(0);
         transitions_ = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
         Vec<Real> least = splat(Real(1));

@@ -48,15 +48,17 @@ class ForwardBackward final : public Messages {
         const Matrix<Real> transposed = forward.transposed();
         std::vector<Backward> threads;
         for (int i = 0; i < forward.n_threads; i++) threads.emplace_back(forward, transposed);
-        std::vector<char> found = underflow;
-        forward.for_groups([&](const Group& group, int thread) { threads[thread].run(group, weights, d_emissions, found); });
+        std::vector<char> has_underflow = underflow;
+        forward.for_groups([&](const Group& group, int thread) {
+            threads[thread].run(group, weights, d_emissions, has_underflow);
+        });
         forward.collect_pairs(forward.pairs_of(threads), d_transitions);
         if constexpr (!IS_EXTENDED)
-            if (found != underflow) {
-                for (std::size_t s = 0; s < found.size(); s++) found[s] &= !underflow[s];
-                forward.clear_rows(found, d_emissions);
-                const Wider rest(scores, forward.n_threads, none_of(found));
-                rest.add_log_partition(weights, rest.forward.underflow, d_emissions, d_transitions);
+            if (has_underflow != underflow) {
+                for (std::size_t s = 0; s < has_underflow.size(); s++) has_underflow[s] &= !underflow[s];
+                forward.clear_rows(has_underflow, d_emissions);
+                const Wider wider(scores, forward.n_threads, none_of(has_underflow));
+                wider.add_log_partition(weights, wider.forward.underflow, d_emissions, d_transitions);
             }
     }
 

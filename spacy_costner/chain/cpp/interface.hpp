@@ -84,7 +84,7 @@ struct LikelyEntity {
 // The least probability of entities to search for, and where those of each sequence go, (B,).
 struct LikelySearch {
     double floor;
-    std::vector<std::vector<LikelyEntity>>* found;
+    std::vector<std::vector<LikelyEntity>>* entities;
 };
 
 // What queries are about: each takes its part.
@@ -118,7 +118,8 @@ class Messages {
     virtual ~Messages() = default;
     // Sets the values of a query: numbers of the type of the scores for `marginals`, none for paths, which the
     // arguments have room for. RETURNS its gradient, null if it has none.
-    virtual std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const = 0;
+    virtual std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments,
+                                         double* values) const = 0;
 };
 
 std::unique_ptr<Messages> make_forward_backward(const Potentials& scores, int n_threads);

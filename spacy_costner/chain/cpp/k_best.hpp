@@ -18,10 +18,11 @@ namespace costner {
 
 class KBest {
   public:
-    KBest(const Chain& chain, int64_t k) : chain_(chain), k_(k), n_tags_(chain.n_tags), heads_(n_tags_), ranks_(n_tags_) {}
+    KBest(const Chain& chain, int64_t k)
+        : chain_(chain), k_(k), n_tags_(chain.n_tags), heads_(n_tags_), ranks_(n_tags_) {}
 
-    // The tags of the paths of a sequence with tokens, (k, N), and their scores, (k, B), the best first; minus infinity where
-    // there is no further path.
+    // The tags of the paths of a sequence with tokens, (k, N), and their scores, (k, B), the best first; minus
+    // infinity where there is no further path.
     void run(int64_t s, int64_t* tags, double* scores) {
         begin_ = chain_.begins[s];
         const int64_t length = chain_.lengths[s];

@@ -53,7 +53,8 @@ class MaxMessages final : public Messages {
 
     // The path of the highest log-probability of those of which no transition costs more than the tolerance:
     //
-    //     argmax_y sum_t log p_t[y_t]  where  M[y_{t-1}, y_t] + E_t[y_t] + gamma_t[y_t] >= gamma_{t-1}[y_{t-1}] - tolerance
+    //     argmax_y sum_t log p_t[y_t]
+    //     where  M[y_{t-1}, y_t] + E_t[y_t] + gamma_t[y_t] >= gamma_{t-1}[y_{t-1}] - tolerance
     //
     // and the same for the first tag. Of several, the one whose last tag is the first of the tag set, and so on.
     void best_of_tied(const Ties& ties) const {
@@ -80,7 +81,8 @@ class MaxMessages final : public Messages {
         const int64_t n_tags = chain_.n_tags, begin = chain_.begins[s], length = chain_.lengths[s];
         const std::vector<int> place_of = places_in(order_);
         std::vector<int> came_from(length * n_tags);
-        std::vector<double> likely(ties.log_probs + begin * n_tags, ties.log_probs + (begin + 1) * n_tags), before(n_tags);
+        const double* log_probs = ties.log_probs + begin * n_tags;
+        std::vector<double> likely(log_probs, log_probs + n_tags), before(n_tags);
         const double* ahead = row_of(ahead_, begin);
         const double most = *std::max_element(ahead, ahead + n_tags);
         for (int64_t j = 0; j < n_tags; j++)
@@ -254,7 +256,8 @@ class MaxMessages::SegmentMaxScores final : public Query {
         if (deviation.token < chain_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
     }
 
-    void count(int64_t t, int before, int tag, double mass, const Floats& d_emissions, const Floats& d_transitions) const {
+    void count(int64_t t, int before, int tag, double mass, const Floats& d_emissions,
+               const Floats& d_transitions) const {
         add(t, tag, mass, d_emissions);
         add(owner_.order_[before], tag, mass, d_transitions);
     }
@@ -266,7 +269,8 @@ class MaxMessages::SegmentMaxScores final : public Query {
     int64_t place(int64_t s, int64_t token, int tag) const { return (token - chain_.begins[s]) * chain_.n_tags + tag; }
 
     // Leftwards: each tag passes its mass to the best tag before it.
-    void propagate_left(int64_t s, std::vector<double>& mass, const Floats& d_emissions, const Floats& d_transitions) const {
+    void propagate_left(int64_t s, std::vector<double>& mass, const Floats& d_emissions,
+                        const Floats& d_transitions) const {
         for (int64_t t = chain_.past(s) - 1; t >= chain_.begins[s]; t--)
             for (int tag = 0; tag < chain_.n_tags; tag++) {
                 const double moved = mass[place(s, t, tag)];
@@ -280,7 +284,8 @@ class MaxMessages::SegmentMaxScores final : public Query {
     }
 
     // Rightwards: to the best tag after it.
-    void propagate_right(int64_t s, std::vector<double>& mass, const Floats& d_emissions, const Floats& d_transitions) const {
+    void propagate_right(int64_t s, std::vector<double>& mass, const Floats& d_emissions,
+                         const Floats& d_transitions) const {
         for (int64_t t = chain_.begins[s]; t + 1 < chain_.past(s); t++)
             for (int tag = 0; tag < chain_.n_tags; tag++) {
                 const double moved = mass[place(s, t, tag)];
@@ -297,7 +302,8 @@ class MaxMessages::SegmentMaxScores final : public Query {
     std::vector<Deviation> with_, without_;
 };
 
-inline std::unique_ptr<Query> MaxMessages::query(const std::string& name, const Arguments& arguments, double* values) const {
+inline std::unique_ptr<Query> MaxMessages::query(const std::string& name, const Arguments& arguments,
+                                                 double* values) const {
     if (name == "segment_max_scores") return std::make_unique<SegmentMaxScores>(*this, arguments.segments, values);
     if (name == "max_marginals") {
         max_marginals(values);

@@ -49,7 +49,11 @@ class LogPartition final : public QueryBase<Real> {
             if (possible_[s]) add_path(this->chain_, s, tags_, d_values[s], d_emissions, d_transitions);
     }
 
-    double weight(int64_t s, const double* d_values) const { return !tags_ ? d_values[s] : possible_[s] ? -d_values[s] : 0; }
+    // What the marginals of a sequence are multiplied by in the gradient: that of log p(y) is the path minus these.
+    double weight(int64_t s, const double* d_values) const {
+        if (!tags_) return d_values[s];
+        return possible_[s] ? -d_values[s] : 0;
+    }
 
     const int64_t* const tags_;
     std::vector<char> possible_;
@@ -85,8 +89,10 @@ class SampledPaths final : public QueryBase<Real> {
         // Not those that are left out, which the narrower type has sampled: they have no messages here.
         this->for_sequences([&](int64_t s) {
             Weights weights(owner.chain.n_tags);
-            for (int64_t i = 0; i < samples.n; i++)
-                sample(s, samples.uniform + i * owner.chain.n_tokens, samples.tags + i * owner.chain.n_tokens, weights);
+            for (int64_t i = 0; i < samples.n; i++) {
+                const int64_t row = i * owner.chain.n_tokens;
+                sample(s, samples.uniform + row, samples.tags + row, weights);
+            }
         });
     }
 
@@ -167,7 +173,8 @@ class LogMarginals final : public QueryBase<Real> {
     }
 
     // Adds a message times one weight on a set, and times another elsewhere.
-    void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to, Real* before) const {
+    void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to,
+                Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
         add_row<Real>(message, static_cast<Real>(elsewhere), this->owner_.width, to);
         for (const int& k : set) to[k] = before[&k - set.first] + static_cast<Real>(on_set * message[k]);

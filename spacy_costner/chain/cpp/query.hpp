@@ -110,7 +110,9 @@ class QueryBase : public Query {
         for (std::size_t i = 0; i < queries.size(); i++) {
             const QueryBase& query = to_base(queries[i]);
             const Directions its = query.directions();
-            directions = {directions.left || its.left, directions.right || its.right, directions.balanced && its.balanced};
+            directions.left = directions.left || its.left;
+            directions.right = directions.right || its.right;
+            directions.balanced = directions.balanced && its.balanced;
             for (std::size_t thread = 0; thread < propagations.size(); thread++) {
                 counts[i].emplace_back(query.n_counts());
                 std::fill_n(counts[i][thread] + 0, query.n_counts(), Real(0));

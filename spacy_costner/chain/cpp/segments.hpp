@@ -33,8 +33,11 @@ class SegmentLogProbs final : public QueryBase<Real> {
   private:
     void add_sources(const Group& group, const double* d_log_p, Propagation<Real>& propagation) const override {
         for (int r = 0; r < group.size; r++)
-            for (int64_t i : segments_[group.sequences[r]])
-                if (possible_[i]) add_segment_sources(group.sequences[r], i, d_log_p[i], propagation.left(r), propagation.right(r));
+            for (int64_t i : segments_[group.sequences[r]]) {
+                if (!possible_[i]) continue;
+                const int64_t s = group.sequences[r];
+                add_segment_sources(s, i, d_log_p[i], propagation.left(r), propagation.right(r));
+            }
     }
 
     void add_mass(const Group& group, const double* d_log_p, Propagation<Real>& propagation, Real*) const override {
@@ -43,7 +46,8 @@ class SegmentLogProbs final : public QueryBase<Real> {
                 if (possible_[i]) add_prefix(group.sequences[r], i, d_log_p[i], propagation, r);
     }
 
-    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, const Floats&, const Floats& d_transitions) const override {
+    void finish(const double* d_log_p, const std::vector<Buffer<Real>>&, const Floats&,
+                const Floats& d_transitions) const override {
         for (int64_t s = 0; s < this->chain_.n_sequences; s++)
             for (int64_t i : segments_[s])
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);

@@ -1,0 +1,80 @@
+"""Which annotation of docs a component learns from and writes: in training and in prediction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.types import Array1d
+
+from . import borders
+from .borders import Boundaries
+from .spans import Labels, spans_as_entities
+from .token_attrs import TokenAttrs, read_presets
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Where the annotation of a component stands in docs, and what docs are cut at.
+
+    component (str): The name of the component, for messages.
+    spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
+    own_labels (Labels): With a `spans_key`: the labels of the spans that it writes. None: all.
+    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
+        where they overlap in training docs. Otherwise they are an error.
+    incorrect_spans_key (str | None): The key of `doc.spans` of spans that are not entities.
+    sentence_boundaries (Boundaries): What the chain of a doc is cut at.
+    RAISES (ValueError): If own labels are an empty list, or `own_labels` or `filter_spans` are set
+        without a `spans_key`.
+    """
+
+    component: str = "ner"
+    spans_key: str | None = None
+    own_labels: Labels = None
+    filter_spans: bool = False
+    incorrect_spans_key: str | None = None
+    sentence_boundaries: Boundaries = False
+
+    def __post_init__(self) -> None:
+        needs_key = self.own_labels is not None or self.filter_spans
+        if needs_key and self.spans_key is None:
+            raise ValueError(
+                f"{self.component}: own_labels, filter_spans: expected a spans_key with them"
+            )
+        if self.own_labels is not None and not self.own_labels:
+            raise ValueError(
+                f"{self.component}: own_labels: expected null or some labels, got none"
+            )
+
+    def as_entities(self, eg: Example, labels: Labels = None) -> Example:
+        """The example with the annotation of the component as entities. Without a `spans_key` they
+        are there.
+
+        eg (Example): The example.
+        labels (Labels): The labels of spans that become entities. None: all.
+        RETURNS (Example): The same predicted doc, with a reference that has the entities.
+        RAISES (ValueError): If spans overlap, and `filter_spans` is not set.
+        """
+        if self.spans_key is None:
+            return eg
+        try:
+            reference = spans_as_entities(
+                eg.reference,
+                self.spans_key,
+                labels,
+                own_labels=self.own_labels,
+                longest=self.filter_spans,
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.component}: {error}") from None
+        return Example(eg.predicted, reference)
+
+    def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
+        """Read docs that are to be predicted. With a `spans_key` nothing is preset, as `doc.ents`
+        are those of another component."""
+        tokens = read_presets(docs)
+        return tokens if self.spans_key is None else tokens.without_annotation()
+
+    def find_borders(self, docs: Sequence[Doc]) -> Array1d:
+        """Find the tokens that begin a sequence: see `borders.find_borders`. Shape: (N,)"""
+        return borders.find_borders(docs, self.sentence_boundaries)

@@ -1,0 +1,65 @@
+"""Two segmentations of training docs, which epochs alternate between.
+
+A doc with borders (see `borders`) is learned in two ways: as one sequence of the chain, and as the
+sequences between its borders. The first epoch takes docs as one sequence, the next one cuts them,
+and so on, so that a model learns both.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+ResultT = TypeVar("ResultT")
+
+
+def cuts_docs(epoch: int) -> bool:
+    """Whether an epoch cuts docs at their borders. The first epoch is number 0."""
+    return epoch % 2 == 1
+
+
+@dataclass(frozen=True)
+class Segmentations(Generic[T]):
+    """What training takes for each segmentation: the targets of a batch, say, or batches.
+
+    by_doc (T): For docs that are one sequence each.
+    by_sequence (T | None): For docs that are cut at their borders. None: no doc has borders, and
+        all epochs take `by_doc`.
+    """
+
+    by_doc: T
+    by_sequence: T | None = None
+
+    @property
+    def finest(self) -> T:
+        """By sequence or, if no doc has borders, by doc."""
+        return self.by_doc if self.by_sequence is None else self.by_sequence
+
+    def in_epoch(self, epoch: int) -> T:
+        """What an epoch takes. The first epoch is number 0."""
+        return self.finest if cuts_docs(epoch) else self.by_doc
+
+    def to_list(self) -> list[T]:
+        """The different segmentations, one or two: for training that takes the mean over them."""
+        if self.by_sequence is None:
+            return [self.by_doc]
+        return [self.by_doc, self.by_sequence]
+
+    def map(self, function: Callable[[T], ResultT]) -> "Segmentations[ResultT]":
+        """Apply a function to each segmentation."""
+        if self.by_sequence is None:
+            return Segmentations(function(self.by_doc))
+        return Segmentations(function(self.by_doc), function(self.by_sequence))
+
+
+def concatenate(parts: Iterable[Segmentations[list[T]]]) -> Segmentations[list[T]]:
+    """Join the lists of several parts of a corpus. A part without borders has the same list in both
+    segmentations."""
+    by_doc: list[T] = []
+    by_sequence: list[T] = []
+    has_borders = False
+    for part in parts:
+        by_doc += part.by_doc
+        by_sequence += part.finest
+        has_borders = has_borders or part.by_sequence is not None
+    return Segmentations(by_doc, by_sequence if has_borders else None)

@@ -1,0 +1,143 @@
+"""Promises and scores of calibration docs, as they are saved and read."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_costner.metrics.shift import ENOUGH, digest_of
+from spacy_costner.pipeline.promises import (
+    CalibrationScores,
+    Promise,
+    Terms,
+    Thresholds,
+    first_difference,
+)
+from spacy_costner.pipeline.reading import Reading
+
+SAVED_PROMISE: dict[str, Any] = {
+    "miss": 0.1,
+    "false_alarm": None,
+    "confidence": None,
+    "found": "exact",
+    "by": "doc",
+    "per_label": False,
+    "by_group": None,
+    "groups": {"": {"threshold": 0.026, "labels": {}, "levels": [[0.05, 0.005], [0.1, 0.026]]}},
+    "source": "dev.spacy",
+    "docs": 263,
+    "entities": 464,
+    "not_counted": {"training docs": 3},
+    "reading": {"file_tokens": False, "tokenizer_tokens": True, "sentence_starts": None},
+    "holds_for": {"labels": ["LOC"], "temperature": {"overall": 1.5, "labels": {}}},
+}
+SAVED_SCORES: dict[str, Any] = {
+    "scores": [0.1, 0.2],
+    "digest": "00ff",
+    "keys": {"source": {"web": [0.1]}},
+    "source": "dev.spacy",
+    "approximate": False,
+    "reading": None,
+    "holds_for": {"labels": ["LOC"]},
+}
+
+
+def as_saved(value: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(value))
+
+
+def without(saved: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in saved.items() if name not in names}
+
+
+def test_a_promise_is_read_as_it_was_saved() -> None:
+    promise = Promise.from_dict(SAVED_PROMISE)
+    assert as_saved(promise.to_dict()) == SAVED_PROMISE
+    assert promise.groups[""].threshold == 0.026 and promise.limit == 0.1
+    assert promise.reading == Reading(False, True, None)
+
+
+def test_what_a_promise_does_not_have_is_left_out() -> None:
+    """The result of `guarantee` has no reading and no settings, and old promises no reading."""
+    saved = without(SAVED_PROMISE, "reading", "holds_for")
+    assert as_saved(Promise.from_dict(saved).to_dict()) == saved
+
+
+@pytest.mark.parametrize("name", without(SAVED_PROMISE, "reading", "holds_for"))
+def test_a_promise_without_a_term_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="guarantee: expected a mapping with"):
+        Promise.from_dict(without(SAVED_PROMISE, name))
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"most": 1}, "guarantee: expected a mapping with"),
+        ({"groups": {"": {"threshold": 0.1}}}, "guarantee.groups.: expected a mapping with"),
+        ({"reading": {"file_tokens": True}}, "reading: expected a mapping with"),
+        ({"miss": None}, "expected miss or false_alarm, got none"),
+        ({"false_alarm": 0.1}, "expected miss or false_alarm, got miss and false_alarm"),
+        ({"miss": 1}, "miss: expected a number between 0 and 1, got 1"),
+        ({"miss": "much"}, "miss: expected a number between 0 and 1, got 'much'"),
+        ({"confidence": 0.0}, "confidence: expected a number between 0 and 1, got 0.0"),
+        ({"found": "span"}, "found: expected exact or covered, got 'span'"),
+        ({"by": "entity"}, "by: expected doc or any, got 'entity'"),
+    ],
+)
+def test_terms_are_checked_when_they_are_read(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Promise.from_dict({**SAVED_PROMISE, **changed})
+
+
+def test_false_alarms_are_promised_of_docs() -> None:
+    terms = Terms(false_alarm=0.2)
+    assert not terms.limits_misses and terms.limit == 0.2
+    with pytest.raises(ValueError, match="by: expected doc, got 'any'"):
+        replace(terms, by="any")
+
+
+def test_scores_are_read_as_they_were_saved() -> None:
+    scores = CalibrationScores.from_dict(SAVED_SCORES)
+    assert as_saved(scores.to_dict()) == without(SAVED_SCORES, "reading")
+    assert scores.pool() == without(SAVED_SCORES, "keys", "source", "reading", "holds_for")
+    assert scores.pool("source", "web")["scores"] == [0.1]
+    old = CalibrationScores.from_dict(without(SAVED_SCORES, "digest", "reading"))
+    assert "digest" not in old.pool() and "digest" not in old.to_dict()
+    with pytest.raises(ValueError, match="shift: expected a mapping with"):
+        CalibrationScores.from_dict(without(SAVED_SCORES, "scores"))
+
+
+def test_scores_of_docs_by_their_values() -> None:
+    """Values that too few docs have are left out, and docs without a score."""
+    vocab = Vocab()
+    docs: list[Doc] = []
+    for i in range(2 * ENOUGH):
+        doc = Doc(vocab, words=["a"])
+        doc.user_data["source"] = "web" if i % 2 else "mail"
+        doc.user_data["row"] = i
+        docs.append(doc)
+    scores = numpy.random.default_rng(0).random(len(docs)).round(3)
+    scores[0] = numpy.nan  # the first of the mails: they are too few without it
+    collected = CalibrationScores.from_docs(
+        docs, scores, "dev", approximate=True, reading=None, holds_for={}
+    )
+    assert collected.scores == sorted(scores[1:].tolist())
+    assert collected.keys == {"source": {"web": sorted(scores[1::2].tolist())}}
+    assert collected.digest == digest_of(scores) and collected.approximate
+
+
+def test_the_first_setting_that_differs() -> None:
+    assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None
+    assert first_difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b"
+    assert first_difference({"a": 1, "c": None}, {"a": 1, "b": 2}) == "b"
+    assert first_difference({"a": 1, "c": 0}, {"a": 1}) == "c"
+
+
+def test_groups_without_levels() -> None:
+    groups = {"": {"threshold": 0.5, "labels": {"LOC": 0.5}}}
+    promise = Promise.from_dict({**SAVED_PROMISE, "groups": groups})
+    assert promise.groups == {"": Thresholds(0.5, {"LOC": 0.5})}
