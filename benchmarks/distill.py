@@ -24,9 +24,8 @@ from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
 from spacy_costner.analysis.distillation import (
-    Corpus,
-    Row,
-    evaluate,
+    Evaluation,
+    evaluate_pipeline,
     evaluate_together,
     load_teacher,
     save_answers,
@@ -34,6 +33,7 @@ from spacy_costner.analysis.distillation import (
     save_gold,
 )
 from spacy_costner.analysis.fitting import train_as_fitted
+from spacy_costner.analysis.preparation import Corpus
 from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
@@ -51,7 +51,7 @@ SETTINGS = {
 """Soft targets, least confidence, and weight of the gold docs; 0 for none."""
 
 Parts = dict[str, Corpus]
-Measured = dict[str, list[Row]]
+Measured = dict[str, list[Evaluation]]
 """Rows on each part, one for each seed."""
 
 
@@ -75,7 +75,10 @@ def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
 
 
 def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
-    rows = {part: [evaluate("", nlp, read) for nlp in pipelines] for part, read in parts.items()}
+    rows = {
+        part: [evaluate_pipeline("", nlp, read) for nlp in pipelines]
+        for part, read in parts.items()
+    }
     rates = [speed(nlp, parts["test"]) for nlp in pipelines]
     return {
         part: [row._replace(tokens_per_second=rate) for row, rate in zip(of_part, rates)]
@@ -145,7 +148,7 @@ def main() -> None:
     low = report("gold only", measure(students(config, gold, output), parts))
     corpus = output / "train"
     for name, (soft, least, weight) in SETTINGS.items():
-        save_corpus(corpus, save_answers(teachers, nlp, [raw], output, soft=soft), least)
+        save_corpus(corpus, save_answers(teachers, nlp.vocab, [raw], output, soft=soft), least)
         if weight:
             save_gold(corpus, read_docs(nlp, gold), weight)
         report(name, measure(students(config, corpus, output), parts), low, tops[-1])

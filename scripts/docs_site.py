@@ -37,7 +37,7 @@ GROUPS = {
 
 LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
-    "component": ["pipeline.component"],
+    "component": ["pipeline.component", "pipeline.promises", "annotation"],
     "readers": ["readers"],
     "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
     "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],

@@ -59,7 +59,11 @@ class Annotation:
             return eg
         try:
             reference = spans_as_entities(
-                eg.reference, self.spans_key, labels, own=self.own_labels, longest=self.filter_spans
+                eg.reference,
+                self.spans_key,
+                labels,
+                own_labels=self.own_labels,
+                longest=self.filter_spans,
             )
         except ValueError as error:
             raise ValueError(f"{self.component}: {error}") from None

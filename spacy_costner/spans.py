@@ -50,7 +50,7 @@ def without_overlap(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Spa
 
 
 def spans_as_entities(
-    doc: Doc, key: str, labels: Labels = None, *, own: Labels = None, longest: bool = False
+    doc: Doc, key: str, labels: Labels = None, *, own_labels: Labels = None, longest: bool = False
 ) -> Doc:
     """A copy of a doc with its spans of some labels as entities. They are missing in a doc that
     doesn't have the key.
@@ -58,18 +58,18 @@ def spans_as_entities(
     doc (Doc): The doc.
     key (str): The key of the spans.
     labels (Labels): The labels of the spans that become entities. None: all.
-    own (Labels): The labels whose spans are all kept. A span of another label is kept if it
+    own_labels (Labels): The labels whose spans are all kept. A span of another label is kept if it
         overlaps with none of them; where such spans overlap, the longest is kept. None: all.
     longest (bool): Whether the longest is kept where spans of these labels overlap.
     RETURNS (Doc): The copy.
     RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    entities, overlapping = without_overlap(copy, key, labels if own is None else own)
+    entities, overlapping = without_overlap(copy, key, labels if own_labels is None else own_labels)
     if overlapping and not longest:
         raise ValueError(_describe_overlap(copy, key, [*entities, *overlapping]))
-    if own is not None:
-        entities += _other_spans(copy, key, labels, own, entities)
+    if own_labels is not None:
+        entities += _other_spans(copy, key, labels, own_labels, entities)
     missing = is_missing(copy, key)
     for span in entities:
         missing[span.start : span.end] = False

@@ -1,8 +1,9 @@
 """Docs of several sequences: where they are cut, and that answers are those of the sequences."""
 
+import math
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from spacy_costner.analysis.explanation import explain_tokens
 from spacy_costner.annotation import Annotation
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
-from spacy_costner.decoding import make_min_cost, make_threshold, make_viterbi
+from spacy_costner.decoding import Posterior, make_min_cost, make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
@@ -34,7 +35,7 @@ from spacy_costner.training.pieces import batch_pieces, join, read_pieces
 from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.training.targets import WEIGHT
-from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores
+from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, no_scores
 
 from . import oracle, oracle_losses
 from .support.batches import single
@@ -84,13 +85,26 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
 def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
-    expected, borders = [], [is_one and i > 0 for doc in docs for i, is_one in enumerate(doc)]
+    borders: list[bool] = []
+    expected: list[tuple[int, int]] = []
     for number, doc in enumerate(docs):
-        places = [0, *(i for i, is_one in enumerate(doc) if is_one and i > 0), len(doc)]
-        expected += [(b - a, number) for a, b in pairwise(places)]
-    of_docs = numpy.asarray([*map(len, docs)], dtype="int32")
-    lengths, doc_of_sequence = cut(of_docs, numpy.asarray(borders, bool))
+        doc_borders = [False, *doc[1:]][: len(doc)]  # the first token is no border
+        bounds = [0, *numpy.flatnonzero(doc_borders).tolist(), len(doc)]
+        borders += doc_borders
+        expected += [(end - begin, number) for begin, end in pairwise(bounds)]
+    doc_lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
+    lengths, doc_of_sequence = cut(doc_lengths, numpy.asarray(borders, bool))
     assert list(zip(lengths.tolist(), doc_of_sequence.tolist())) == expected
+
+
+def marginals_of(ner: CostSensitiveNER, scores: Potentials, b: int) -> numpy.ndarray:
+    """p(y_t = k) of the tokens of sequence b, by enumeration. Shape: (T, K)"""
+    one_hot = numpy.eye(len(ner.chain_tags))
+    marginals = numpy.zeros((int(scores.lengths[b]), len(ner.chain_tags)))
+    paths = oracle.paths(scores, b)
+    for p, path in zip(oracle.probabilities(paths), paths):
+        marginals += p * one_hot[list(path.tags)]
+    return marginals
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
@@ -98,34 +112,32 @@ def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
 def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: str) -> None:
     nlp = random_model(scheme=scheme, outside=outside)
     ner = nlp.get_pipe("ner")
-    other = doc_of(nlp, starts=False)[:2].as_doc()
-    posterior = ner.posterior([doc_of(nlp), other])
+    second_doc = doc_of(nlp, starts=False)[:2].as_doc()
+    posterior = ner.posterior([doc_of(nlp), second_doc])
     scores = sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
-    parts = [oracle.paths(scores, b) for b in range(3)]
-    probs = [oracle.probabilities(part) for part in parts]
-    one_hot = numpy.eye(len(ner.chain_tags))
-    marginals = numpy.concatenate(
-        [sum(p * one_hot[list(path.tags)] for path, p in zip(*both)) for both in zip(parts, probs)]
-    )
+    paths = [oracle.paths(scores, b) for b in range(3)]
+    probs = [oracle.probabilities(paths_of_sequence) for paths_of_sequence in paths]
+    marginals = numpy.concatenate([marginals_of(ner, scores, b) for b in range(3)])
     assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(marginals), atol=1e-5)
     entropy = sum(oracle.entropy(scores, b).value for b in range(3))
     assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
     assert len(posterior.entropy) == 2 and posterior.doc_lengths.tolist() == [6, 2]
 
-    whole = sorted((p * q * r for p in probs[0] for q in probs[1] for r in probs[2]), reverse=True)
-    found = ner.k_best([doc_of(nlp), other], 20)
-    assert_allclose([each.prob for each in found[0]], whole[:20], rtol=1e-4)
-    assert len({tuple((e.start, e.end, e.label_) for e in each.ents) for each in found[0]}) == 20
-    for alone, together in zip(ner.k_best([other], 9)[0], found[1]):
+    # A path of a doc is a path of each of its sequences.
+    doc_probs = sorted(map(math.prod, product(*probs)), reverse=True)
+    best, best_of_second = ner.k_best([doc_of(nlp), second_doc], 20)
+    assert_allclose([alternative.prob for alternative in best], doc_probs[:20], rtol=1e-4)
+    ents = {tuple((e.start, e.end, e.label_) for e in alternative.ents) for alternative in best}
+    assert len(ents) == 20
+    for alone, together in zip(ner.k_best([second_doc], 9)[0], best_of_second):
         assert alone.log_probability == pytest.approx(together.log_probability, abs=1e-5)
     for decoding in (make_viterbi(bias=0.7), make_threshold(threshold=0.1)):
         ner.set_decoding(decoding)
         expected = []
         for b, begin in enumerate(STARTS):
-            of_one = ner.posterior([])
-            of_one.scores, of_one.is_space = single(scores, b), numpy.zeros(scores.lengths[b], bool)
-            decoded = decoding.decode(of_one, decoding.settings).entities
-            expected += [(begin + x, begin + y) for x, y in zip(decoded.begin, decoded.end)]
+            alone = Posterior(single(scores, b), ner.chain_tags)
+            entities = decoding.decode(alone, decoding.settings).entities
+            expected += zip(begin + entities.begin, begin + entities.end)
         assert [(e.start, e.end) for e in ner(doc_of(nlp)).ents] == expected != []
 
 
@@ -160,28 +172,28 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> None:
     nlp = random_model(scheme="BILUO", outside="before")
-    ner, table = nlp.get_pipe("ner"), numpy.random.default_rng(seed).uniform(size=(5, 5))
+    ner = nlp.get_pipe("ner")
+    table = numpy.random.default_rng(seed).uniform(size=(5, 5))
     ner.set_decoding(make_min_cost(cost=lambda tags: table))
     docs = [doc_of(nlp), doc_of(nlp, starts=False)]
-    posterior, tags = ner.posterior(docs), ner.chain_tags.collapsed
+    posterior = ner.posterior(docs)
+    tags = ner.chain_tags.collapsed
     lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
-    none = numpy.zeros((lengths.sum(), len(tags)))
-    answers = Potentials(none, none[:1].T * none[0], none[0], none[0], lengths=lengths)
-    answers = chain.constrain(answers, tags.constraints)
+    # All legal paths of annotation, with the score 0
+    legal = chain.constrain(no_scores(lengths, len(tags), "float64"), tags.constraints)
     best: list[int] = []
     for b, length in enumerate(lengths.tolist()):
-        paths = oracle.paths(posterior.scores, b)
-        each = zip(oracle.probabilities(paths), paths)
-        of_tags = sum(p * numpy.eye(len(ner.chain_tags))[list(path.tags)] for p, path in each)
-        expected = ner.chain_tags.collapse(of_tags) @ table
-        costs = {
-            path.tags: expected[numpy.arange(length), list(path.tags)].sum()
-            for path in oracle.paths(answers, b)
-        }
+        marginals = ner.chain_tags.collapse(marginals_of(ner, posterior.scores, b))
+        expected_costs = marginals @ table
+        costs: dict[tuple[int, ...], float] = {}
+        for path in oracle.paths(legal, b):
+            costs[path.tags] = expected_costs[numpy.arange(length), list(path.tags)].sum()
         best += min(costs, key=lambda path: costs[path])
-    found = tags.decode(numpy.asarray(best), lengths)
-    spans = [(e.start + 6 * i, e.end + 6 * i) for i, doc in enumerate(docs) for e in ner(doc).ents]
-    assert spans == [*zip(found.begin.tolist(), found.end.tolist())] != []
+    expected = tags.decode(numpy.asarray(best), lengths)
+    spans: list[tuple[int, int]] = []
+    for first_token, doc in zip((0, 6), docs):
+        spans += [(first_token + e.start, first_token + e.end) for e in ner(doc).ents]
+    assert spans == [*zip(expected.begin.tolist(), expected.end.tolist())] != []
 
 
 def test_preset_entities_across_a_border_join_two_sequences() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config, fix_random_seed
@@ -15,9 +16,10 @@ from thinc.api import Config, fix_random_seed
 from spacy_costner.analysis import distillation as module
 from spacy_costner.analysis.distillation import (
     Distilled,
-    answer,
+    ask_teachers,
     check_dev,
     distill,
+    entities_of,
     leave_out_uncertain,
     read_scores,
 )
@@ -91,9 +93,9 @@ def test_answers_are_those_of_the_teacher(folder: Path) -> None:
     """Entities, confidences and soft targets."""
     path = folder / "teacher"
     nlp, expected = module.load_teacher(path), spacy.load(path)(TEXTS[1])
-    (doc,) = answer([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
-    assert module.entities(doc) == module.entities(expected)
-    assert {*module.entities(doc)} <= {*read_scores(doc)}
+    (doc,) = ask_teachers([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
+    assert entities_of(doc) == entities_of(expected)
+    assert {*entities_of(doc)} <= {*read_scores(doc)}
     assert all(0 < score <= 1 for score in read_scores(doc).values())
     ner, saved = nlp.get_pipe("ner"), doc.user_data[KEY]
     finest = Tags(saved["labels"]).finest
@@ -105,7 +107,7 @@ def test_a_teacher_that_merges_tokens_is_refused(folder: Path) -> None:
     nlp = module.load_teacher(folder / "teacher")
     nlp.add_pipe("merge_entities")
     with pytest.raises(ValueError, match=r"teacher: expected .* the 5 tokens of 'Who is .* got 4"):
-        answer([nlp], [nlp.make_doc(TEXTS[0])])
+        ask_teachers([nlp], [nlp.make_doc(TEXTS[0])])
 
 
 def test_texts_lose_their_annotation(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_answers_are_kept(
     folder: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was killed goes on; another teacher or text has other answers."""
-    monkeypatch.setattr(module, "N_DOCS", 4)
+    monkeypatch.setattr(module, "DOCS_PER_FILE", 4)
     config["training"]["max_epochs"] = 1
     (tmp_path / "train").mkdir()
     DocBin().to_disk(tmp_path / "train" / "999999.spacy")  # of an older run
@@ -146,9 +148,9 @@ def test_answers_are_kept(
         asked.append(len(docs))
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return answer(teachers, docs, **options)
+        return ask_teachers(teachers, docs, **options)
 
-    monkeypatch.setattr(module, "answer", dies)
+    monkeypatch.setattr(module, "ask_teachers", dies)
     with pytest.raises(KeyboardInterrupt):
         run_distill(folder, tmp_path, config)
     (kept,) = tmp_path.glob("answers-*")
@@ -268,6 +270,42 @@ def test_a_student_that_is_not_linear(
     assert spacy.load(result.path).get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
 
 
+def test_one_student_is_built(
+    folder: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config is checked without a pipeline. Others are loaded from disk."""
+    built: list[str] = []
+    make_component = Language.create_pipe
+
+    def create_pipe(nlp: Language, factory_name: str, *args: Any, **options: Any) -> Any:
+        built.append(factory_name)
+        return make_component(nlp, factory_name, *args, **options)
+
+    monkeypatch.setattr(Language, "create_pipe", create_pipe)
+    config["training"]["max_epochs"] = 1
+    # The teacher for answers and for its scores, the student to train, the saved one
+    run_distill(folder, tmp_path, config)
+    assert built == ["cost_sensitive_ner"] * 4
+
+
+@pytest.mark.parametrize("is_sourced", [False, True])
+def test_a_student_that_learns_no_ents_is_refused_unbuilt(
+    folder: Path, config: Config, tmp_path: Path, is_sourced: bool
+) -> None:
+    nlp = pipeline(spans_key="nested")
+    nlp.to_disk(tmp_path / "nested")
+    config["components"]["ner"]["spans_key"] = "nested"
+    if is_sourced:
+        config["components"]["ner"] = {"source": str(tmp_path / "nested")}
+    message = "distill: works on doc.ents, but ner has the spans_key 'nested'"
+    with pytest.raises(ValueError, match=message):
+        run_distill(folder, tmp_path / "output", config)
+    config["components"]["ner"] = {"factory": "entity_ruler"}
+    with pytest.raises(ValueError, match=r"soft: expected a student with one cost_s.*, got .*'ner"):
+        run_distill(folder, tmp_path / "output", config, soft=True)
+    assert not (tmp_path / "output").exists()
+
+
 # Errors
 
 
@@ -341,5 +379,6 @@ def test_command_line(folder: Path, tmp_path: Path) -> None:
 def test_without_a_dev_corpus_it_is_refused_before_training() -> None:
     nlp = spacy.blank("xx")
     nlp.config["paths"]["dev"] = None
+    config = nlp.config.interpolate()
     with pytest.raises(ValueError, match=r"corpora.dev: expected a development corpus, .* --paths"):
-        check_dev(nlp)
+        check_dev(config)

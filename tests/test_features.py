@@ -200,22 +200,27 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
 def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
     """A bare vocab has no lower case, shapes and stop words. Neither its docs nor those of the
     pipeline change what the others see, whoever comes first, and in one batch."""
-    bare = [Doc(Vocab(), words=[token.text for token in doc]) for doc in NEW]
-    template = {"bigrams": None, "windows": {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}}
-    features = with_vocab(**template)
+    bare_docs = [Doc(Vocab(), words=[token.text for token in doc]) for doc in NEW]
+    windows = {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}
 
-    def found(docs: list[Doc], features: Features) -> list[list[int]]:
+    def fresh_features() -> Features:
+        return with_vocab(bigrams=None, windows=windows)
+
+    def find_rows(docs: list[Doc], features: Features) -> list[list[int]]:
         batch = features.find(docs, by_word=by_word)
         if batch.word_cache is None:
             return batch.rows.tolist()
         return batch.word_cache.table[batch.word_ids].tolist()
 
-    expected = [found(docs, with_vocab(**template)) for docs in (NEW, bare)]
-    assert expected[0] != expected[1]
+    rows = find_rows(NEW, fresh_features())
+    bare_rows = find_rows(bare_docs, fresh_features())
+    assert rows != bare_rows
+    features = fresh_features()
     for _ in range(2):
-        assert [found(docs, features) for docs in (bare, NEW)] == expected[::-1]
-    assert found([*NEW, *bare], with_vocab(**template)) == expected[0] + expected[1]
-    assert found([*bare, *NEW], with_vocab(**template)) == expected[1] + expected[0]
+        assert find_rows(bare_docs, features) == bare_rows
+        assert find_rows(NEW, features) == rows
+    assert find_rows([*NEW, *bare_docs], fresh_features()) == rows + bare_rows
+    assert find_rows([*bare_docs, *NEW], fresh_features()) == bare_rows + rows
 
 
 @pytest.mark.parametrize("bare_first", [False, True])

@@ -222,12 +222,27 @@ def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
 
 def take(potentials: Potentials, gold: Gold, which: list[int]) -> tuple[Potentials, Gold]:
     """Some of the sequences of a batch."""
-    tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(10**6))]
-    fields = ("tags", "allowed", "cost", "token_weights", "features", "weights")
-    taken = {field: getattr(gold, field) for field in fields if getattr(gold, field) is not None}
-    taken = {field: of[which if field == "weights" else tokens] for field, of in taken.items()}
-    emissions, lengths = potentials.emissions[tokens], potentials.lengths[which]
-    return potentials._replace(emissions=emissions, lengths=lengths), gold._replace(**taken)
+    tokens = tokens_of(potentials, which)
+    potentials_of_these = potentials._replace(
+        emissions=potentials.emissions[tokens], lengths=potentials.lengths[which]
+    )
+    gold_of_these = gold
+    if gold.weights is not None:
+        gold_of_these = gold_of_these._replace(weights=gold.weights[which])
+    for field in ("tags", "allowed", "cost", "token_weights", "features"):
+        array = getattr(gold, field)
+        if array is not None:
+            gold_of_these = gold_of_these._replace(**{field: array[tokens]})
+    return potentials_of_these, gold_of_these
+
+
+def tokens_of(potentials: Potentials, which: list[int]) -> list[int]:
+    """The tokens of some of the sequences."""
+    tokens: list[int] = []
+    for b in which:
+        span = oracle.spans(potentials)[b]
+        tokens += range(span.start, span.stop)
+    return tokens
 
 
 # Edges
@@ -259,21 +274,23 @@ def test_what_is_impossible_is_left_out(name: str, how: str, which: list[int]) -
         token = [1, 5, 8, 12][b]
         right = numpy.arange(3) == complete.tags[token]
         possible[token] = ~right if how[0] == "g" else numpy.roll(right, 1)
-    others = [b for b in range(4) if b not in which]
-    for given_gold in (complete, some):
-        tags, without_cost = Tags(("A",), "IOB2"), given_gold._replace(cost=None)
-        parts = (tags, without_cost, Constraints(possible), scores.lengths, numpy.arange(4))
-        targets, left_out = Targets(*parts).leave_out_impossible()
+    possible_docs = [b for b in range(4) if b not in which]
+    for annotation in (complete, some):
+        tags = Tags(("A",), "IOB2")
+        constraints = Constraints(possible)
+        without_cost = annotation._replace(cost=None)
+        all_targets = Targets(tags, without_cost, constraints, scores.lengths, numpy.arange(4))
+        targets, left_out = all_targets.leave_out_impossible()
         assert numpy.flatnonzero(left_out).tolist() == which
         potentials, gold = targets.to_loss_inputs(scores, 1 - numpy.eye(3))
         result = LOSSES[name].compute(potentials, gold)
-        expected = LOSSES[name].compute(*take(potentials, given_gold, others))
+        expected = LOSSES[name].compute(*take(potentials, annotation, possible_docs))
         check_forbidden(result.gradient, potentials)
         assert result.value == pytest.approx(expected.value, rel=1e-9, abs=1e-9)
-        tokens = [n for b in which for n in range(*oracle.spans(potentials)[b].indices(13))]
+        tokens = tokens_of(potentials, which)
         assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
-        kept = numpy.delete(result.gradient.emissions, tokens, axis=0)
-        gradient = result.gradient._replace(emissions=kept)
+        d_emissions = numpy.delete(result.gradient.emissions, tokens, axis=0)
+        gradient = result.gradient._replace(emissions=d_emissions)
         for array, wanted in zip(gradient[:4], expected.gradient):
             assert_allclose(array, wanted, rtol=1e-7, atol=1e-9)
 

@@ -50,7 +50,8 @@ def test_f_by_hand() -> None:
 
 def test_mean_scores_of_seeds_are_compared() -> None:
     """What one seed wins and the other loses is no difference; each score has its own."""
-    good, bad = numpy.full((60, 3), [1, 0, 0]), numpy.full((60, 3), [0, 1, 1])
+    good = numpy.full((60, 3), [1, 0, 0])
+    bad = numpy.full((60, 3), [0, 1, 1])
     counts = numpy.asarray([[good, bad], [bad, good], [good, good]])
 
     def scores(sums: numpy.ndarray) -> numpy.ndarray:
@@ -58,8 +59,12 @@ def test_mean_scores_of_seeds_are_compared() -> None:
         return numpy.stack([f_score(tp, fp, fn), fp])
 
     f, fp = paired_differences(counts, scores, n_samples=100)
-    assert [(one.value, one.p) for one in f] == [(0, 1), (0, 1), (0.5, 2 / 101)]
-    assert [one.value for one in fp] == [0, 0, -30]
+    assert [(difference.value, difference.p) for difference in f] == [
+        (0, 1),
+        (0, 1),
+        (0.5, 2 / 101),
+    ]
+    assert [difference.value for difference in fp] == [0, 0, -30]
     assert paired_differences(counts, scores, baseline=2, n_samples=100)[0][0].value == -0.5
 
 

@@ -189,9 +189,9 @@ def test_docs_without_the_key_and_missing_spans_are_not_annotated() -> None:
 def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -> None:
     """The component learns them as entities, and writes only its own."""
     doc = gold(trained)[1]
-    seen = spans_as_entities(doc, "sc", own=["GPE"])
+    seen = spans_as_entities(doc, "sc", own_labels=["GPE"])
     assert [(e.start, e.end, e.label_) for e in seen.ents] == [(0, 1, "PER"), (5, 6, "GPE")]
-    seen = spans_as_entities(doc, "sc", ["ORG", "GPE"], own=["ORG"])
+    seen = spans_as_entities(doc, "sc", ["ORG", "GPE"], own_labels=["ORG"])
     assert [(e.start, e.end, e.label_) for e in seen.ents] == [(2, 6, "ORG")]
     confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
     nlp = train(make(competing=True, confidence=confidence), steps=2)

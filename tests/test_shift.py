@@ -94,17 +94,20 @@ def test_a_test_goes_on(rng: numpy.random.Generator) -> None:
     """From each of its results, also from JSON, and from one result twice."""
     calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
     scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()
-    whole = shift.find_shift(calibration, scores, {"X": [1.0, 2.0, 3.0]}, seed=4)
-    cut = int(rng.integers(len(scores) + 1))
-    first = shift.find_shift(calibration, scores[:cut], {"X": [1.0, 1.0, 1.0]}, seed=4)
+    counts = {"X": [1.0, 2.0, 3.0]}
+    at_once = shift.find_shift(calibration, scores, counts, seed=4)
+    n_first = int(rng.integers(len(scores) + 1))
+    first = shift.find_shift(calibration, scores[:n_first], {"X": [1.0, 1.0, 1.0]}, seed=4)
     saved = json.loads(json.dumps(first.to_json()))
     for earlier in (first, first, shift.restore(saved, calibration, 4)):
-        assert earlier.n_docs == cut and earlier.counts == first.counts
-        found = shift.find_shift(calibration, scores[cut:], whole.counts, earlier=earlier, seed=4)
+        assert earlier.n_docs == n_first and earlier.counts == first.counts
+        new_scores = scores[n_first:]
+        in_two = shift.find_shift(calibration, new_scores, counts, earlier=earlier, seed=4)
         for name in ("scores", "p_values", "log_martingale"):
-            assert getattr(found, name).tolist() == getattr(whole, name).tolist()
-            assert getattr(earlier, name).tolist() == getattr(whole, name)[:cut].tolist()
-        assert found[1:] == whole[1:] and found.summary == whole.summary
+            expected = getattr(at_once, name).tolist()
+            assert getattr(in_two, name).tolist() == expected
+            assert getattr(earlier, name).tolist() == expected[:n_first]
+        assert in_two[1:] == at_once[1:] and in_two.summary == at_once.summary
 
 
 def test_earlier_docs_are_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:

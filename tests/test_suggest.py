@@ -105,13 +105,15 @@ def test_shares_are_of_words() -> None:
 @pytest.mark.parametrize("per", ["doc", "token"])
 def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     nlp = load(unsure)
-    found = suggest(nlp, pool(nlp), 10, by=by, per=per)
-    assert sorted(one.place for one in found) == [0, 3, 4, 5]
-    alone = suggest(nlp, pool(nlp), 10, by=by, per=per, annotated=pool(nlp, POOL[3:5]))
-    assert sorted(one.place for one in alone) == [0, 5]
-    plain = suggest(nlp, pool(nlp), 2, by=by, per="doc", diverse=False)
-    scores = {one.place: one.score for one in found}
-    assert [one.place for one in plain] == sorted(scores, key=lambda i: -scores[i])[:2]
+    found = suggest(nlp, pool(nlp), n=10, by=by, per=per)
+    assert sorted(suggestion.place for suggestion in found) == [0, 3, 4, 5]
+    alone = suggest(nlp, pool(nlp), n=10, by=by, per=per, annotated=pool(nlp, POOL[3:5]))
+    assert sorted(suggestion.place for suggestion in alone) == [0, 5]
+    plain = suggest(nlp, pool(nlp), n=2, by=by, per="doc", diverse=False)
+    scores = {suggestion.place: suggestion.score for suggestion in found}
+    assert [suggestion.place for suggestion in plain] == sorted(scores, key=lambda i: -scores[i])[
+        :2
+    ]
 
 
 def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,18 +130,29 @@ def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return numpy.asarray([*map(sum, words)]), numpy.concatenate(words)
 
     monkeypatch.setitem(MEASURES, "cost", measure)
-    assert [one.place for one in suggest(nlp, docs, 9)] == [3, 4, 5, 0, 1, 2, 7, 6]
-    assert [one.place for one in suggest(nlp, docs, 9, per="doc")] == [0, 1, 2, 3, 4, 5, 7, 6]
+    assert [suggestion.place for suggestion in suggest(nlp, docs, n=9)] == [3, 4, 5, 0, 1, 2, 7, 6]
+    assert [suggestion.place for suggestion in suggest(nlp, docs, n=9, per="doc")] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        7,
+        6,
+    ]
 
 
 def test_the_cost_is_the_users(unsure: Path) -> None:
     """With the words whose tags are expected to cost most."""
     nlp = load(unsure)
-    hamming = {one.place: one.score for one in suggest(nlp, pool(nlp), 9, by="cost")}
+    hamming = {
+        suggestion.place: suggestion.score for suggestion in suggest(nlp, pool(nlp), n=9, by="cost")
+    }
     ner: Any = nlp.get_pipe("ner")
     ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
-    for one in suggest(nlp, pool(nlp), 9, by="cost"):
-        assert one.score == pytest.approx(3 * hamming[one.place], rel=1e-4)
+    for suggestion in suggest(nlp, pool(nlp), n=9, by="cost"):
+        assert suggestion.score == pytest.approx(3 * hamming[suggestion.place], rel=1e-4)
     posterior = ner.posterior(pool(nlp, POOL[:1]))
     of_docs, of_tokens = by_cost(ner, posterior)
     expected = 3 * (1 - posterior.marginals.max(axis=1))
@@ -150,13 +163,13 @@ def test_the_cost_is_the_users(unsure: Path) -> None:
 def test_the_proposal_is_the_prediction(unsure: Path) -> None:
     nlp = load(unsure, confidence={"@misc": "spacy_costner.Confidence.v1"})
     assert any(nlp(text).ents for text in TEXTS)
-    for one in suggest(nlp, pool(nlp, TEXTS), 9):
-        task, expected = one.task(), nlp(TEXTS[one.place])
+    for suggestion in suggest(nlp, pool(nlp, TEXTS), n=9):
+        task, expected = suggestion.task(), nlp(TEXTS[suggestion.place])
         ents = [(ent.start_char, ent.end_char, ent.label_) for ent in expected.ents]
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
-        assert task.extra["meta"] == {"score": round(one.score, 4), "doc": one.place}
+        assert task.extra["meta"] == {"score": round(suggestion.score, 4), "doc": suggestion.place}
 
 
 def test_what_is_refused(unsure: Path) -> None:

@@ -271,11 +271,10 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
 
 def find_temperature(fold: Fold) -> float:
     """The temperature that fits a fold; 1 if no entity is predicted in it."""
-    best = predict_best(fold.dev)
-    _, _, is_correct = best
-    if not len(is_correct):
+    answers = predict_best(fold.dev)
+    if not len(answers.is_correct):
         return 1.0
-    return fit_temperature([best], per_label=False).overall
+    return fit_temperature([answers], per_label=False).overall
 
 
 def means_of_others(temperatures: Sequence[float]) -> list[float]:

@@ -1,10 +1,10 @@
 """Distill teachers into a student: their answers become its training corpus."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -18,10 +18,13 @@ from spacy.util import (
     minibatch,
     resolve_dot_names,
 )
+from spacy.vocab import Vocab
 from thinc.api import Config
 
+from ..ent_iob import MISSING
 from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.scorers import Entity, as_entity
 from ..progress import progress
 from ..readers import read_docs, read_tasks, read_texts, task_to_doc
 from ..readers.context import DEFAULTS, Context, CorpusInfo
@@ -33,7 +36,7 @@ from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_as_fitted
 from .predictions import check_ents
-from .preparation import is_fitted
+from .preparation import FACTORY, Corpus, component_block, is_fitted
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -41,20 +44,14 @@ SPANS_KEY = "spacy_costner.answers"
 
 JSONL = (".jsonl", ".json")
 
-LEAST = 0.05
+LEAST_PROB = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
 
-N_DOCS = 250
+DOCS_PER_FILE = 250
 """The docs of a file of answers."""
 
-Corpus = Callable[[Language], Iterable[Example]]
 
-
-Entity = tuple[int, int, str]
-"""The first token, the token after the last, and the label."""
-
-
-class Row(NamedTuple):
+class Evaluation(NamedTuple):
     """A teacher, all teachers, or the student, on the dev corpus: scores, speed of the whole
     pipeline, and size of its files."""
 
@@ -66,6 +63,14 @@ class Row(NamedTuple):
     megabytes: float
 
 
+class CorpusCounts(NamedTuple):
+    """What a corpus of answers has."""
+
+    n_docs: int
+    n_entities: int  # those to learn from
+    n_missing: int  # those that are missing, as their confidence is too low
+
+
 class Distilled(NamedTuple):
     """A student that was trained and saved."""
 
@@ -73,7 +78,7 @@ class Distilled(NamedTuple):
     n_docs: int  # those with answers
     n_entities: int  # those that the student learned from
     n_missing: int  # those that are missing, as their confidence is too low
-    rows: list[Row]
+    rows: list[Evaluation]  # each teacher, all of them if there are several, the student
 
 
 def distill(
@@ -98,59 +103,102 @@ def distill(
     soft (bool): Learn the probabilities of the teachers, not their entities.
     min_confidence (float): Less certain entities are missing, not O.
     gold_path (Path | None): Annotated corpus to learn from, too.
-    gold_weight (float): Its docs' weight.
-    n_seeds (int): Train a linear student so many times: see `fit`.
+    gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
+    n_seeds (int): Train a linear student so many times, and average weights.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
+    has_file = check_teachers(teachers, raw_paths, soft=soft, min_confidence=min_confidence)
+    if n_seeds > 1 and not is_fitted(config):
+        raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
+    check_student(config, soft=soft)
+    for name in ("model-last", "model-best"):
+        check_folder(output_path / name)
+
+    tokenizing = load_without_components(config)
+    pipelines: list[Language] = []
+    if has_file:
+        answers = read_answers(tokenizing, Path(teachers[0]))
+    else:
+        pipelines = [load_teacher(name) for name in teachers]
+        answers = save_answers(pipelines, tokenizing.vocab, raw_paths, output_path, soft=soft)
+    corpus_path = output_path / "train"
+    counts = save_corpus(corpus_path, answers, min_confidence)
+    if gold_path is not None:
+        save_gold(corpus_path, read_docs(tokenizing, gold_path), gold_weight)
+
     config = config.copy()
-    is_file = [Path(name).suffix in JSONL for name in teachers]
-    if any(is_file) and (len(teachers) > 1 or raw_paths):
+    config["paths"]["train"] = str(corpus_path)
+    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
+
+    # The student as it was saved, so that its size and speed are those that you will have
+    student = load_model(path)
+    complete = student.config.interpolate()
+    (dev_corpus,) = resolve_dot_names(complete, [complete["training"]["dev_corpus"]])
+    rows: list[Evaluation] = []
+    if not has_file:
+        for name in teachers:  # loaded again: these don't compute probabilities of alternatives
+            rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
+    if len(rows) > 1:
+        rows.append(evaluate_together(pipelines, rows, dev_corpus))
+    rows.append(evaluate_pipeline("student", student, dev_corpus))
+    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+
+
+def check_teachers(
+    teachers: Sequence[str], raw_paths: Sequence[Path], *, soft: bool, min_confidence: float
+) -> bool:
+    """Whether the teacher is a file of answers.
+
+    RAISES (ValueError): If something doesn't go together with pipelines, or with a file.
+    """
+    has_file = any(Path(name).suffix in JSONL for name in teachers)
+    if has_file and (len(teachers) > 1 or raw_paths):
         raise ValueError(
             f"teacher: expected a file of answers without other teachers and raw text, got "
             f"{[*teachers, *map(str, raw_paths)]}"
         )
-    if not any(is_file) and not raw_paths:
+    if not has_file and not raw_paths:
         raise ValueError("raw: expected files of text for the teacher to annotate, got none")
-    if soft and (any(is_file) or min_confidence):
-        got = teachers[0] if any(is_file) else f"min_confidence {min_confidence}"
+    if soft and (has_file or min_confidence):
+        got = teachers[0] if has_file else f"min_confidence {min_confidence}"
         raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
-    if n_seeds > 1 and not is_fitted(config):
-        raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
+    return has_file
+
+
+def check_student(config: Config, *, soft: bool) -> None:
+    """Check a student's config before teachers are asked. Only the config is read: the student is
+    built once, to be trained.
+
+    RAISES (ValueError): If it can't learn from answers, or there is no development corpus.
+    """
     if "${paths.train}" not in config.to_str(interpolate=False):
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")
-    for name in ("model-last", "model-best"):
-        check_folder(output_path / name)
-    student = load_model_from_config(config, auto_fill=True)
-    for _, pipe in student.pipeline:
-        if isinstance(pipe, CostSensitiveNER):
-            check_ents("distill", pipe)
-    check_dev(student)
-    pipelines = [] if any(is_file) else [load_teacher(name) for name in teachers]
-    if pipelines:
-        answers = save_answers(pipelines, student, raw_paths, output_path, soft=soft)
-    else:
-        answers = read_answers(student, Path(teachers[0]))
-    corpus = output_path / "train"
-    numbers = save_corpus(corpus, answers, min_confidence)
-    if gold_path is not None:
-        save_gold(corpus, read_docs(student, gold_path), gold_weight)
-    config["paths"]["train"] = str(corpus)
-    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
-
-    # Evaluate the teachers, all of them together if there are several, and the student.
-    nlp = load_model(path)
-    config = nlp.config.interpolate()
-    (corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-    rows = [evaluate(name, load_model(name), corpus) for name in teachers if pipelines]
-    if len(rows) > 1:
-        rows.append(evaluate_together(pipelines, rows, corpus))
-    return Distilled(path, *numbers, [*rows, evaluate("student", nlp, corpus)])
+    complete = Config(Language.default_config).merge(config).interpolate()
+    pipeline = complete["nlp"]["pipeline"]
+    ner_blocks: dict[str, dict[str, Any]] = {}
+    for name in pipeline:
+        block = component_block(complete, name)
+        if block["factory"] == FACTORY:
+            ner_blocks[name] = block
+    for name, block in ner_blocks.items():
+        spans_key = block.get("spans_key")
+        if spans_key is not None:
+            raise ValueError(
+                f"distill: works on doc.ents, but {name} has the spans_key {spans_key!r}"
+            )
+    if soft and len(ner_blocks) != 1:
+        raise ValueError(
+            f"soft: expected a student with one {FACTORY}, got the pipeline {pipeline}"
+        )
+    check_dev(complete)
 
 
-def check_dev(student: Language) -> None:
-    """Check, before anything is trained, that there are docs to compare teachers and student on."""
-    config = student.config.interpolate()
+def check_dev(config: Config) -> None:
+    """Check, before anything is trained, that there are docs to compare teachers and student on.
+
+    config (Config): The student's config, complete and interpolated.
+    """
     name = config["training"]["dev_corpus"]
     block = dot_to_object(config, name)
     if isinstance(block, dict) and block.get("path", "") is None:
@@ -160,43 +208,53 @@ def check_dev(student: Language) -> None:
         )
 
 
+def load_without_components(config: Config) -> Language:
+    """Load the tokenizer and the vocab of a config."""
+    config = config.copy()
+    config["nlp"]["pipeline"] = []
+    config["nlp"]["disabled"] = []
+    return load_model_from_config(config, auto_fill=True)
+
+
 def load_teacher(name: str | Path) -> Language:
     """Load a pipeline that writes probabilities, of other likely entities, too."""
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
             check_ents("distill", pipe)
-            pipe.set_confidence(Confidence(alternatives=LEAST))
+            pipe.set_confidence(Confidence(alternatives=LEAST_PROB))
     return nlp
 
 
 def save_answers(
-    pipelines: Sequence[Language],
-    student: Language,
+    teachers: Sequence[Language],
+    vocab: Vocab,
     raw_paths: Sequence[Path],
     output_path: Path,
     *,
     soft: bool = False,
 ) -> Iterator[Doc]:
-    """Save the answers of teachers, a file for each `N_DOCS` docs, in a folder with the fingerprint
-    of teachers and text. Files that are there from an earlier run are used.
+    """Save the answers of teachers, a file for each `DOCS_PER_FILE` docs, in a folder with the
+    fingerprint of teachers and text. Files that are there from an earlier run are used.
 
-    YIELDS (Doc): The answers, with the vocab of the student.
+    YIELDS (Doc): The answers, with a vocab.
     RAISES (ValueError): If the teachers have no soft targets and are to have, or other labels.
     """
     if soft:
-        chain_of(student)
-        labels = {frozenset(chain_of(nlp).labels) for nlp in pipelines}
-        if len(labels) > 1:
-            got = [*map(sorted, labels)]
+        label_sets = {frozenset(chain_of(teacher).labels) for teacher in teachers}
+        if len(label_sets) > 1:
+            got = [sorted(labels) for labels in label_sets]
             raise ValueError(f"soft: expected teachers with the same labels, got {got}")
-    key = fingerprint([str(nlp.path) for nlp in pipelines], [*map(str, raw_paths)], soft)
-    texts = (doc for path in raw_paths for doc in read_texts(pipelines[0], path))
-    for i, docs in enumerate(minibatch(progress(texts, desc="teacher", unit="doc"), N_DOCS)):
-        path = output_path / f"answers-{key[:12]}" / f"{i:06}.spacy"
+    teacher_paths = [str(teacher.path) for teacher in teachers]
+    key = fingerprint(teacher_paths, [str(path) for path in raw_paths], soft)
+    folder = output_path / f"answers-{key[:12]}"
+    texts = (doc for path in raw_paths for doc in read_texts(teachers[0], path))
+    texts = progress(texts, desc="teacher", unit="doc")
+    for i, docs in enumerate(minibatch(texts, DOCS_PER_FILE)):
+        path = folder / f"{i:06}.spacy"
         if not path.exists():
-            _save_docs(path, answer(pipelines, docs, soft=soft))
-        yield from DocBin().from_disk(path).get_docs(student.vocab)
+            save_docs(path, ask_teachers(teachers, docs, soft=soft))
+        yield from DocBin().from_disk(path).get_docs(vocab)
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
@@ -210,78 +268,99 @@ def chain_of(nlp: Language) -> CostSensitiveNER:
     return pipes[0]
 
 
-def answer(teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False) -> list[Doc]:
+def ask_teachers(
+    teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False
+) -> list[Doc]:
     """Have teachers annotate docs, whose own annotation is not used.
 
+    teachers (Sequence[Language]): The teachers.
+    docs (Sequence[Doc]): The docs. They don't change.
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
     RETURNS (list[Doc]): Docs with the entities that a single teacher predicts or, of several, those
         whose mean probability is above one half. `read_scores` reads their probabilities.
     RAISES (ValueError): If a teacher merges or splits tokens.
     """
-    predicted = [
-        list(nlp.pipe([copy_tokens(doc, nlp.vocab, sentences=True) for doc in docs]))
-        for nlp in teachers
-    ]
-    for of_teacher in predicted:
-        check_tokens(docs, of_teacher)
+    predicted: list[list[Doc]] = []  # by teacher
+    for nlp in teachers:
+        copies = [copy_tokens(doc, nlp.vocab, sentences=True) for doc in docs]
+        predicted.append(list(nlp.pipe(copies)))
+        check_tokens(docs, predicted[-1])
+
     answers = [copy_tokens(doc, sentences=True) for doc in docs]
-    for doc, of_teachers in zip(answers, zip(*predicted)):
-        scores = mean_scores(of_teachers)
-        ents = entities(of_teachers[0]) if len(teachers) == 1 else majority(scores)
-        doc.set_ents([Span(doc, *entity) for entity in ents])
-        write_scores(doc, scores)
+    for answer, docs_of_teachers in zip(answers, zip(*predicted)):
+        scores = mean_scores(docs_of_teachers)
+        ents = majority(scores)
+        if len(teachers) == 1:
+            ents = entities_of(docs_of_teachers[0])
+        answer.set_ents([Span(answer, *entity) for entity in ents])
+        write_scores(answer, scores)
     if soft:
-        targets = []
-        for nlp, of_teacher in zip(teachers, predicted):
-            posterior = chain_of(nlp).posterior(of_teacher)
-            targets.append(
-                soft_targets.expectations(posterior.potentials, posterior.tags, posterior.doc_of)
-            )
-        for doc, of_doc in zip(answers, zip(*targets)):
-            doc.user_data[soft_targets.KEY] = soft_targets.mean([*of_doc])
+        write_soft_targets(answers, teachers, predicted)
     return answers
 
 
-def check_tokens(docs: Sequence[Doc], answers: Sequence[Doc]) -> None:
-    """RAISES (ValueError): If a teacher's answer has other tokens than its doc, so that the places
-    of entities are others."""
-    for doc, answered in zip(docs, answers):
-        if not numpy.array_equal(doc.to_array("ORTH"), answered.to_array("ORTH")):
+def write_soft_targets(
+    answers: Sequence[Doc], teachers: Sequence[Language], predicted: Sequence[Sequence[Doc]]
+) -> None:
+    """Write the mean distribution of teachers to docs.
+
+    predicted (Sequence[Sequence[Doc]]): The same docs as each teacher has predicted them.
+    """
+    targets: list[Iterator[dict[str, Any]]] = []  # by teacher
+    for nlp, docs in zip(teachers, predicted):
+        posterior = chain_of(nlp).posterior(docs)
+        targets.append(
+            soft_targets.expectations(posterior.potentials, posterior.tags, posterior.doc_of)
+        )
+    for answer, targets_of_doc in zip(answers, zip(*targets)):
+        answer.user_data[soft_targets.KEY] = soft_targets.mean(list(targets_of_doc))
+
+
+def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
+    """RAISES (ValueError): If a teacher has changed the tokens of a doc, so that the places of
+    entities are others."""
+    for doc, predicted_doc in zip(docs, predicted):
+        if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
             raise ValueError(
                 f"teacher: expected one that keeps the {len(doc)} tokens of {first_words(doc)}, "
-                f"got {len(answered)}: leave out components such as merge_entities"
+                f"got {len(predicted_doc)}: leave out components such as merge_entities"
             )
 
 
-def entities(doc: Doc) -> list[Entity]:
-    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+def entities_of(doc: Doc) -> list[Entity]:
+    """The entities of a doc."""
+    return [as_entity(ent) for ent in doc.ents]
 
 
 def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
     """The mean confidence of each entity over teachers: 1 where a teacher predicts it without a
     score, 0 where it isn't among the likely ones."""
-    total: dict[Entity, float] = {}
+    means: dict[Entity, float] = {}
     for doc in docs:
-        own = {**dict.fromkeys(entities(doc), 1.0), **read_scores(doc)}
-        for entity, score in own.items():
-            total[entity] = total.get(entity, 0.0) + score / len(docs)
-    return total
+        scores = dict.fromkeys(entities_of(doc), 1.0)
+        scores.update(read_scores(doc))
+        for entity, score in scores.items():
+            means[entity] = means.get(entity, 0.0) + score / len(docs)
+    return means
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
     """The scores of spans, of any group that has them in its `attrs`, as those of spaCy's spancat
     and of `span._.confidence` do."""
-    return {
-        (span.start, span.end, span.label_): float(score)
-        for group in doc.spans.values()
-        if group.attrs.get("scores") is not None
-        for span, score in zip(group, group.attrs["scores"])
-    }
+    scores: dict[Entity, float] = {}
+    for group in doc.spans.values():
+        scores_of_group = group.attrs.get("scores")
+        if scores_of_group is None:
+            continue
+        for span, score in zip(group, scores_of_group):
+            scores[as_entity(span)] = float(score)
+    return scores
 
 
 def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
     """Write the scores of spans, some of which are entities."""
-    spans, attrs = [Span(doc, *entity) for entity in scores], {"scores": [*scores.values()]}
+    spans = [Span(doc, *entity) for entity in scores]
+    attrs = {"scores": list(scores.values())}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
 
 
@@ -289,10 +368,12 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
     """The entities that are more probable than not. They don't overlap, as each teacher gives the
     entities of a token probabilities that sum to 1 at most."""
     chosen: list[Entity] = []
-    for start, end, label in sorted(scores, key=lambda entity: -scores[entity]):
-        is_free = all(end <= other[0] or other[1] <= start for other in chosen)
-        if scores[start, end, label] > 0.5 and is_free:
-            chosen.append((start, end, label))
+    for entity in sorted(scores, key=lambda entity: -scores[entity]):
+        begin, end, _ = entity
+        # Rounding may raise two that exclude each other, of one half each, above it.
+        is_free = all(end <= other[0] or other[1] <= begin for other in chosen)
+        if scores[entity] > 0.5 and is_free:
+            chosen.append(entity)
     return chosen
 
 
@@ -304,41 +385,53 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
     """
     context = Context(nlp, DEFAULTS, CorpusInfo())
     for place, task in read_tasks(path):
-        doc, scores = task_to_doc(task, place, context), {}
-        for span in task.spans or ():
-            score, aligned = span.extra.get("score", 1.0), doc.char_span(span.start, span.end)
+        doc = task_to_doc(task, place, context)
+        scores: dict[Entity, float] = {}
+        for task_span in task.spans or ():
+            score = task_span.extra.get("score", 1.0)
+            # A boolean is an int for `isinstance`.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            if aligned is not None:
-                scores[aligned.start, aligned.end, span.label] = float(score)
+            span = doc.char_span(task_span.start, task_span.end, label=task_span.label)
+            if span is not None:
+                scores[as_entity(span)] = float(score)
         write_scores(doc, scores)
         if len(doc):
             yield doc
 
 
-def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> tuple[int, int, int]:
+def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> CorpusCounts:
     """Make a training corpus of answers.
 
-    RETURNS (tuple[int, int, int]): Numbers of docs, of entities, and of those that are missing.
+    folder (Path): The folder. Its corpus of an earlier run is removed.
+    docs (Iterable[Doc]): The answers.
+    min_confidence (float): See `leave_out_uncertain`.
+    RETURNS (CorpusCounts): What the corpus has.
     RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
     """
-    for old in folder.glob("*.spacy"):
-        old.unlink()
-    numbers, is_scored = numpy.zeros(3, dtype=int), False
-    for i, batch in enumerate(minibatch(docs, N_DOCS)):
+    for old_file in folder.glob("*.spacy"):
+        old_file.unlink()
+    n_docs = 0
+    n_entities = 0
+    n_missing = 0
+    has_confidences = False
+    for i, batch in enumerate(minibatch(docs, DOCS_PER_FILE)):
         for doc in batch:
-            is_scored |= any(score < 1 for score in read_scores(doc).values())
-            numbers += (1, *leave_out_uncertain(doc, min_confidence))
-        _save_docs(folder / f"{i:06}.spacy", batch)
-    if not numbers[0]:
+            if any(score < 1 for score in read_scores(doc).values()):
+                has_confidences = True
+            n_sure_of_doc, n_missing_of_doc = leave_out_uncertain(doc, min_confidence)
+            n_docs += 1
+            n_entities += n_sure_of_doc
+            n_missing += n_missing_of_doc
+        save_docs(folder / f"{i:06}.spacy", batch)
+    if not n_docs:
         raise ValueError("expected text for the teacher to annotate, got no docs")
-    if min_confidence and not is_scored:
+    if min_confidence and not has_confidences:
         raise ValueError(
             "min_confidence: expected a teacher with confidences, such as a cost_sensitive_ner, "
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
-    n_docs, n_entities, n_missing = numbers.tolist()
-    return n_docs, n_entities, n_missing
+    return CorpusCounts(n_docs, n_entities, n_missing)
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
@@ -346,49 +439,58 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
     gold = list(docs)
     for doc in gold:
         doc.user_data[WEIGHT] = weight
-    _save_docs(folder / "gold.spacy", gold)
+    save_docs(folder / "gold.spacy", gold)
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> tuple[int, int]:
     """Set entities whose confidence is below a minimum to missing, with all their tokens, and so
     those that are not predicted whose confidence is above 1 less that minimum. The doc is changed.
     Returns the number of entities that are left, and of those that are not."""
-    scores, ents = read_scores(doc), entities(doc)
+    scores = read_scores(doc)
+    ents = entities_of(doc)
     sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
-    doubtful = doc.to_array("ENT_IOB") == 0
-    for entity in {*ents, *scores} - {*sure}:
+    is_missing = doc.to_array("ENT_IOB") == MISSING
+    for entity in {*ents, *scores}.difference(sure):
+        begin, end, _ = entity
         if entity in ents or scores[entity] > 1 - min_confidence:
-            doubtful[entity[0] : entity[1]] = True
-    for start, end, _ in sure:
-        doubtful[start:end] = False
-    missing = [doc[int(i) : int(i) + 1] for i in numpy.flatnonzero(doubtful)]
+            is_missing[begin:end] = True
+    for begin, end, _ in sure:
+        is_missing[begin:end] = False
+    missing = [doc[i : i + 1] for i in numpy.flatnonzero(is_missing).tolist()]
     doc.set_ents([Span(doc, *entity) for entity in sure], missing=missing)
     return len(sure), len(ents) - len(sure)
 
 
-def _save_docs(path: Path, docs: Iterable[Doc]) -> None:
+def save_docs(path: Path, docs: Iterable[Doc]) -> None:
+    """Save docs with their soft targets and weights, which are in their user data."""
     save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)
 
 
-def evaluate(name: str, nlp: Language, corpus: Corpus) -> Row:
+def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
+    """Evaluate a pipeline that was loaded from disk."""
     examples = list(corpus(nlp))
-    begin = perf_counter()
+    start = perf_counter()
     docs = list(nlp.pipe([eg.predicted for eg in examples]))
-    speed = sum(map(len, docs)) / (perf_counter() - begin)
-    size = sum(file.stat().st_size for file in nlp.path.rglob("*") if file.is_file()) / 1e6
-    return Row(name, *_score(docs, examples), speed, size)
+    seconds = perf_counter() - start
+    n_tokens = sum(len(doc) for doc in docs)
+    n_bytes = sum(file.stat().st_size for file in nlp.path.rglob("*") if file.is_file())
+    return Evaluation(name, *score_ents(docs, examples), n_tokens / seconds, n_bytes / 1e6)
 
 
-def evaluate_together(teachers: Sequence[Language], rows: Sequence[Row], corpus: Corpus) -> Row:
-    """Evaluate the mean of teachers, each of which has its row."""
+def evaluate_together(
+    teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
+) -> Evaluation:
+    """Evaluate the mean of teachers. Their speed and size are those of the rows of each."""
     examples = list(corpus(teachers[0]))
-    docs = answer(teachers, [eg.predicted for eg in examples])
-    speed = 1 / sum(1 / row.tokens_per_second for row in rows)
-    return Row("all teachers", *_score(docs, examples), speed, sum(row.megabytes for row in rows))
+    docs = ask_teachers(teachers, [eg.predicted for eg in examples])
+    seconds_per_token = sum(1 / row.tokens_per_second for row in rows)
+    megabytes = sum(row.megabytes for row in rows)
+    scores = score_ents(docs, examples)
+    return Evaluation("all teachers", *scores, 1 / seconds_per_token, megabytes)
 
 
-def _score(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
+def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
     """Precision, recall and F; 0 if nothing is annotated."""
-    scores = get_ner_prf([Example(doc, eg.reference) for doc, eg in zip(docs, examples)])
-    precision, recall, f_score = (scores[f"ents_{name}"] or 0.0 for name in "prf")
-    return precision, recall, f_score
+    scored = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    scores = get_ner_prf(scored)
+    return scores["ents_p"] or 0.0, scores["ents_r"] or 0.0, scores["ents_f"] or 0.0

@@ -95,7 +95,7 @@ class Fitted:
             source, scores = "dev", self.scores
         if scores is None:
             return "not evaluated: there is no development corpus"
-        spans_key = self.ners[0].objective.annotation.spans_key
+        spans_key = self.ners[0].annotation.spans_key
         prefix = "ents" if spans_key is None else f"spans_{spans_key}"
         parts: list[str] = []
         for letter, word in DEV_SCORES.items():

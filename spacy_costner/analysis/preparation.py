@@ -167,15 +167,21 @@ def blocks_to_train(config: Config) -> list[dict[str, Any]]:
     for name in config["nlp"]["pipeline"]:
         if name in unused:
             continue
-        block = config["components"][name]
-        if "source" in block:
-            components = read_pipeline_config(block["source"])["components"]
-            block = components[block.get("component", name)]
+        block = component_block(config, name)
         defaults = language.get_factory_meta(block["factory"]).default_config
         block = {**(defaults or {}), **block}
         if isinstance(block.get("model"), Mapping):
             blocks.append(block)
     return blocks
+
+
+def component_block(config: Config, name: str) -> dict[str, Any]:
+    """The block of a component in an interpolated config; of a sourced one, that of its source."""
+    block = config["components"][name]
+    if "source" not in block:
+        return block
+    components = read_pipeline_config(block["source"])["components"]
+    return components[block.get("component", name)]
 
 
 def read_pipeline_config(name: str) -> Config:

@@ -1,15 +1,15 @@
-"""The command `distill`."""
+"""Distill teachers into a student, and print how good each is."""
 
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from typer import Argument, Option
 
-from ..analysis.distillation import distill
+from ..analysis.distillation import Distilled, distill
 from ..analysis.loading import read_config
 from .command_line import command
 from .options import CodeOption, GpuOption, read_overrides
@@ -27,7 +27,7 @@ from .tables import text_table
     },
 )
 def distill_cli(
-    run: partial[Any],
+    run: partial[Distilled],
     ctx: typer.Context,
     teacher: Annotated[
         str,
@@ -54,24 +54,38 @@ def distill_cli(
     a run that was interrupted goes on where it was. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
-    # Settings of the config, "--name value" or "--name=value", may stand among the texts.
-    raw_paths, rest = [], iter([*(raw or ()), *ctx.args])
-    ctx.args = []
-    for argument in rest:
-        if not argument.startswith("--"):
-            raw_paths.append(Path(argument))
-        else:
-            ctx.args += [argument, *islice(rest, 0 if "=" in argument else 1)]
+    raw_paths, ctx.args = split_arguments([*(raw or ()), *ctx.args])
     overrides = read_overrides(ctx)
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         config = read_config(config_path, overrides)
-        teachers = [teacher, *(others or ())]
-        result = run(teachers, config, raw_paths, output_path)
+        distilled = run([teacher, *(others or ())], config, raw_paths, output_path)
+    print_result(distilled, distilled_text(distilled), print_json, distilled.path)
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Tell texts from settings of the config, "--name value" or "--name=value", which may stand
+    among them."""
+    paths: list[Path] = []
+    settings: list[str] = []
+    is_value = False  # whether the argument before is a name without a value
+    for argument in arguments:
+        if is_value or argument.startswith("--"):
+            settings.append(argument)
+            is_value = not is_value and "=" not in argument
+        else:
+            paths.append(Path(argument))
+    return paths, settings
+
+
+def distilled_text(distilled: Distilled) -> str:
+    """What the student has learned from, and the table of teachers and student."""
+    text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
+    if distilled.n_missing:
+        text += f"; {distilled.n_missing:,} are missing, being uncertain"
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
-    for name, *scores, speed, size in result.rows:
-        table.append([name, *(f"{100 * x:.2f}" for x in scores), f"{speed:,.0f}", f"{size:.1f}"])
-    missing = f"; {result.n_missing:,} are missing, being uncertain" if result.n_missing else ""
-    text = f"{result.n_docs:,} docs with {result.n_entities:,} entities of the teacher{missing}"
-    print_result(result, f"{text}\n\n{text_table(table)}", print_json, result.path)
+    for row in distilled.rows:
+        scores = [f"{100 * score:.2f}" for score in (row.precision, row.recall, row.f_score)]
+        table.append([row.name, *scores, f"{row.tokens_per_second:,.0f}", f"{row.megabytes:.1f}"])
+    return f"{text}\n\n{text_table(table)}"

@@ -1,4 +1,4 @@
-"""The command `suggest`."""
+"""Suggest the docs to annotate next, and write them for annotation tools."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggestions import N_SHOWN, Suggestion, suggest
+from ..analysis.suggestions import Suggestion, suggest
 from ..progress import progress
 from ..readers import check_task_form, read_texts, save_tasks
 from ..readers.files import shown
@@ -17,6 +17,9 @@ from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
+
+N_PRINTED = 10
+"""Number of suggestions that are printed."""
 
 
 @command(
@@ -60,17 +63,29 @@ def suggest_cli(
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
         suggestions = run(nlp, pool, annotated=annotated)
         save_tasks(output_path, (suggestion.task() for suggestion in suggestions), form)
-        result, text = describe(suggestions)
-    print_result(result, text, print_json, output_path)
+    rows = suggestion_rows(suggestions)
+    print_result({"docs": rows}, suggestions_text(rows), print_json, output_path)
 
 
-def describe(docs: Sequence[Suggestion]) -> tuple[dict[str, Any], str]:
-    """Describe suggestions, as JSON and as text: their number, and the first of them."""
-    names = ["text", "doc", "score", "tokens", "entities"]
-    rows = [
-        (one.doc.text, one.place, round(one.score, 4), len(one.doc), len(one.doc.ents))
-        for one in docs
+def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
+    """What is printed of each suggestion."""
+    return [
+        {
+            "text": suggestion.doc.text,
+            "doc": suggestion.place,
+            "score": round(suggestion.score, 4),
+            "tokens": len(suggestion.doc),
+            "entities": len(suggestion.doc.ents),
+        }
+        for suggestion in suggestions
     ]
-    table = text_table([names, *([shown(row[0]), *row[1:]] for row in rows[:N_SHOWN])])
-    summary = f"{len(docs):,} docs, {sum(row[3] for row in rows):,} tokens"
-    return {"docs": [dict(zip(names, row)) for row in rows]}, f"{table}\n\n{summary}"
+
+
+def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
+    """A table of the first suggestions, and the number of all."""
+    table: list[Sequence[Any]] = [["text", "doc", "score", "tokens", "entities"]]
+    for row in rows[:N_PRINTED]:
+        text, *numbers = row.values()
+        table.append([shown(text), *numbers])
+    n_tokens = sum(row["tokens"] for row in rows)
+    return f"{text_table(table)}\n\n{len(rows):,} docs, {n_tokens:,} tokens"

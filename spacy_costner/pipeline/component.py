@@ -174,6 +174,8 @@ class CostSensitiveNER(TrainablePipe):
             weights=Weights() if weights is None else weights,
             annotation=self.annotation,
         )
+        # What is saved and may be edited, as JSON. "untrained" are labels that were added since
+        # training, "trained_on" the packed hashes of the sentences of training.
         self.cfg = {
             "labels": [],
             "scheme": scheme,
@@ -225,6 +227,7 @@ class CostSensitiveNER(TrainablePipe):
         """The tags of the chain."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
+        # Making tags takes long, and `cfg` may have been edited since they were made.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -293,8 +296,10 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, got none"
             )
+        # Settings that don't fit the labels are refused before anything is trained.
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
+        # What an earlier training has left doesn't hold for the new weights.
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
@@ -302,8 +307,10 @@ class CostSensitiveNER(TrainablePipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
+        # The first pass of a linear model and the linear part of a hybrid begin trained.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
+        # A pipeline may be initialized again: losses that keep state lose that of before.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
@@ -514,6 +521,7 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
         """
+        # `cfg` may have been edited since the last call.
         self.check_guarantee()
         docs = list_docs(docs)
         self.compare_reading(docs)
@@ -645,6 +653,7 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
+        # The test for a shift is of the model's probabilities, whatever is decoded from them.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
@@ -705,6 +714,7 @@ class CostSensitiveNER(TrainablePipe):
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
+        # The meta is for people. It is without the settings, which are in the config and in `cfg`.
         promise = replace(promise, reading=self.reading, holds_for=None)
         self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
         self._promise = replace(promise, holds_for=self._settings(PROMISE_SETTINGS))
@@ -835,7 +845,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = self._settings(PROMISE_SETTINGS)
         changed = first_difference(promise.holds_for or {}, settings)
         if changed is None and self.cfg["confidence"] is None:
-            return "confidence"
+            return "confidence"  # without it no set is written
         return changed
 
     def _settings(self, names: Iterable[str]) -> Settings:
@@ -844,6 +854,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = {name: self.cfg[name] for name in names}
         if self.annotation.own_labels is not None:
             settings["own_labels"] = self.own_labels
+        # As JSON reads them, with lists for tuples, to be equal to those that were loaded.
         return srsly.json_loads(srsly.json_dumps(settings))
 
     # Saving
@@ -963,9 +974,11 @@ class CostSensitiveNER(TrainablePipe):
         self.calibration_scores = None if scores is None else CalibrationScores.from_dict(scores)
         self.reading = read_reading(saved["reading"])
         self.cfg.update({name: saved[name] for name in self.cfg})
+        # The config is the one to follow where it was edited after the component was saved.
         for name, settings in self._configured.items():
             if saved["configured"].get(name) != settings:
                 self.cfg[name] = deepcopy(settings)
+        # The file of a cost or of a tree may be gone: what was made of it is saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])

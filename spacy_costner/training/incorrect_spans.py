@@ -144,6 +144,7 @@ def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
     between = closes[:, None] & opens
     transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & between
+    # The original tags keep all their transitions; a copy gets those within an entity.
     transitions[:n_tags, :n_tags] = constraints.transitions
     for first in range(n_tags, len(tied_to), N_COPIED):
         for from_place in (FIRST, MIDDLE):

@@ -197,6 +197,7 @@ class Objective:
             for i in numpy.flatnonzero(is_untaught).tolist():
                 reason = "no path of its teacher has its preset entities"
                 self._warn_of_left_out(batch.examples[i], reason)
+        # All sequences of a doc have its weight.
         weights = batch.example_weights
         gold = Gold(
             tags=tags.split_outside(batch.path, lengths),
@@ -259,6 +260,7 @@ class Objective:
             gold = gold._replace(weights=xp.where(is_taught, 0.0, weights))
         value, gradient = loss.compute(potentials, gold)
         if targets.gold.tied_to is not None:
+            # Back to the tags of the model: the loss saw copies of them.
             gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(scores, targets.soft)

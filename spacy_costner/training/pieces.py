@@ -5,11 +5,8 @@ Each token's own values and targets are stored once, in memory or in files. The 
 are gathered when its batch is used.
 """
 
-import io
-import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -21,7 +18,7 @@ from spacy.attrs import ORTH, SENT_START
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Model
-from thinc.types import Array1d, Array2d, ArrayXd, Floats1d, Ints1d, Ints2d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
 from ..features import FeatureBatch, Features
@@ -29,6 +26,7 @@ from ..ml import find_features, linear_part
 from ..progress import progress
 from ..ragged import ranges
 from ..tags import Tags
+from .columns import Columns
 from .objective import Objective
 from .online import Batch, Batches, read_batches
 from .segmentations import Segmentations
@@ -136,6 +134,7 @@ def read_pieces(
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
+            # Other docs of the corpus may have borders, even if these have none.
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
         has_borders = has_borders or targets.by_sequence is not None
@@ -307,6 +306,7 @@ class PieceStore:
     ) -> tuple[FeatureBatch, Targets]:
         """Make a batch of pieces, (B,), by their numbers. Their examples are needed if some have
         soft targets."""
+        # Four numbers a piece, as `_add_piece` stores them. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
         rows, tokens = self._gather(first, end, window_begin, window_end)
@@ -340,6 +340,7 @@ class PieceStore:
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
         rows = self.tokens.features.gather(values, window_lengths)
+        # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
             return rows, tokens
@@ -369,6 +370,7 @@ class PieceStore:
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None
+        # Of docs that were read with others that have no weights.
         return numpy.nan_to_num(weights, nan=1.0)
 
 
@@ -382,76 +384,3 @@ def _cut_as_taught(examples: Sequence[Example], lengths: Ints1d) -> tuple[Ints1d
     n_sequences = [len(sequences) for sequences in cut_lengths]
     piece_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
     return numpy.concatenate(cut_lengths).astype("int32"), piece_of
-
-
-class Columns:
-    """Named columns with a row for each token. A column is only there if some docs need it; then
-    the rows of other docs are 0.
-
-    folder (Path | None): For files. None: in memory.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self._columns: dict[str, Column] = {}
-        self._rows: dict[str, ArrayXd] = {}
-
-    def write(self, name: str, first_row: int, rows: ArrayXd | None) -> None:
-        """Write rows of a column from a place on, if there are some."""
-        if rows is None:
-            return
-        if name not in self._columns:
-            self._columns[name] = Column(self.folder, rows)
-        self._columns[name].write(first_row, rows)
-
-    def finish(self, n_rows: int) -> None:
-        """End writing, before the first row is read."""
-        for name, column in self._columns.items():
-            # One more row, so that a column has a row for the last token.
-            column.write(n_rows, numpy.zeros((1, *column.shape)))
-            self._rows[name] = column.read()
-
-    def __getitem__(self, name: str) -> ArrayXd:
-        return self._rows[name]
-
-    def read(self, name: str, places: Ints1d) -> Any:
-        """Copy rows of a column; None if it is not there."""
-        if name not in self._rows:
-            return None
-        return self._rows[name][places]
-
-
-class Column:
-    """Rows of numbers, written from any place on. Rows that are not written are 0."""
-
-    def __init__(self, folder: Path | None, like: ArrayXd) -> None:
-        """Begin without rows, of the type and the width of others. Their file in the folder has no
-        name and ends with the process. None: in memory."""
-        self.folder = folder
-        self.dtype = like.dtype
-        self.shape = like.shape[1:]
-        self.file: Any = io.BytesIO()
-        if folder is not None:
-            self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
-
-    def write(self, first_row: int, rows: ArrayXd) -> None:
-        """Write rows from a place on. Raises an OSError if the disk is full."""
-        n_bytes_of_row = self.dtype.itemsize * int(numpy.prod(self.shape))
-        try:
-            self.file.seek(first_row * n_bytes_of_row)
-            self.file.write(numpy.ascontiguousarray(rows, dtype=self.dtype).data)
-        except OSError as error:
-            raise OSError(f"cache: {self.folder}: {error}") from error
-
-    def read(self) -> ArrayXd:
-        """All rows. Nothing can be written afterwards."""
-        self.file.flush()
-        if isinstance(self.file, io.BytesIO):
-            rows = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
-        else:
-            rows = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
-        return rows.reshape(-1, *self.shape)
-
-    def __del__(self) -> None:
-        with suppress(OSError, BufferError):  # of a full disk; of memory that is still in use
-            self.file.close()

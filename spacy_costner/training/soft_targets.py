@@ -63,9 +63,9 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     weights = asarray(soft.weights)
     expected = map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
+    # log Z_q - H(p); then - E_p[s_q], part by part.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
-    # Of emissions, transitions, start and end.
     for d_score, expected_count, score in zip(gradient[:4], expected[:4], scores[:4]):
         d_score -= expected_count
         value -= float((expected_count * score).sum())
@@ -143,8 +143,8 @@ def mean(saved: Sequence[Saved]) -> Saved:
 def labels_of(doc: Doc) -> set[str]:
     """The labels of a training doc: of its entities, and those that its teacher has."""
     labels = {ent.label_ for ent in doc.ents}
-    if KEY in doc.user_data:
-        labels.update(doc.user_data[KEY]["labels"])
+    saved: Saved = doc.user_data.get(KEY, {})
+    labels.update(saved.get("labels", ()))
     return labels
 
 
