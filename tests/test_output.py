@@ -155,10 +155,9 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """In a process of its own, which gets the signal where it scores."""
     program = (
-        "import signal, sys, spacy_costner.cli\n"
+        "import signal, spacy_costner.analysis.tuning as tuning, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "tune = sys.modules['spacy_costner.analysis.tuning']\n"
-        "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
+        "tuning.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
         "app()\n"
     )

@@ -542,9 +542,9 @@ def test_commands_take_a_component_by_its_name(competing: bool) -> None:
         ner.annotation = annotation
         assert ner.guarantee is not None
     result = guarantee(nlp, egs, name="others", miss=0.1, per_label=True)
-    assert [part["label"] for part in result.parts] == ["ORG", "PER"]
+    assert [part.label for part in result.parts] == ["ORG", "PER"]
     result = guarantee(nlp, egs, name="places", false_alarm=0.1)
-    assert result.parts[0]["spans"] == 1.0
+    assert result.parts[0].spans == 1.0
     with pytest.raises(ValueError, match=r"suggest: works on doc\.ents, but others has"):
         suggest(nlp, [doc], name="others")
 
