@@ -26,12 +26,17 @@ MIN_COST = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "
 TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka?"
 
 
-@pytest.fixture(autouse=True)
-def extensions() -> Iterator[None]:
-    """Each test finds spans without extension attributes."""
-    yield
+def remove_extension() -> None:
     if Span.has_extension("confidence"):
         Span.remove_extension("confidence")
+
+
+@pytest.fixture(autouse=True)
+def extensions() -> Iterator[None]:
+    """Each test finds spans without the extension attribute, and leaves them so."""
+    remove_extension()
+    yield
+    remove_extension()
 
 
 def scores(doc: Doc, key: str = "confidence") -> list[float]:

@@ -19,7 +19,7 @@ from spacy.util import load_model_from_config
 from thinc.api import Config
 
 from spacy_costner import __version__
-from spacy_costner.features.tokens import Gazetteer
+from spacy_costner.features.gazetteers import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
 from .support.commands import run

@@ -26,7 +26,7 @@ from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
 from .initial_config import init
 from .loading import read_config
-from .predictions import DevPredictions, predict, predict_dev, record_scores
+from .predictions import DevPredictions, evaluate_dev, predict, predict_dev, record_scores
 from .preparation import (
     START,
     Corpus,
@@ -301,7 +301,7 @@ def improve(
         fitted = replace(fitted, tuning=tuning)
 
     if fitted.has_dev:
-        record_scores(nlp, nlp.evaluate(dev), source, len(dev))
+        record_scores(nlp, evaluate_dev(nlp, ner, predictions[0]), source, len(dev))
     else:
         n_docs = sum(len(part.examples) for part in predictions)
         record_scores(nlp, score_predictions(nlp, ner, predictions), source, n_docs)

@@ -116,8 +116,8 @@ def as_svg(figure: Any, name: str) -> str:
     The name is the prefix of all ids. Cells of heat maps show their values on hover."""
     buffer = StringIO()
     with drawing():
-        nothing = dict.fromkeys(["Creator", "Date", "Format", "Type"])
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+        no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
+        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     titles = {}
     for artist in figure.findobj(lambda artist: (artist.get_gid() or "").startswith(CELL)):
         titles[artist.get_gid()] = artist.get_label()
@@ -127,14 +127,15 @@ def as_svg(figure: Any, name: str) -> str:
             local_name = child.tag.rpartition("}")[2]
             if local_name in ("metadata", "style"):
                 parent.remove(child)
-    used = set()
+    used_ids: set[str] = set()
     for element in svg.iter():
         for value in element.attrib.values():
-            used.update(REFERENCE.findall(value))
+            used_ids.update(REFERENCE.findall(value))
     for element in svg.iter():
         # In HTML, the elements of <svg> have its namespace without a prefix.
         element.tag = element.tag.rpartition("}")[2]
-        attributes, element.attrib = element.attrib, {}
+        attributes = dict(element.attrib)
+        element.attrib.clear()
         gid = attributes.pop("id", "")
         if gid in (FRAME, CHOSEN):
             element.set("class", gid)
@@ -142,17 +143,22 @@ def as_svg(figure: Any, name: str) -> str:
             title = ElementTree.Element("title")
             title.text = titles[gid].translate(NOT_IN_XML)
             element.insert(0, title)
-        elif gid in used:
+        elif gid in used_ids:
             element.set("id", f"{name}-{gid}")
         for key, value in attributes.items():
-            key = key.rpartition("}")[2]
-            value = value.replace("url(#", f"url(#{name}-")
-            if key == "href" and value.startswith("#"):
-                value = f"#{name}-{value[1:]}"
-            for variable, colour in COLOURS.items():
-                value = value.replace(colour, f"var(--{variable})")
-            element.set(key, value)
+            _set_attribute(element, key.rpartition("}")[2], value, name)
     return ElementTree.tostring(svg, encoding="unicode").strip()
+
+
+def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
+    """Set an attribute, with variables of the style sheet for our colours, and with a prefix in
+    references to ids."""
+    value = value.replace("url(#", f"url(#{name}-")
+    if key == "href" and value.startswith("#"):
+        value = f"#{name}-{value[1:]}"
+    for variable, colour in COLOURS.items():
+        value = value.replace(colour, f"var(--{variable})")
+    element.set(key, value)
 
 
 def heat_map(
