@@ -255,7 +255,7 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
     unannotated tokens."""
     pairs: EntityPairs = []
     for eg in _annotated(examples):
-        gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+        gold = {as_entity(ent) for ent in eg.reference.ents}
         aligned = [_in_reference(eg, ent) for ent in eg.predicted.ents]
         pairs.append((gold, [entity for entity in aligned if entity is not None]))
     return pairs
@@ -323,7 +323,7 @@ def _calibration_scores(
             group = group_of_component(eg.predicted, confidence["spans_key"], component)
             if group is None:
                 continue
-            gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+            gold = {as_entity(ent) for ent in eg.reference.ents}
             for span, prob in on_tokens(group):
                 entity = _in_reference(eg, span)
                 if entity is not None and span.label_ in labels and not isnan(prob):
