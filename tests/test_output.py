@@ -157,8 +157,7 @@ def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> No
     program = (
         "import signal, spacy_costner.analysis.tuning as tuning, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "tune = sys.modules['spacy_costner.analysis.tuning']\n"
-        "tune.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
+        "tuning.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT) or 1 / 0\n"
         "from spacy.cli._util import app\n"
         "app()\n"
     )
