@@ -163,7 +163,7 @@ def possible_paths(
         # All tags that count as the preset one: O may be split.
         preset_tags = tags.collapsed_of[path[is_preset]]
         possible[is_preset] = preset_tags[:, None] == tags.collapsed_of
-        # The token after a preset entity is no more of it.
+        # A preset entity ends where its annotation does.
         is_after = ~is_preset & tags.follows_entity(path, tokens.lengths)
         possible[is_after] &= ~tags.continuing
     return tags.constraints._replace(emissions=possible)

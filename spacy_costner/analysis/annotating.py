@@ -269,11 +269,12 @@ def is_entry(value: Any) -> bool:
         return False
     if not OUTPUT.fullmatch(value["file"]):
         return False
-    return all(is_measured(measured) for measured in value["shift"].values())
+    return all(are_measures(measures) for measures in value["shift"].values())
 
 
-def is_measured(value: Any) -> bool:
-    """Whether a manifest has this of a component: "scores", and three numbers for each label."""
+def are_measures(value: Any) -> bool:
+    """Whether a value of JSON is what `Measures` has of a component: "scores", and three numbers
+    for each label."""
     if not isinstance(value, dict) or not isinstance(value.get("counts"), dict):
         return False
     rows = list(value["counts"].values())
@@ -295,8 +296,8 @@ def keep_finished(
     finished: dict[str, Entry] = {}
     for file, entry in entries.items():
         path = folder / file
-        is_same = keys.get(file) == entry["key"]
-        if is_same and path.is_file() and path.stat().st_size == entry["bytes"]:
+        has_same_key = keys.get(file) == entry["key"]
+        if has_same_key and path.is_file() and path.stat().st_size == entry["bytes"]:
             finished[file] = entry
     return finished
 

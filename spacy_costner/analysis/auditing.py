@@ -389,9 +389,11 @@ def compare_annotation(
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
     """The score of each comparison: see `rank`. Shape: (C,)"""
-    # Shape: (C, 2), annotated and alternative
-    probs = [(comparison.prob_annotated, comparison.prob_alternative) for comparison in comparisons]
-    weighed = numpy.asarray(probs).reshape(-1, 2)
+    # Of the annotation and of the alternative. Shape: (C, 2)
+    pairs_of_probs = [
+        (comparison.prob_annotated, comparison.prob_alternative) for comparison in comparisons
+    ]
+    probs = numpy.asarray(pairs_of_probs).reshape(-1, 2)
     if cost is not None and comparisons:
         # c(a, b) and c(b, a) of the annotation a and the alternative b. Shape: (C, 2)
         pairs_of_costs = [
@@ -402,8 +404,9 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
             for comparison in comparisons
         ]
         costs = numpy.asarray(pairs_of_costs)
-        weighed *= costs / max(costs.mean(), 1e-12)
-    logs = numpy.log(weighed + SMOOTHING)
+        # Relative to the mean, so that `SMOOTHING` has the same weight whatever the unit of costs.
+        probs *= costs / max(costs.mean(), 1e-12)
+    logs = numpy.log(probs + SMOOTHING)
     scores = logs[:, 1] - logs[:, 0]
     is_annotated = numpy.asarray(
         [bool(comparison.annotated) for comparison in comparisons], dtype=bool

@@ -461,11 +461,11 @@ def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
     """F, precision and recall of entities, mean cost of a token, and the share of docs with all
     entities correct and no others, by spaCy's and the cost scorer's names. 0 where the denominator
     is 0. Shapes: counts, summed over docs, (..., C), to (...)"""
-    tp, fp, fn, cost, tokens, exact, docs = numpy.moveaxis(sums, -1, 0)
+    tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),
         "ents_p": precision(tp, fp),
         "ents_r": recall(tp, fn),
-        "ents_cost": ratio(cost, tokens),
-        "ents_sent_acc": ratio(exact, docs),
+        "ents_cost": ratio(total_cost, n_tokens),
+        "ents_sent_acc": ratio(n_exact, n_docs),
     }

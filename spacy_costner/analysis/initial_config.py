@@ -735,9 +735,9 @@ def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
         settings = dict(block)
         if "cost" in settings:
             settings["cost"] = HAMMING
-        compute = registry.resolve({"loss": settings})["loss"].compute
+        formula = registry.resolve({"loss": settings})["loss"].compute
         # The function with the formula is below a composition or a `partial`.
         for inner in ("compute", "func"):
-            compute = getattr(compute, inner, compute)
-        notes[""] = (getdoc(compute) or "").split("\n\n")[0]
+            formula = getattr(formula, inner, formula)
+        notes[""] = (getdoc(formula) or "").split("\n\n")[0]
     return {name: textwrap.wrap(" ".join(text.split()), 98) for name, text in notes.items()}

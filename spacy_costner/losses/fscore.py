@@ -256,7 +256,6 @@ def segments_in_places(
     counts_as = numpy.arange(len(is_legal))
     if gold.collapsed_of is not None:
         counts_as = to_numpy(gold.collapsed_of)
-    any_tag = numpy.ones_like(is_legal)
     segments: list[Segments] = []
     groups: list[Ints1d] = []
 
@@ -264,21 +263,23 @@ def segments_in_places(
         """True for the tags that count as the gold tag of a token. Shape: (R, K)"""
         return counts_as[gold_tags[token]][:, None] == counts_as
 
-    def add(place: Ints1d, path: Ints2d, after: Array2d, *, is_right: bool) -> None:
+    def add(place: Ints1d, path: Ints2d, after: Array2d | None = None, *, is_right: bool) -> None:
         """Add segments: the place of each, (R,), its tags, (R, T), and the mask of the tags that
-        may follow, (R, K)."""
+        may follow, (R, K); None: all may."""
+        if after is None:
+            after = numpy.ones((len(place), len(is_legal)), dtype=bool)
         first = begin[place]
         segments.append(Segments(first, first + path.shape[1], path.reshape(-1), after))
         groups.append(place if is_right else len(begin) + place)
 
     # All paths of agreeing tags grow by a token at a time. A row is a place and a path so far.
     place, tag = numpy.nonzero(~agrees(begin))
-    add(place, tag[:, None], any_tag[tag], is_right=False)
+    add(place, tag[:, None], is_right=False)
     place, tag = numpy.nonzero(agrees(begin))
     path = tag[:, None]
     while len(place):
         is_over = begin[place] + path.shape[1] == end[place]
-        add(place[is_over], path[is_over], any_tag[path[is_over, 0]], is_right=True)
+        add(place[is_over], path[is_over], is_right=True)
         place = place[~is_over]
         path = path[~is_over]
         agrees_next = agrees(begin[place] + path.shape[1])

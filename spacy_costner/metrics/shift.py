@@ -122,8 +122,8 @@ class Stream:
         self.p_values += p_values.tolist()
         self.log_martingale += log_martingale(products).tolist()
 
-    def after(self, n_docs: int) -> "Stream":
-        """The stream after the first docs: itself, unless more were added since."""
+    def up_to(self, n_docs: int) -> "Stream":
+        """The stream of the first docs alone: itself, unless more were added since."""
         if n_docs == len(self.scores):
             return self
         stream = Stream(self.calibration, self.seed)
@@ -283,7 +283,7 @@ def find_shift(
             approximate=False,
         )
     check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
-    stream = earlier.stream.after(earlier.n_docs)
+    stream = earlier.stream.up_to(earlier.n_docs)
     stream.add(rounded(scores))
     log_martingale = numpy.asarray(stream.log_martingale[earlier.n_docs :])
     alarms = numpy.flatnonzero(log_martingale >= numpy.log(level))

@@ -139,6 +139,8 @@ class SparseWeights(Shim):
         self._end_period()
         n_old_tags = self.n_tags
         step = self.step
+        # Weights, sums of squares, totals and the average have a row for each feature and tag, and
+        # a column for each tag. The fourth of the table, `last`, has no columns.
         old_arrays = (*self.table[:3], self._average)
         self.allocate(self.n_features, n_tags)
         # Old tags come first in the rows of features and in the transitions from them. The last two

@@ -430,6 +430,7 @@ class CostSensitiveNER(TrainablePipe):
             self.progress.epochs,
             None if features is None else features.rows,
         )
+        # The number is 1 if the loss is one ratio.
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
         return result.value / n_annotated, result.gradient
 
@@ -696,6 +697,7 @@ class CostSensitiveNER(TrainablePipe):
             register_default()
         settings = None if confidence is None else asdict(confidence)
         self.cfg["confidence"] = settings
+        # To see at load whether the config has changed since it was saved: see `_load_cfg`.
         self._configured["confidence"] = deepcopy(settings)
 
     # What calibration docs say

@@ -74,18 +74,18 @@ def decode_tags(
         return refuse(first_token, message)
 
     split_tags = _split_tags(tag_set, refuse_tag)
-    labels = list(dict.fromkeys(tag.label for tag in split_tags.values()))
+    labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
     id_of_label = {label: i for i, label in enumerate(labels)}
 
     # What a tag says is found once for each of the K tags, (K,), then for all tokens, (N,).
     label_of_tag = numpy.full(len(tag_set), -1)
     tag_opens = numpy.zeros(len(tag_set), dtype=bool)
     tag_closes = numpy.zeros(len(tag_set), dtype=bool)
-    for tag, (prefix, name) in split_tags.items():
-        i = id_of_tag[tag]
-        label_of_tag[i] = id_of_label[name]
-        tag_opens[i] = prefix in OPENING
-        tag_closes[i] = prefix in CLOSING
+    for tag, split_tag in split_tags.items():
+        tag_id = id_of_tag[tag]
+        label_of_tag[tag_id] = id_of_label[split_tag.label]
+        tag_opens[tag_id] = split_tag.prefix in OPENING
+        tag_closes[tag_id] = split_tag.prefix in CLOSING
     tag_is_missing = numpy.asarray([tag in NOT_ANNOTATED for tag in tag_set])
     label = label_of_tag[tag_ids]
     opens = tag_opens[tag_ids]
@@ -102,7 +102,7 @@ def decode_tags(
     iob[is_entity] = INSIDE
     iob[begins] = BEGIN
     iob[is_missing] = MISSING
-    prefixes = {tag.prefix for tag in split_tags.values()}
+    prefixes = {split_tag.prefix for split_tag in split_tags.values()}
     scheme, is_irregular = _find_scheme(prefixes, opens, closes, begins, follows)
     irregular = numpy.flatnonzero(is_irregular & is_entity)
     return DecodedTags(iob, label, labels, scheme, irregular)

@@ -113,7 +113,7 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
-    if n_sents == 0:
+    if n_sents == 0:  # a doc is a document, between two -DOCSTART- lines
         return first_tokens[begins_document]
     # The number of a sentence within its document is its number in the file, less that of the first
     # sentence of the document, which is the largest so far. (S,)

@@ -116,7 +116,7 @@ def count_evaluations(
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """Count the steps of an epoch of `spacy train` with a config: see `count_evaluations`.
+    """Find when `spacy train` with a config evaluates: see `count_evaluations`.
 
     config (Config): A config for `spacy train`, complete or not.
     nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
@@ -128,8 +128,10 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
         without_components = {**config["nlp"], "pipeline": [], "disabled": []}
         nlp = load_model_from_config(Config({"nlp": without_components}), auto_fill=True)
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-    callbacks = {"before_init": config["initialize"]["before_init"]}
-    before_init = registry.resolve({"callbacks": callbacks})["callbacks"]["before_init"]
+    # A block of a config is resolved as a part of another one.
+    block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
+    resolved = registry.resolve(block)
+    before_init = resolved["callbacks"]["before_init"]
     (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
     return count_evaluations(training, corpus(nlp), before_init)
 

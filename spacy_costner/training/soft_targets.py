@@ -176,21 +176,24 @@ def find_impossible(
     """True for examples with soft targets of which no path agrees with the presets: these have a
     label that the teacher lacks, or are across a border of its sequences. The arguments are those
     of `read_soft_targets`. Shape: (D,)"""
-    taught = numpy.asarray([is_taught(eg) for eg in examples], dtype=bool)
+    has_teacher = numpy.asarray([is_taught(eg) for eg in examples], dtype=bool)
     is_impossible = numpy.zeros(len(examples), dtype=bool)
-    if constraints.emissions is None or not taught.any():
+    if constraints.emissions is None or not has_teacher.any():
         return is_impossible
     possible = constraints.emissions.copy()
     example_of_token = numpy.repeat(doc_of, lengths)
-    for i in numpy.flatnonzero(taught).tolist():
+    for i in numpy.flatnonzero(has_teacher).tolist():
+        # Which tags of the teacher count as which of the student. Tags of no label that the teacher
+        # has are not possible.
         to_student = _to_student(examples[i].reference.user_data[KEY], tags)
         possible[example_of_token == i] &= to_student.any(axis=0)
-    # The best path of scores of 0 is any possible one.
+    # With scores of 0 the best path is any possible one. An entity across a border has none, as a
+    # sequence can't end within it.
     scores = no_scores(lengths, len(tags), "float32")
     scores = chain.constrain(scores, constraints._replace(emissions=possible))
     best = chain.best_path(scores)
     is_impossible[doc_of[numpy.isneginf(best.scores)]] = True
-    return is_impossible & taught
+    return is_impossible & has_teacher
 
 
 def _to_student(saved: Saved, tags: Tags) -> Array2d:

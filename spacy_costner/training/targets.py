@@ -53,7 +53,7 @@ class Targets(NamedTuple):
         gold = self.gold
         if table is not None:
             if gold.collapsed_of is not None:
-                # A tag costs what the tag costs that it counts as.
+                # From the tags of annotation, with a single O, to those of the chain: (K, K).
                 table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
             gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
         asarray = get_array_module(scores.emissions).asarray
