@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from inspect import getdoc, signature
+from inspect import signature
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ import spacy_costner
 from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..costs.tables import HAMMING
+from ..docstrings import parameter_texts, summary_text
 from ..readers import ReadOptions, read_docs
 from ..rendering import get_template
 from ..saving import save_text
@@ -728,9 +729,8 @@ def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
     block itself."""
     if "@losses" not in block:
         return {}
-    factory = registry.losses.get(block["@losses"])
-    texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", getdoc(factory) or "", re.MULTILINE)
-    notes = {name: text for name, text in texts if name != "cost"}
+    notes = parameter_texts(registry.losses.get(block["@losses"]))
+    notes.pop("cost", None)  # the block of the cost has comments of its own
     if "*" not in block:
         settings = dict(block)
         if "cost" in settings:
@@ -739,5 +739,5 @@ def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
         # The function with the formula is below a composition or a `partial`.
         for inner in ("compute", "func"):
             formula = getattr(formula, inner, formula)
-        notes[""] = (getdoc(formula) or "").split("\n\n")[0]
+        notes[""] = summary_text(formula)
     return {name: textwrap.wrap(" ".join(text.split()), 98) for name, text in notes.items()}

@@ -5,17 +5,18 @@ neither can say, such as a short name, a range or a file that has to exist, stan
 the command.
 """
 
-import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from functools import partial, wraps
-from inspect import Parameter, Signature, getdoc, signature
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer import Option
 from typer.models import OptionInfo
+
+from ..docstrings import parameter_texts
 
 ResultT = TypeVar("ResultT")
 Command = Callable[..., None]
@@ -70,14 +71,6 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     if parameter.default is False and option.default is ...:
         option.default = "--" + parameter.name.replace("_", "-")  # the first name: see Typer
     return option
-
-
-def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of parameters in a docstring, by name: `name (Type): text`. A text goes on in the
-    lines below that are indented."""
-    docstring = getdoc(function) or ""
-    names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in names_and_texts}
 
 
 def words_of_command(ctx: typer.Context) -> str:
