@@ -208,6 +208,9 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         (COSTS["sum"], "scorer.cost.costs.tree", COST),
         (COSTS["sum"], "scorer.cost.costs.mistakes.miss", 2),
         (COSTS["sum"], "scorer.cost.costs.mistakes.false_alarm", 0),
+        # Models of few sentences miss too much.
+        (FEW, "loss.cost.miss", 2),
+        (FEW, "loss.cost.false_alarm", 1),
         # Schedules end with training. The cost of Mixed is optional.
         ({"loss": "Risk"}, "loss.epochs", [6.0]),
         ({"loss": "Risk", "model": "cnn"}, "loss.epochs", [5.0]),

@@ -267,6 +267,33 @@ def test_sums_of_words_follow_weights_that_are_written() -> None:
     assert not numpy.allclose(found, before)
 
 
+def test_sums_of_words_are_of_the_weights_in_use() -> None:
+    """Also where averages take the place of the weights, with the same words."""
+    model = crf()
+    weights = linear_part(model)[1]
+    optimizer = Optimizer(0.1, use_averages=True)
+    for _ in range(3):
+        weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
+        weights.finish_update(optimizer)
+    with_last_weights = model.predict(DOCS).emissions
+    assert optimizer.averages is not None
+    with weights.use_params(optimizer.averages):
+        expected = weights.potentials(find_features(model, DOCS)).emissions
+        numpy.testing.assert_allclose(model.predict(DOCS).emissions, expected, atol=1e-5)
+    assert not numpy.allclose(with_last_weights, expected, atol=1e-5)
+
+
+def test_sums_of_words_are_of_the_words_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another cache takes the place of one that is full. Its words have other numbers."""
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
+    model = crf()
+    weights, vocab = linear_part(model)[1], DOCS[0].vocab
+    for text in ("a b c d", "d c x", "b a"):
+        docs = [Doc(vocab, words=text.split())]
+        expected = weights.potentials(find_features(model, docs)).emissions
+        numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
+
+
 def test_features_without_weights_are_refused() -> None:
     """The rows below those of the features are there, but they are transitions."""
     features, weights = linear_part(crf())
