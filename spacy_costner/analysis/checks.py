@@ -158,7 +158,7 @@ def check(
             read.info = info
         corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
         for problem in info.problems:
-            file_findings.append(Finding(WARNING, corpus, problem.describe()))
+            file_findings.append(Finding(WARNING, corpus, problem.as_text()))
         if IO_WITHOUT_PREFIXES in info.schemes:
             file_findings.append(Finding(WARNING, corpus, NO_PREFIXES))
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)

@@ -62,5 +62,5 @@ def describe(converted: Converted) -> str:
     lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
     if converted.missing:
         lines.append(f"{converted.missing:,} tokens without annotation")
-    lines += [f"warning: {problem.describe()}" for problem in converted.found["problems"]]
+    lines += [f"warning: {problem.as_text()}" for problem in converted.found["problems"]]
     return "\n".join(lines)

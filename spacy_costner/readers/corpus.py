@@ -60,7 +60,7 @@ def read_docs(
         yield from docs
         if info is None:
             for problem in file_info.problems:
-                warnings.warn(problem.describe(), stacklevel=2)
+                warnings.warn(problem.as_text(), stacklevel=2)
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
