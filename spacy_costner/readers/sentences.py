@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
 from .context import Context
-from .documents import with_data
+from .documents import with_metadata
 from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
 from .schemes import decode_tags
 
@@ -139,7 +139,7 @@ def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
     if sentences:
         copy.has_unknown_spaces = doc.has_unknown_spaces
         copy.from_array([SENT_START], doc.to_array([SENT_START]))
-        with_data(copy, doc.user_data)
+        with_metadata(copy, doc.user_data)
     return copy
 
 
@@ -206,7 +206,7 @@ def read_tagged(
         # A doc for each row, with its id: `join_documents` joins them.
         docs = make_docs(tokens, places.__getitem__, format_name, context, 1)
         for doc, row in zip(docs, row_of_first_token.values()):
-            yield with_data(doc, row, doc_id)
+            yield with_metadata(doc, row, doc_id)
 
 
 def _read_row(

@@ -17,7 +17,7 @@ from ..ent_iob import MISSING
 from ..spans import annotate_spans
 from ..spans import is_missing as missing_tokens
 from .context import Context, CorpusInfo, ReadOptions
-from .documents import with_data
+from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
 from .sentences import copy_tokens
 from .tasks import AnnotatedTask, Range, Task, TaskSpan, TaskToken, has_its_text
@@ -79,7 +79,7 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         doc = task_to_doc(task, place, context)
         if is_rejected_span:
             _reject_entities(doc, options)
-        yield with_data(doc, task.extra, options.doc_id)
+        yield with_metadata(doc, task.extra, options.doc_id)
 
 
 def _reject_entities(doc: Doc, options: ReadOptions) -> None:

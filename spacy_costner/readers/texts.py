@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted
 from .corpus import read_docbin, read_file
-from .documents import with_data
+from .documents import with_metadata
 from .files import (
     BOM,
     SURROGATE,
@@ -85,7 +85,7 @@ def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
     for doc in read_file(path, context):
         if len(doc):
             text_doc = predicted.get(doc) or as_spacy_applies(doc)
-            yield with_data(text_doc, doc.user_data)
+            yield with_metadata(text_doc, doc.user_data)
 
 
 def is_text(path: Path) -> bool:
@@ -280,10 +280,10 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
     def make() -> Doc:
         tokens = record.get("tokens")
         if not isinstance(text, str) or place.unit != "line" or tokens is None:
-            return with_data(make_doc(reader.nlp, text), metadata)
+            return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
         doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
-        return with_data(reader.make_input(doc), metadata)
+        return with_metadata(reader.make_input(doc), metadata)
 
     return TextRow(row_id, text if isinstance(text, str) else None, make)
 
