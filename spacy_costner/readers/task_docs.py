@@ -210,8 +210,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
 
 def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
-    """Write the spans of a task, and what nobody has annotated, to its doc: to `doc.ents` or, if the
-    options have a `spans_key`, to `doc.spans`. Reports the spans that the doc can't have."""
+    """Write the spans of a task, and what nobody has annotated, to its doc: to `doc.ents` or, if
+    the options have a `spans_key`, to `doc.spans`. Reports the spans that the doc can't have."""
     spans_key = context.options.spans_key
     offsets = _token_offsets(doc)
     token_spans = _align_spans(doc, offsets, task, place, context.info)
@@ -383,8 +383,8 @@ def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace)
 
 
 def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
-    """The id that a span of a task has under a key; "" if it has none, or one that isn't text, which
-    spaCy can't have. `place` is that of the task, for errors."""
+    """The id that a span of a task has under a key; "" if it has none, or one that isn't text,
+    which spaCy can't have. `place` is that of the task, for errors."""
     span_id = span.extra.get(key)
     if not isinstance(span_id, str):
         return ""
