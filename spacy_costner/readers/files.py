@@ -19,7 +19,7 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
 
-LINES = frozenset([".jsonl", ".ndjson"])
+JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
@@ -169,7 +169,7 @@ def read_head(path: Path) -> str:
 def is_json(path: Path) -> bool:
     """Whether a file has JSON: its name says so, or it begins with an object or an array of values.
     A bracket alone may be the first token of a file in columns."""
-    if path.suffix == ".json" or path.suffix in LINES:
+    if path.suffix == ".json" or path.suffix in JSONL_SUFFIXES:
         return True
     return JSON_BEGIN.match(read_head(path)) is not None
 
@@ -182,7 +182,7 @@ def read_values(path: Path) -> tuple[str, Values]:
     RAISES (CorpusError): If something isn't JSON.
     """
     text = read_text(path)
-    if path.suffix in LINES or _begins_with_record(text):
+    if path.suffix in JSONL_SUFFIXES or _begins_with_record(text):
         return "JSONL", _read_lines(text, path)
     return "JSON", _read_items(text, path)
 
