@@ -158,16 +158,19 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
-    rows = ((FilePlace(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+
+    def read_rows() -> Values:
+        for number, row in enumerate(dataset, start=1):
+            yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # The names are those of a ClassLabel, which is within a Sequence.
+        # The names of tags are those of a ClassLabel, which is within a Sequence.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
         return None if feature is None else list(feature.names)
 
-    return _read_records(rows, FilePlace(path, 1, "row"), DATASET, find_names, context)
+    return _read_records(read_rows(), FilePlace(path, 1, "row"), DATASET, find_names, context)
 
 
 def _read_records(

@@ -7,6 +7,7 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,9 +185,10 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     if n_units == len(text):
         return spans
     # Some characters are two code units, so offsets may count either. Characters are tried first.
-    if not all(has_its_text(text, span) for span in spans):
+    fits = partial(has_its_text, text)
+    if not all(map(fits, spans)):
         in_characters = _spans_in_characters(spans, text)
-        if all(has_its_text(text, span) for span in in_characters):
+        if all(map(fits, in_characters)):
             spans = in_characters
     # Up to now ends were allowed up to the number of code units.
     for span in spans:
@@ -417,12 +419,18 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 def _task_to_doccano(task: Task) -> dict[str, Any]:
     """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
-    spans can't have scores. doccano shows other keys as metadata of the text."""
-    spans = task.spans or []
-    labels = [[span.start, span.end, span.label] for span in spans]
+    spans can't have scores, so these are a list beside them. doccano shows other keys as metadata
+    of the text."""
+    labels = []
+    scores = []
+    has_scores = False
+    for start, end, label, extra in task.spans or []:
+        labels.append([start, end, label])
+        scores.append(extra.get("score"))
+        has_scores = has_scores or "score" in extra
     record: dict[str, Any] = {"text": task.text, "label": labels}
-    if any("score" in span.extra for span in spans):
-        record["scores"] = [span.extra.get("score") for span in spans]
+    if has_scores:
+        record["scores"] = scores
     return {**record, **task.extra}
 
 
@@ -488,7 +496,8 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
         if suffix == ".json":
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
         else:
-            file.writelines(f"{line}\n" for line in lines)
+            for line in lines:
+                file.write(f"{line}\n")
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
