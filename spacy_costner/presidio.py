@@ -16,7 +16,7 @@ from spacy.util import is_package
 
 from .pipeline.annotations import GUARANTEED, SOURCE, Confidence
 from .pipeline.component import CostSensitiveNER
-from .spans import on_tokens
+from .spans import spans_with_scores
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -146,7 +146,7 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
     our_entities: set[tuple[int, int]] = set()
     for key, group in groups.items():
         # A token that was merged since is replaced if the set has a part of it.
-        spans = on_tokens(group, "expand")
+        spans = spans_with_scores(group, "expand")
         our_entities.update((span.start, span.end) for span, _ in spans)
         if f"{key}_{GUARANTEED}" in groups:
             continue  # the guaranteed set replaces the entities

@@ -36,7 +36,7 @@ def is_missing(doc: Doc, key: str) -> Array1d:
     return missing
 
 
-def without_overlap(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
+def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
     """The spans of some labels, of which the longest, or the first of the same length, are kept
     where they overlap. Returns those that are kept, and those that are not."""
     distinct_spans: dict[tuple[int, int, int], Span] = {}
@@ -65,7 +65,7 @@ def spans_as_entities(
     RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    entities, overlapping = without_overlap(copy, key, labels if own_labels is None else own_labels)
+    entities, overlapping = keep_longest(copy, key, labels if own_labels is None else own_labels)
     if overlapping and not longest:
         raise ValueError(_describe_overlap(copy, key, [*entities, *overlapping]))
     if own_labels is not None:
@@ -142,7 +142,7 @@ def replace_spans(
     spans_and_scores = list(zip(spans, scores))
     if key in doc.spans:
         attrs = doc.spans[key].attrs
-        other_spans = on_tokens(doc.spans[key])
+        other_spans = spans_with_scores(doc.spans[key])
         remaining = [row for row in other_spans if row[0].label_ not in replaced_labels]
         spans_and_scores = remaining + spans_and_scores
     spans_and_scores.sort(key=lambda row: (row[0].start, row[0].end))
@@ -247,7 +247,7 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
     return None
 
 
-def on_tokens(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
+def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
     """The spans of a group on the tokens that its doc has now, with their scores. A span that ends
     within a token is left out or, if the mode is "expand", has the whole token."""
     scored_spans = read_group(group)
@@ -272,7 +272,7 @@ def realign(doc: Doc) -> None:
     `DocBin` does, fails otherwise."""
     for key, group in doc.spans.items():
         if is_stale(group):
-            spans = [span for span, _ in on_tokens(group)]
+            spans = [span for span, _ in spans_with_scores(group)]
             doc.spans[key] = SpanGroup(doc, name=group.name, attrs=group.attrs, spans=spans)
 
 

@@ -24,7 +24,7 @@ from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
-from ..spans import spans_as_entities, without_overlap
+from ..spans import keep_longest, spans_as_entities
 from ..tags import Tags
 from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
@@ -222,7 +222,7 @@ def check_overlaps(
     """Name the spans of a component that are lost, as they overlap with longer ones."""
     for corpus, examples in corpora.items():
         for i, eg in enumerate(examples):
-            _, lost_spans = without_overlap(eg.reference, spans_key, labels)
+            _, lost_spans = keep_longest(eg.reference, spans_key, labels)
             for span in lost_spans:
                 place = place_in_doc(i, eg.reference, f"{span.text!r} {span.label_}")
                 yield Finding(severity, corpus, LOST_SPANS, [place])
