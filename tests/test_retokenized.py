@@ -18,7 +18,7 @@ from spacy_costner.analysis.annotating import annotate, groups_of, to_record
 from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers.texts import TextRow
-from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans
+from spacy_costner.spans import Place, read_group, realign, replace_spans, spans_with_scores
 
 from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
@@ -206,7 +206,9 @@ def test_spans_of_others_move_with_the_tokens(nlp: Language) -> None:
         retokenizer.merge(doc[0:2])
     replace_spans(doc, "sc", [Span(doc, 1, 2, "OURS")], numpy.asarray([0.9]), ["OURS"])
     group = doc.spans["sc"]
-    found = [(span.text, span.label_, span.kb_id_, score) for span, score in on_tokens(group)]
+    found = [
+        (span.text, span.label_, span.kb_id_, score) for span, score in spans_with_scores(group)
+    ]
     # Z begins within a token. Y lost its place beyond the end of the doc, and has it again.
     assert found == [("a b", "X", "Q1", 0.5), ("c", "OURS", "", 0.9), ("d e", "Y", "", 0.25)]
     assert [span.text for span in group] == ["a b", "c", "d e"]
