@@ -16,8 +16,6 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 from thinc.types import Array1d, Floats1d
 
-from .ent_iob import MISSING
-
 Labels = Collection[str] | None
 """The labels of a component. None: all labels."""
 
@@ -133,7 +131,7 @@ def entities_as_spans(doc: Doc, key: str) -> Doc:
     """Add the entities of a doc to its spans, if they are annotated and the doc lacks the key.
     Missing annotation stays missing. Returns the doc."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
-        missing = doc.to_array(ENT_IOB) == MISSING
+        missing = doc.to_array(ENT_IOB) == 0  # spaCy's value of tokens that nobody has annotated
         annotate_spans(doc, key, doc.ents, _missing_spans(doc, missing))
     return doc
 
