@@ -90,6 +90,15 @@ def test_clusters_are_shown_with_words(numbers: Path) -> None:
     assert features.names(Vocab().strings) == ["clusters:numbers=3", "clusters:numbers=4"]
 
 
+def test_words_of_fewer_clusters_than_others_are_shown(tmp_path: Path) -> None:
+    """Oslo has one cluster, Rome two. What Oslo lacks is no cluster without words."""
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"Rome": ["a", "b"], "Oslo": ["a"]}), encoding="utf8")
+    features = collected(path, ["Rome", "Oslo"])
+    names = ["clusters:own=a (Rome Oslo)", "clusters:own=b (Rome)"]
+    assert features.names(VOCAB.strings) == names
+
+
 def test_window_and_least_count(numbers: Path) -> None:
     """The window is 2 if none is given. A cluster occurs as often as its words."""
     features = collected(numbers, windows={"ORTH": 0}, min_count={"clusters": 2})
