@@ -66,7 +66,10 @@ class ClusterColumn(StringColumn, BatchColumn):
         id_of_cluster = {cluster: i for i, cluster in enumerate(self.values)}
         ids_of_word: dict[int, list[int]] = {}
         for word_key, clusters in clusters_of_word.items():
-            ids = [id_of_cluster[cluster] for cluster in clusters if cluster in id_of_cluster]
+            ids = []
+            for cluster in clusters:
+                if cluster in id_of_cluster:
+                    ids.append(id_of_cluster[cluster])
             if ids:
                 ids_of_word[word_key] = ids
         width = max(map(len, ids_of_word.values()), default=1)

@@ -157,7 +157,8 @@ class Features(Shim):
                     value_names[i] = f"{value_names[i]} ({examples})"
             for offset in column.offsets:
                 slot_name = column.slot_name(offset)
-                names.extend(f"{slot_name}={value_name}" for value_name in value_names)
+                for value_name in value_names:
+                    names.append(f"{slot_name}={value_name}")
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:

@@ -70,8 +70,12 @@ class Gazetteer:
                 "spacy_costner.Features: gazetteers: expected a text file in UTF-8, "
                 f"{path}: {error}"
             ) from error
-        phrases = [line.strip() for line in lines]
-        return cls([phrase for phrase in phrases if phrase])
+        phrases = []
+        for line in lines:
+            phrase = line.strip()
+            if phrase:
+                phrases.append(phrase)
+        return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
         """Find phrases in docs. Returns the hash of the position of each token in its phrase, such

@@ -107,8 +107,8 @@ class LabelCounts:
 
     def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
         """Count the labels of docs, at least one, with what a `TokenReader` read of them."""
-        annotation = [doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2) for doc in docs]
-        iob, label_keys = numpy.concatenate(annotation).T
+        annotation = numpy.concatenate([doc.to_array([ENT_IOB, ENT_TYPE]) for doc in docs])
+        iob, label_keys = annotation.T
         self._add_label_names(label_keys, tokens)
         if not self._counts:
             return  # only the names of the labels are wanted

@@ -119,19 +119,25 @@ class Lookup:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
-        self.word_columns = [column for column in columns if isinstance(column, WordColumn)]
-        self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
-        self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
         self.reader = reader_of(columns)
+        self.word_columns: list[WordColumn] = []
+        self.batch_columns: list[BatchColumn] = []
+        self.label_columns: list[LabelColumn] = []
         self.places: dict[str, slice] = {}
         self.n_places = 0
+        word_places: list[int] = []
         for column in columns:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
-        self._word_places = to_int32(
-            [self.places[column.name].start for column in self.word_columns]
-        )
+            if isinstance(column, WordColumn):
+                self.word_columns.append(column)
+                word_places.append(first)
+            elif isinstance(column, BatchColumn):
+                self.batch_columns.append(column)
+            elif isinstance(column, LabelColumn):
+                self.label_columns.append(column)
+        self._word_places = to_int32(word_places)
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache()
@@ -174,7 +180,7 @@ class Lookup:
             # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
                 places=word_place[is_selected],
-                offsets=to_int32([0] * int(is_selected.sum())),
+                offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
                 first_rows=self.slots.first_rows[is_selected],
             )
         return self.slots.select(~is_of_word), word_slots
@@ -209,7 +215,9 @@ class Lookup:
         """What the cache stores of a word: the ids of its values, -1 for none, then whether it has
         each of `MARKS`, as 0 or 1."""
         word = lexeme.orth_
-        row = [column.value_id(lexeme, word) for column in self.word_columns]
+        row = []
+        for column in self.word_columns:
+            row.append(column.value_id(lexeme, word))
         for name in MARKS:
             row.append(int(TEXT_FLAGS[name](word)))
         return row

@@ -26,10 +26,12 @@ def share_names(labels: Sequence[str]) -> list[str]:
     """
     names = []
     for label in labels:
-        names += [f"{label}:{share}" for share in RANGES[1:]]
+        for share in RANGES[1:]:
+            names.append(f"{label}:{share}")
     for label in labels:
         for share in RANGES:
-            names += [f"best:{label}:{share}:{n_times}" for n_times in N_TIMES]
+            for n_times in N_TIMES:
+                names.append(f"best:{label}:{share}:{n_times}")
     return names
 
 

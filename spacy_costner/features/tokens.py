@@ -107,8 +107,13 @@ class TokenReader:
         lexeme_attributes: Sequence[str],
         doc_readers: Mapping[str, ReadDocs],
     ) -> None:
-        self.spacy_attributes = [name for name in attributes if name in IDS]
-        self.extensions = [name for name in attributes if name.startswith(EXTENSION)]
+        self.spacy_attributes: list[str] = []
+        self.extensions: list[str] = []
+        for name in attributes:
+            if name.startswith(EXTENSION):
+                self.extensions.append(name)
+            else:
+                self.spacy_attributes.append(name)
         self.lexeme_attributes = lexeme_attributes
         self.doc_readers = doc_readers
         # Its only entry is "vocab": the vocab of the first doc that was read.
