@@ -126,8 +126,8 @@ def slow_features(doc: Doc, i: int, frequent: dict[str, set[str]]) -> list[str]:
 
 
 def frequent_values(min_count: int) -> dict[str, set[str]]:
-    """The values of each column, and the pairs of neighbours, that are at least `min_count` times in
-    the training docs. Pairs are of values that are frequent themselves."""
+    """The values of each column, and the pairs of neighbours, that are at least `min_count` times
+    in the training docs. Pairs are of values that are frequent themselves."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for doc in TRAIN:
         for token in doc:
@@ -242,7 +242,7 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
 
 
 def without_annotation() -> Features:
-    """The features of `TEMPLATE` that depend on words, learned from `TRAIN`, with an empty cache."""
+    """The features of `TEMPLATE` that need no tags, learned from `TRAIN`, with an empty cache."""
     windows = {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}
     return with_vocab(bigrams=None, windows=windows)
 
