@@ -233,19 +233,22 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
         64.
     RAISES (ValueError): If there are no vectors.
     """
-    row_of_word = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
-    if not row_of_word or not vocab.vectors.size:
+    clusters_of_word: dict[int, list[str]] = {}
+    rows = []
+    for word_key, row in vocab.vectors.key2row.items():
+        if row >= 0:
+            clusters_of_word[word_key] = []
+            rows.append(row)
+    if not rows or not vocab.vectors.size:
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
-    rows = list(row_of_word.values())
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
-    clusters_of_word: dict[int, list[str]] = {key: [] for key in row_of_word}
     for size in sizes:
-        clusters = k_means(points, size, seed=seed).tolist()
-        for key, cluster in zip(row_of_word, clusters):
-            clusters_of_word[key].append(f"{size}:{cluster}")
+        cluster_of_row = k_means(points, size, seed=seed)
+        for clusters, cluster in zip(clusters_of_word.values(), cluster_of_row.tolist()):
+            clusters.append(f"{size}:{cluster}")
     return clusters_of_word
 
 

@@ -228,7 +228,7 @@ def offsets_around(size: int) -> tuple[int, ...]:
 
 
 def _check(template: Template) -> None:
-    """Check the settings of a template. Raises a ValueError that names the one which is wrong."""
+    """Check the settings of a template. Raises a ValueError that names the first wrong one."""
     word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER, SHAPE
     other_kinds = [kind for kind in KINDS if kind not in IDS]
     attributes = [*word_attributes, *ATTRIBUTES]
