@@ -100,10 +100,11 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
     """Split all lines into fields. Returns the fields of all tokens as one list, of which a column
     is every n-th; and the index of the line of each token, (N,). Refuses a line that has another
     number of columns than the layout."""
+    split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
     for line in lines:
-        line_fields = layout.split(line)
+        line_fields = split(line)
         fields += line_fields
         n_fields_of_lines.append(len(line_fields))
     n_fields = numpy.asarray(n_fields_of_lines)
@@ -153,7 +154,7 @@ def _find_first_row(lines: list[str]) -> int | None:
     "#" are taken for comments. If all do, it is the first that ends with a tag, as "#" may be a
     token."""
     for i, line in enumerate(lines):
-        if line.strip() and line[0] != "#":
+        if line.strip() and not line.startswith("#"):
             return i
     for i, line in enumerate(lines):
         if _is_tag(line.split("\t")[-1]) or _is_tag(line.split(" ")[-1]):
@@ -223,12 +224,12 @@ def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None
     if layout.n_columns < 3 or layout.tag_column == 1:
         return None
     column = fields[1 :: layout.n_columns]
-    pos_of: dict[str, str] = {}
+    pos_of_text: dict[str, str] = {}
     for text in set(column):
         if PREFIXED.fullmatch(text):
             return None
-        pos_of[text] = "" if text in NOT_ANNOTATED else text
-    return [pos_of[text] for text in column]
+        pos_of_text[text] = "" if text in NOT_ANNOTATED else text
+    return [pos_of_text[text] for text in column]
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
