@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import is_package
 
 from .pipeline.annotations import GUARANTEED, SOURCE, Confidence
@@ -151,7 +151,10 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
     """
     # The groups that our components have written: for each of them its entities and, under the same
     # key with a suffix, its guaranteed set.
-    groups = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
+    groups: dict[str, SpanGroup] = {}
+    for key, group in doc.spans.items():
+        if group.attrs.get("source") == SOURCE:
+            groups[key] = group
     scored: list[tuple[Span, float]] = []
     our_entities: set[tuple[int, int]] = set()
     for key, group in groups.items():

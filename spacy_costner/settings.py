@@ -56,11 +56,14 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
             _check(settings, parameters, inner_path, source)
 
 
-def _find_parameters(block: Mapping[str, Any]) -> list[str] | None:
+def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
     """Find the settings that a block may have: the parameters of its function, as "@losses" names
     it, or of its factory. None if the block has neither, if it isn't registered, or if it takes any
     setting."""
-    functions = [(key.removeprefix("@"), block[key]) for key in block if key.startswith("@")]
+    functions: list[tuple[str, Any]] = []
+    for key, value in block.items():
+        if key.startswith("@"):
+            functions.append((key.removeprefix("@"), value))
     is_component = not functions and "factory" in block
     if is_component:
         functions = [("factories", block["factory"])]
@@ -77,7 +80,7 @@ def _find_parameters(block: Mapping[str, Any]) -> list[str] | None:
     if not is_component:
         return list(parameters)
     # "nlp" and "name" are no settings: spaCy passes the pipeline and the name of the component.
-    return ["factory", *(name for name in parameters if name not in ("nlp", "name"))]
+    return {"factory", *parameters} - {"nlp", "name"}
 
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

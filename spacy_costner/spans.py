@@ -38,8 +38,9 @@ def is_missing(doc: Doc, key: str) -> Array1d:
     return missing
 
 
-def _missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
-    """A span of each token where a mask is true, (T,), as `Doc.set_ents` takes missing tokens."""
+def missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
+    """Make a span of each token whose annotation is missing, as `Doc.set_ents` takes them: where
+    `missing` is true, (T,)."""
     return [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
 
 
@@ -88,7 +89,7 @@ def spans_as_entities(
     missing = is_missing(copy, key)
     for span in entities:
         missing[span.start : span.end] = False
-    copy.set_ents(entities, missing=_missing_spans(copy, missing), default="outside")
+    copy.set_ents(entities, missing=missing_spans(copy, missing), default="outside")
     return copy
 
 
@@ -132,7 +133,7 @@ def entities_as_spans(doc: Doc, key: str) -> Doc:
     Missing annotation stays missing. Returns the doc."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
         missing = doc.to_array(ENT_IOB) == 0  # spaCy's value of tokens that nobody has annotated
-        annotate_spans(doc, key, doc.ents, _missing_spans(doc, missing))
+        annotate_spans(doc, key, doc.ents, missing_spans(doc, missing))
     return doc
 
 

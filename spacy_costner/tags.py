@@ -172,10 +172,11 @@ class Tags:
         """Find which tag of another set each tag of `finest` is. The other set has the same labels,
         but may have another scheme: what is L-PER here is I-PER in IOB2. Shape: (K,)"""
         other_prefix = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
-        other_prefixes = [other_prefix.get(prefix, prefix) for prefix in self.prefix_of]
-        other_tag = {name: tag for tag, name in enumerate(other.names)}
+        other_prefix[OUTSIDE] = OUTSIDE
+        names = self._make_names([other_prefix[prefix] for prefix in self.prefix_of])
+        other_tag = dict(zip(other.names, range(len(other))))
         # The name O-city isn't found where O is not split: there it is O, tag 0.
-        counts_as = [other_tag.get(name, 0) for name in self._make_names(other_prefixes)]
+        counts_as = [other_tag.get(name, 0) for name in names]
         return numpy.asarray(counts_as, dtype="int32")
 
     @cached_property

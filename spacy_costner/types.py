@@ -121,10 +121,12 @@ class TagSet(Protocol):
     """The part of a tag set that costs use (see `tags.Tags`)."""
 
     @property
-    def labels(self) -> tuple[str, ...]: ...
+    def labels(self) -> tuple[str, ...]:
+        """The labels, without repetition."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """The tags as people write them: O, B-PER, and so on. Length: K"""
 
     @property
     def label_of(self) -> Ints1d:

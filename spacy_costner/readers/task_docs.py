@@ -14,7 +14,7 @@ from spacy.util import get_words_and_spaces
 from thinc.types import Array1d, Ints1d
 
 from ..ent_iob import MISSING
-from ..spans import annotate_spans
+from ..spans import annotate_spans, missing_spans
 from ..spans import is_missing as missing_tokens
 from .context import Context, CorpusInfo, ReadOptions
 from .documents import with_metadata
@@ -230,7 +230,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
             # An entity says what all of its tokens are. Spans may have other spans beside them.
             is_missing[start:end] = False
         spans.append(_make_span(doc, start, end, span, place))
-    missing = [doc[i : i + 1] for i in numpy.flatnonzero(is_missing).tolist()]
+    missing = missing_spans(doc, is_missing)
     if spans_key is None:
         doc.set_ents(spans, missing=missing, default="outside")
     else:
