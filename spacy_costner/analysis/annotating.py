@@ -26,7 +26,7 @@ from ..pipeline.annotations import ALTERNATIVES, GUARANTEED, add_measures, score
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
-from ..readers.files import digest, encodable, is_about
+from ..readers.files import digest, encodable, is_about_corpus
 from ..readers.texts import Part, TextRow, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file, save_text
 from ..spans import Place, read_group, realign
@@ -219,7 +219,7 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
         for path in sorted(input_path.rglob("*")):
             names = path.relative_to(input_path).parts
             is_hidden = any(name.startswith(".") for name in names)
-            if path.is_file() and not is_hidden and not is_about(path):
+            if path.is_file() and not is_hidden and not is_about_corpus(path):
                 add_source(sources, "/".join(names), path)
     return sources
 

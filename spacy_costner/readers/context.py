@@ -33,7 +33,7 @@ class ReadOptions:
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
-        None: they have them if the format is not .spacy.
+        None: only if the format is not .spacy.
     RAISES (ValueError): If a number is out of its range.
     """
 

@@ -120,7 +120,7 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
         # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
         # listed: reading it is an error that the user should see.
         is_pipe_or_device = path.exists() and not path.is_file()
-        if not is_pipe_or_device and not is_about(path):
+        if not is_pipe_or_device and not is_about_corpus(path):
             yield path
 
 
@@ -129,7 +129,7 @@ def is_dataset(path: Path) -> bool:
     return any((path / name).is_file() for name in DATASET_MARKS)
 
 
-def is_about(path: Path) -> bool:
+def is_about_corpus(path: Path) -> bool:
     """Whether a file in the folder of a corpus is about the corpus, and not part of it: a README,
     for example."""
     if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
