@@ -339,7 +339,7 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
     return _text_row(place.number, text, refuse)
 
 
-def _read_row_groups(part: Part, text: str, id_name: str) -> list[dict[str, Any]]:
+def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
     """Read the rows of a part of a Parquet file: the columns of the text and the id, by these
     names, and those that docs can be grouped by."""
     try:
@@ -347,13 +347,13 @@ def _read_row_groups(part: Part, text: str, id_name: str) -> list[dict[str, Any]
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
         columns = []
         for name, column_type in type_of_column.items():
-            if name in (text, id_name) or column_type in SHORT:
+            if name in (text_key, id_key) or column_type in SHORT:
                 columns.append(name)
         row_groups = list(range(part.start, part.stop))
         table = file.read_row_groups(row_groups, columns=columns)
         records: list[dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:
         raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
-    if text not in type_of_column:
-        raise CorpusError(f"{part.path}: expected the column {text!r}, got {[*type_of_column]}")
+    if text_key not in type_of_column:
+        raise CorpusError(f"{part.path}: expected the column {text_key!r}, got {[*type_of_column]}")
     return records
