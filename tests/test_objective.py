@@ -17,7 +17,7 @@ from spacy_costner.losses import risk, sequential
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.tags import Tags
-from spacy_costner.training.targets import gold_cost
+from spacy_costner.training.objective import gold_cost
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, Progress, TagSet
 
 from . import oracle, oracle_losses

@@ -94,7 +94,7 @@ def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTa
     lengths = numpy.asarray(LENGTHS, dtype="int32")
     pairs = pairs_of(saved)
     of = numpy.arange(len(pairs))
-    soft = read_soft_targets(pairs, student, student.constraints, lengths, of, weights)
+    soft, _ = read_soft_targets(pairs, student, student.constraints, lengths, of, weights)
     assert soft is not None
     return soft
 

@@ -19,7 +19,7 @@ from spacy_costner.token_attrs import (
     read_docs,
     read_reference,
 )
-from spacy_costner.training.targets import allowed_tags, gold_cost
+from spacy_costner.training.objective import gold_cost
 from spacy_costner.types import no_scores
 
 from .support.strategies import seeds
@@ -132,11 +132,9 @@ def test_presets_rule_out_all_else() -> None:
 
 
 def test_missing_tokens_allow_all_and_cost_nothing() -> None:
-    """Complete gold needs no mask. The token after an entity is no more of it, but at the start of
-    the next doc it may be anything that the scheme allows there."""
-    assert allowed_tags(numpy.asarray([1, 0]), IOB2, numpy.asarray([2])) is None
+    """The token after an entity is no more of it, but at the start of the next doc it may be."""
     path, every = numpy.asarray([0, -1, 1, -1, -1, 1, -1]), "O B-LOC I-LOC"
-    names = some_of(IOB2, allowed_tags(path, IOB2, numpy.asarray([2, 4, 1])))
+    names = some_of(IOB2, IOB2.agreeing(path, numpy.asarray([2, 4, 1])))
     assert names == ["O", every, "B-LOC", "O B-LOC", every, "B-LOC", every]
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
     assert gold_cost(path[1:3], table, None).tolist() == [[0, 0], [3, 0]]
@@ -173,10 +171,10 @@ def test_a_split_outside_is_annotated_as_a_single_one(
         for some in (tags, tags.collapsed)
     ]
     assert numpy.where(paths[0] < 0, -1, tags.collapsed_of[paths[0]]).tolist() == paths[1].tolist()
-    allowed = allowed_tags(paths[0], tags, tokens.lengths)
+    agreeing = tags.agreeing(paths[0], tokens.lengths)
     for found, expected in (
         (possible, single),
-        (allowed, allowed_tags(paths[1], tags.collapsed, tokens.lengths)),
+        (agreeing, tags.collapsed.agreeing(paths[1], tokens.lengths)),
     ):
         assert (found is None) == (expected is None)
         assert found is None or (found == expected[:, tags.collapsed_of]).all()

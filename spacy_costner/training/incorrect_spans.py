@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy
+from spacy.training import Example
 from thinc.types import Array2d, Ints1d
 from thinc.util import get_array_module
 
+from .. import chain
 from ..tags import Tags
-from ..types import Constraints, Potentials
+from ..types import Constraints, Gold, Potentials
 
 FIRST, MIDDLE, LAST, ONLY = range(4)
 """The order of the four tags in a copy, by the token of the entity that has the tag."""
@@ -40,42 +42,58 @@ class IncorrectSpan(NamedTuple):
     label: int
 
 
-def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
-    """Copy scores to tags that are tied to those of the model.
+def read_incorrect_spans(
+    examples: Sequence[Example], key: str, tags: Tags, lengths: Ints1d
+) -> list[IncorrectSpan]:
+    """Read the spans that are known not to be entities, one for each label. A span without a label
+    is not an entity of any label.
 
-    potentials (Potentials): The scores of K tags, without constraints.
-    tied_to (Ints1d): The tag that each of K' tags has its scores from. Shape: (K',)
-    RETURNS (Potentials): The scores of K' tags.
+    examples (Sequence[Example]): The examples.
+    key (str): The key of the spans in `doc.spans` of the reference docs.
+    tags (Tags): The tags of the chain.
+    lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
+    RETURNS (list[IncorrectSpan]): The spans that align with tokens of the predicted docs.
     """
-    columns = get_array_module(potentials.emissions).asarray(tied_to)
-    return Potentials(
-        emissions=potentials.emissions[:, columns],
-        transitions=potentials.transitions[columns][:, columns],
-        start=potentials.start[columns],
-        end=potentials.end[columns],
-        lengths=potentials.lengths,
-    )
+    first_tokens = (numpy.cumsum(lengths) - lengths).tolist()
+    incorrect_spans: list[IncorrectSpan] = []
+    for i, eg in enumerate(examples):
+        spans = list(eg.reference.spans.get(key, ()))
+        if not spans:
+            continue
+        for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True):
+            begin = first_tokens[i] + span.start
+            end = first_tokens[i] + span.end
+            for number, label in enumerate(tags.labels):
+                if span.label_ in ("", label):
+                    incorrect_spans.append(IncorrectSpan(i, begin, end, number))
+    return incorrect_spans
 
 
-def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
-    """Sum a gradient over the tags that are tied to each tag of the model: backprop of `expand`.
+def exclude(
+    spans: Sequence[IncorrectSpan], gold: Gold, constraints: Constraints, tags: Tags
+) -> tuple[Gold, Constraints]:
+    """Make paths wrong that have an incorrect span. They stay possible.
 
-    gradient (Potentials): The gradient with respect to the scores of K' tags.
-    tied_to (Ints1d): As in `expand`. Shape: (K',)
-    n_tags (int): K, the number of tags of the model.
-    RETURNS (Potentials): The gradient with respect to the scores of K tags.
+    spans (Sequence[IncorrectSpan]): The spans, at least one.
+    gold (Gold): The gold paths, over the K tags of the chain.
+    constraints (Constraints): The possible paths, over the same tags.
+    tags (Tags): These tags.
+    RETURNS (tuple[Gold, Constraints]): Both over K' tags, whose scores are those of tags of the
+        chain: see `Gold.tied_to`.
     """
-    xp = get_array_module(gradient.emissions)
-    # 1 where a tag, (K',), is tied to a tag of the model, (K,): products with it are sums.
-    is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
-    is_tied = is_tied.astype(gradient.emissions.dtype)
-    return Potentials(
-        emissions=gradient.emissions @ is_tied,
-        transitions=is_tied.T @ gradient.transitions @ is_tied,
-        start=gradient.start @ is_tied,
-        end=gradient.end @ is_tied,
-        lengths=gradient.lengths,
+    tied_to, augmented, is_correct = augment_tags(tags, spans, len(gold.tags))
+    allowed = chain.to_mask(gold.token_tags, len(tags))
+    gold = gold._replace(
+        allowed=allowed[:, tied_to] & is_correct,
+        opening=tags.opening[tied_to],
+        continuing=tags.continuing[tied_to],
+        tied_to=tied_to,
+        collapsed_of=tags.collapsed_of[tied_to],
     )
+    possible = augmented.emissions
+    if constraints.emissions is not None:
+        possible = possible & constraints.emissions[:, tied_to]
+    return gold, augmented._replace(emissions=possible)
 
 
 def augment_tags(
@@ -153,4 +171,42 @@ def _constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
         transitions=transitions,
         start=constraints.start[tied_to] & opens,
         end=constraints.end[tied_to] & closes,
+    )
+
+
+def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
+    """Copy scores to tags that are tied to those of the model.
+
+    potentials (Potentials): The scores of K tags, without constraints.
+    tied_to (Ints1d): The tag that each of K' tags has its scores from. Shape: (K',)
+    RETURNS (Potentials): The scores of K' tags.
+    """
+    columns = get_array_module(potentials.emissions).asarray(tied_to)
+    return Potentials(
+        emissions=potentials.emissions[:, columns],
+        transitions=potentials.transitions[columns][:, columns],
+        start=potentials.start[columns],
+        end=potentials.end[columns],
+        lengths=potentials.lengths,
+    )
+
+
+def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
+    """Sum a gradient over the tags that are tied to each tag of the model: backprop of `expand`.
+
+    gradient (Potentials): The gradient with respect to the scores of K' tags.
+    tied_to (Ints1d): As in `expand`. Shape: (K',)
+    n_tags (int): K, the number of tags of the model.
+    RETURNS (Potentials): The gradient with respect to the scores of K tags.
+    """
+    xp = get_array_module(gradient.emissions)
+    # 1 where a tag, (K',), is tied to a tag of the model, (K,): products with it are sums.
+    is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
+    is_tied = is_tied.astype(gradient.emissions.dtype)
+    return Potentials(
+        emissions=gradient.emissions @ is_tied,
+        transitions=is_tied.T @ gradient.transitions @ is_tied,
+        start=gradient.start @ is_tied,
+        end=gradient.end @ is_tied,
+        lengths=gradient.lengths,
     )

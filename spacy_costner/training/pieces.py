@@ -30,7 +30,7 @@ from .columns import Columns
 from .objective import Objective
 from .online import Batch, Batches, read_batches
 from .segmentations import Segmentations
-from .soft_targets import is_taught, read_soft_targets, taught_lengths
+from .soft_targets import cut_as_taught, is_taught, read_soft_targets
 from .targets import Targets
 
 MOST_WORDS = 256
@@ -313,7 +313,7 @@ class PieceStore:
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
-            lengths, piece_of = _cut_as_taught(examples, lengths)
+            lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
         weights = self._weights_of(pieces)
         possible = self._possible(tokens)
         gold = self._template.gold._replace(
@@ -326,7 +326,9 @@ class PieceStore:
         constraints = self._template.constraints._replace(emissions=possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
         if examples:
-            soft = read_soft_targets(examples, self.tags, constraints, lengths, piece_of, weights)
+            soft, _ = read_soft_targets(
+                examples, self.tags, constraints, lengths, piece_of, weights
+            )
             targets = targets._replace(soft=soft)
         return FeatureBatch(rows, lengths), targets
 
@@ -372,15 +374,3 @@ class PieceStore:
             return None
         # Of docs that were read with others that have no weights.
         return numpy.nan_to_num(weights, nan=1.0)
-
-
-def _cut_as_taught(examples: Sequence[Example], lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Cut pieces with soft targets as their teacher did. Takes the lengths of the pieces, (D,), and
-    returns the lengths of the sequences and the piece of each, (B,)."""
-    cut_lengths: list[Ints1d] = []
-    for i, eg in enumerate(examples):
-        lengths_of_teacher = taught_lengths(eg)
-        cut_lengths.append(lengths[i : i + 1] if lengths_of_teacher is None else lengths_of_teacher)
-    n_sequences = [len(sequences) for sequences in cut_lengths]
-    piece_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
-    return numpy.concatenate(cut_lengths).astype("int32"), piece_of

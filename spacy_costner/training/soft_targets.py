@@ -61,12 +61,12 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     """
     asarray = get_array_module(scores.emissions).asarray
     weights = asarray(soft.weights)
-    expected = map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
     # log Z_q - H(p); then - E_p[s_q], part by part.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
-    for d_score, expected_count, score in zip(gradient[:4], expected[:4], scores[:4]):
+    for d_score, saved_count, score in zip(gradient[:4], soft.expected[:4], scores[:4]):
+        expected_count = asarray(saved_count)
         d_score -= expected_count
         value -= float((expected_count * score).sum())
     return LossResult(value, gradient)
@@ -157,43 +157,109 @@ def is_taught(example: Example) -> bool:
     return bool(numpy.array_equal(words, reference_words))
 
 
-def taught_lengths(example: Example) -> Ints1d | None:
-    """The lengths of the sequences of a doc with soft targets; None if it has none."""
-    if not is_taught(example):
-        return None
-    saved = example.reference.user_data[KEY]
-    lengths = saved.get("lengths", [len(example.predicted)])
-    return numpy.asarray(lengths, dtype="int32")
+def cut_as_taught(
+    examples: Sequence[Example], lengths: Ints1d, doc_of: Ints1d
+) -> tuple[Ints1d, Ints1d]:
+    """Cut docs with soft targets into the sequences that their teacher's chain had, as the soft
+    targets are the expectations over its paths.
+
+    examples (Sequence[Example]): The examples, each with a sequence at least.
+    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence, as docs are cut
+        otherwise. Shapes: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The same of the sequences of all docs.
+    """
+    if not any(is_taught(eg) for eg in examples):
+        return lengths, doc_of
+    lengths_by_doc = _lengths_by_doc(lengths, doc_of)
+    for i, eg in enumerate(examples):
+        if is_taught(eg):
+            saved: Saved = eg.reference.user_data[KEY]
+            lengths_by_doc[i] = saved.get("lengths", [lengths_by_doc[i].sum()])
+    n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
+    doc_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
+    return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of
 
 
-def find_impossible(
+class TaughtDoc(NamedTuple):
+    """A doc with soft targets in a batch.
+
+    number (int): The number of its example.
+    tokens (slice): Its tokens, counted over the batch.
+    saved (Saved): Its soft targets.
+    to_student (Array2d): True for the tag of the student that each of the finest tags of its
+        teacher counts as. Shape: (K', K)
+    """
+
+    number: int
+    tokens: slice
+    saved: Saved
+    to_student: Array2d
+
+
+def read_soft_targets(
     examples: Sequence[Example],
     tags: Tags,
     constraints: Constraints,
     lengths: Ints1d,
     doc_of: Ints1d,
-) -> Array1d:
-    """True for examples with soft targets of which no path agrees with the presets: these have a
-    label that the teacher lacks, or are across a border of its sequences. The arguments are those
-    of `read_soft_targets`. Shape: (D,)"""
+    weights: Floats1d | None,
+) -> tuple[SoftTargets | None, Array1d]:
+    """Read the soft targets of a batch, if there are some. An example with soft targets is a whole
+    doc. It is left out, with the weight 0, if no path of its teacher has its preset entities: these
+    have a label that the teacher lacks, or are across a border of its sequences.
+
+    examples (Sequence[Example]): The examples.
+    tags (Tags): The tags of the student's chain.
+    constraints (Constraints): Its possible paths.
+    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence. Shapes: (B,)
+    weights (Floats1d | None): The weights of the examples. Shape: (D,)
+    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no example has some; and
+        True for the examples that are left out. Shape: (D,)
+    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    """
     has_teacher = numpy.asarray([is_taught(eg) for eg in examples], dtype=bool)
-    is_impossible = numpy.zeros(len(examples), dtype=bool)
-    if constraints.emissions is None or not has_teacher.any():
-        return is_impossible
-    possible = constraints.emissions.copy()
-    example_of_token = numpy.repeat(doc_of, lengths)
+    if not has_teacher.any():
+        return None, has_teacher
+    possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
+    if constraints.emissions is not None:
+        possible = constraints.emissions.copy()
+    taught_docs: list[TaughtDoc] = []
+    n_tokens = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
+    ends = numpy.cumsum(n_tokens)
     for i in numpy.flatnonzero(has_teacher).tolist():
-        # Which tags of the teacher count as which of the student. Tags of no label that the teacher
-        # has are not possible.
-        to_student = _to_student(examples[i].reference.user_data[KEY], tags)
-        possible[example_of_token == i] &= to_student.any(axis=0)
-    # With scores of 0 the best path is any possible one. An entity across a border has none, as a
-    # sequence can't end within it.
-    scores = no_scores(lengths, len(tags), "float32")
-    scores = chain.constrain(scores, constraints._replace(emissions=possible))
-    best = chain.best_path(scores)
-    is_impossible[doc_of[numpy.isneginf(best.scores)]] = True
-    return is_impossible & has_teacher
+        tokens = slice(ends[i] - n_tokens[i], ends[i])
+        saved: Saved = examples[i].reference.user_data[KEY]
+        to_student = _to_student(saved, tags)
+        # Tags of the student that no tag of the teacher counts as have a label that it lacks.
+        possible[tokens] &= to_student.any(axis=0)
+        taught_docs.append(TaughtDoc(i, tokens, saved, to_student))
+
+    is_left_out = numpy.zeros(len(examples), dtype=bool)
+    if constraints.emissions is not None:
+        path = chain.any_path(constraints._replace(emissions=possible), lengths)
+        is_left_out[doc_of[numpy.isneginf(path.scores)]] = True
+        is_left_out &= has_teacher
+    soft_weights = numpy.where(has_teacher, 1.0 if weights is None else weights, 0.0)
+    soft_weights[is_left_out] = 0.0
+    expected = no_scores(lengths, len(tags), "float64")
+    entropy = 0.0
+    for doc in taught_docs:
+        if is_left_out[doc.number]:
+            # The weight 0 doesn't make a score of minus infinity 0: the doc needs a path.
+            possible[doc.tokens] = True
+            continue
+        weight = soft_weights[doc.number]
+        # Sums over the tags of the teacher that count as one of the student.
+        to_student = doc.to_student
+        expected.emissions[doc.tokens] = weight * (doc.saved["emissions"] @ to_student)
+        transitions = to_student.T @ doc.saved["transitions"] @ to_student
+        expected.transitions[:] += weight * transitions
+        expected.start[:] += weight * (doc.saved["start"] @ to_student)
+        expected.end[:] += weight * (doc.saved["end"] @ to_student)
+        entropy += weight * doc.saved["entropy"]
+    constraints = constraints._replace(emissions=possible)
+    soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
+    return soft_targets, is_left_out
 
 
 def _to_student(saved: Saved, tags: Tags) -> Array2d:
@@ -207,50 +273,3 @@ def _to_student(saved: Saved, tags: Tags) -> Array2d:
         )
     finest = Tags(saved["labels"]).finest
     return finest.counts_as(tags)[:, None] == numpy.arange(len(tags))
-
-
-def read_soft_targets(
-    examples: Sequence[Example],
-    tags: Tags,
-    constraints: Constraints,
-    lengths: Ints1d,
-    doc_of: Ints1d,
-    weights: Floats1d | None,
-) -> SoftTargets | None:
-    """Read the soft targets of a batch, if there are some. An example with soft targets is a whole
-    doc.
-
-    examples (Sequence[Example]): The examples.
-    tags (Tags): The tags of the student's chain.
-    constraints (Constraints): Its possible paths.
-    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence. Shapes: (B,)
-    weights (Floats1d | None): The weights of the examples. Shape: (D,)
-    RETURNS (SoftTargets | None): The soft targets; None if no example has some.
-    RAISES (ValueError): If a teacher has a label that the tags don't have.
-    """
-    taught = numpy.asarray([is_taught(eg) for eg in examples])
-    if not taught.any():
-        return None
-    soft_weights = numpy.where(taught, 1.0 if weights is None else weights, 0.0)
-    n_tokens = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
-    ends = numpy.cumsum(n_tokens)
-    expected = no_scores(lengths, len(tags), "float64")
-    entropy = 0.0
-    possible = numpy.ones(expected.emissions.shape, dtype=bool)
-    for i in numpy.flatnonzero(soft_weights).tolist():
-        saved = examples[i].reference.user_data[KEY]
-        weight = soft_weights[i]
-        # Sums over the tags of the teacher that count as one of the student.
-        to_student = _to_student(saved, tags)
-        transitions = to_student.T @ saved["transitions"] @ to_student
-        tokens = slice(ends[i] - n_tokens[i], ends[i])
-        expected.emissions[tokens] = weight * (saved["emissions"] @ to_student)
-        expected.transitions[:] += weight * transitions
-        expected.start[:] += weight * (saved["start"] @ to_student)
-        expected.end[:] += weight * (saved["end"] @ to_student)
-        entropy += weight * saved["entropy"]
-        possible[tokens] = to_student.any(axis=0)
-    if constraints.emissions is not None:
-        possible &= constraints.emissions
-    constraints = constraints._replace(emissions=possible)
-    return SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
