@@ -52,6 +52,10 @@ class Targets(NamedTuple):
     doc_of: Ints1d
     soft: SoftTargets | None = None
 
+    def without_soft(self) -> "Targets":
+        """The targets of a model that learns from gold alone, also in docs with soft targets."""
+        return self._replace(soft=None)
+
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
         """Leave out the sequences of which no possible path agrees with gold, as if they were not
         annotated: losses have no value there. Returns the targets, and True for these, (B,)."""
