@@ -7,8 +7,8 @@ their scores stay the same. But a path has an incorrect span if and only if it h
 copy where that span ends. Gold excludes these tags, and no algorithm of the chain has to know of
 incorrect spans.
 
-For example, "New York City" is no LOC. B-LOC, I-LOC, L-LOC and U-LOC are copied as b, i, l and u. At
-"New" a LOC may begin with b or u alone; b goes on to i or l. Gold excludes l at "City".
+For example, "New York City" is no LOC. B-LOC, I-LOC, L-LOC and U-LOC are copied as b, i, l and u.
+At "New" a LOC may begin with b or u alone; b goes on to i or l. Gold excludes l at "City".
 """
 
 from collections import Counter

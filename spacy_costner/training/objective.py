@@ -37,8 +37,11 @@ class Objective:
 
     Targets depend on the examples only, so they can be reused when the scores change.
 
-    The settings are those of the component `name`, whose labels are in `strings`.
-
+    name (str): The name of the component, for messages.
+    strings (StringStore): The strings of its vocab, which have its labels.
+    loss (Loss | LossSchedule): The loss, or several losses one after another.
+    weights (Weights): How much tokens and examples count.
+    annotation (Annotation): Where the annotation stands in docs.
     RAISES (ValueError): If tokens have weights and the loss doesn't use them.
     """
 
@@ -54,22 +57,23 @@ class Objective:
                 f"{self.name}: weights: expected a block of spacy_costner.Weights.v1, got "
                 f"{self.weights!r}"
             )
-        useful = any(stage.weighs_tokens or stage.cost is not None for stage in self.loss.stages)
-        if self.weights.weighs_tokens and not useful:
+        # A cost is multiplied by the weight of its token.
+        are_used = any(stage.weighs_tokens or stage.cost is not None for stage in self.loss.stages)
+        if self.weights.weighs_tokens and not are_used:
             raise ValueError(
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
                 "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
+        # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
+        # Warnings about annotation that were given, and are not repeated.
         self._warned: set[str] = set()
 
     def targets(
         self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None
     ) -> Segmentations[Targets]:
-        """Make the targets of a batch for all epochs, to be used with any scores of the same docs.
-        Sequences whose gold is impossible are left out with a warning. An entity across a border
-        joins two sequences. Docs with soft targets have the sequences of their teacher; they are
-        left out with a warning if it has no path with their preset entities.
+        """Make the targets of a batch for all epochs, to be used with any scores of the same docs:
+        see `make_targets`.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
@@ -94,10 +98,15 @@ class Objective:
         epoch: int,
         features: Ints2d | None = None,
     ) -> Targets:
-        """Make the targets of a batch for one epoch: those of `targets`, without the work for other
-        epochs.
+        """Make the targets of a batch for one epoch, which takes its docs whole or cuts them. They
+        are those of `targets`, without the work for other epochs.
 
+        examples (Sequence[Example]): The batch.
+        tags (Tags): The tags of the chain.
         epoch (int): The number of epochs before it.
+        features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
+        RETURNS (Targets): The targets.
+        RAISES (ValueError): As `targets` does.
         """
         batch = self._read(examples, tags)
         boundaries = self.annotation.sentence_boundaries if cuts_docs(epoch) else False
@@ -106,14 +115,14 @@ class Objective:
         return targets
 
     def _read(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
-        """Read the annotation of a batch, with the settings of the component."""
+        """Read the annotation of a batch as the settings of the component say."""
         return read_annotation(
             examples, tags, self.strings, self.annotation, self.weights, self._warned
         )
 
     def _refuse_ratio(self, targets: Targets) -> None:
-        """RAISES (ValueError): If there are soft targets, whose divergence is a sum over docs, and
-        the loss is a ratio over the batch: both don't add up."""
+        """RAISES (ValueError): If there are soft targets and the loss is a ratio over the batch. A
+        divergence from soft targets is a sum over docs, and can't be added to a ratio."""
         if targets.soft is not None and any(stage.is_ratio for stage in self.loss.stages):
             raise ValueError(
                 f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
@@ -133,24 +142,18 @@ class Objective:
         """
         loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
-        doc_lengths = scores.lengths
-        scores = scores._replace(lengths=targets.lengths)
-        potentials, gold = to_loss_inputs(targets, scores, table)
-        if targets.soft is not None:
-            # A doc with soft targets counts by its divergence alone.
-            xp = get_array_module(gold.tags)
-            is_taught = xp.asarray(targets.soft.weights != 0)
-            weights = 1.0 if gold.weights is None else gold.weights
-            gold = gold._replace(weights=xp.where(is_taught, 0.0, weights))
+        # The sequences of the loss are parts of docs if these are cut.
+        sequence_scores = scores._replace(lengths=targets.lengths)
+        potentials, gold = to_loss_inputs(targets, sequence_scores, table)
         value, gradient = loss.compute(potentials, gold)
         if targets.gold.tied_to is not None:
             # Back to the tags of the model: the loss saw copies of them.
             gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
-            from_teacher = divergence(scores, targets.soft)
+            from_teacher = divergence(sequence_scores, targets.soft)
             value += from_teacher.value
             gradient = add_to(from_teacher.gradient, gradient)
-        result = LossResult(value, gradient._replace(lengths=doc_lengths))
+        result = LossResult(value, gradient._replace(lengths=scores.lengths))
         if loss.is_ratio:
             return result, 1
         n_annotated = int((targets.gold.tags >= 0).sum())
@@ -174,17 +177,23 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[list[list[float]] | None], tags: Tags) -> None:
-        """Restore the cost tables that `prepare` returned, where a cost can't be computed any more,
-        for example because its file is missing."""
+        """Restore the cost tables of a saved model where a cost can't be computed any more, for
+        example because its file is missing.
+
+        tables (Sequence[list[list[float]] | None]): What `prepare` returned.
+        tags (Tags): The tags of annotation.
+        """
         for stage, table in zip(self.loss.stages, tables):
-            if table is not None:
-                try:
-                    self.cost_table(stage, tags)
-                except ValueError:
-                    self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
+            if table is None:
+                continue
+            try:
+                self.cost_table(stage, tags)
+            except ValueError:
+                self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> CostTable | None:
-        """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
+        """The cost table of a loss over some tags; None if it has no cost. It is computed once, as
+        a cost may read a file."""
         if loss.cost is None:
             return None
         key = (id(loss), tags.names)
@@ -193,15 +202,16 @@ class Objective:
         return self._tables[key]
 
     def forget(self) -> None:
-        """Begin training anew: losses that keep state lose it."""
+        """Begin training anew: losses that keep counts of earlier batches drop them."""
         for stage in self.loss.stages:
             stage.forget()
 
 
 def check_finite(scores: Potentials, name: str) -> None:
-    """Raise a ValueError if a score of the component `name` is not finite, before its model is
-    updated."""
+    """Raise a ValueError if scores of the component `name` are not finite. To be called before its
+    model is updated, which would spoil the weights."""
     for part, array in zip(scores._fields, scores[:4]):
+        # The sum is finite only if all scores are, and needs no array of truth values.
         total = float(array.sum())
         if not numpy.isfinite(total):
             raise ValueError(
@@ -213,7 +223,8 @@ def check_finite(scores: Potentials, name: str) -> None:
 def to_loss_inputs(
     targets: Targets, scores: Potentials, table: CostTable | None = None
 ) -> tuple[Potentials, Gold]:
-    """The arguments of a loss, on the device of the scores.
+    """The arguments of a loss: potentials that are minus infinity where paths are impossible, and
+    gold with its cost. They are on the device of the scores.
 
     targets (Targets): The targets of a batch.
     scores (Potentials): The scores of the model for its sequences.
@@ -226,6 +237,11 @@ def to_loss_inputs(
             # From the tags of annotation, with a single O, to those of the chain: (K, K).
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
+    if targets.soft is not None:
+        # A doc with soft targets counts by its divergence alone.
+        weights = 1.0 if gold.weights is None else gold.weights
+        is_taught = targets.soft.weights != 0
+        gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
     asarray = get_array_module(scores.emissions).asarray
     gold = Gold._make(None if array is None else asarray(array) for array in gold)
     if targets.gold.tied_to is not None:
@@ -234,7 +250,7 @@ def to_loss_inputs(
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """The cost of predicting each tag at each token.
+    """The cost of predicting each tag at each token, in the place of its gold tag.
 
     path (Ints1d): The gold path, -1 where gold is missing. Shape: (N,)
     table (CostTable): The cost of each mistake. Shape: (K, K)
