@@ -273,16 +273,18 @@ def read_soft_targets(
 def _find_taught(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of: Ints1d
 ) -> list[TaughtDoc]:
-    """Find the docs with soft targets in a batch of sequences of these lengths, (B,), and docs,
-    (B,), of a student with these tags."""
+    """Find the docs with soft targets in a batch, for a student with these tags. The lengths and
+    the docs are those of its sequences. Shapes: (B,)"""
+    n_tokens_of_docs = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
     taught_docs: list[TaughtDoc] = []
     end = 0
-    for i, lengths_of_doc in enumerate(_lengths_by_doc(lengths, doc_of)):
+    for i, n_tokens in enumerate(n_tokens_of_docs.tolist()):
         begin = end
-        end += int(lengths_of_doc.sum())
+        end += n_tokens
         if is_taught(examples[i]):
             saved: Saved = examples[i].reference.user_data[KEY]
-            taught_docs.append(TaughtDoc(i, slice(begin, end), saved, _to_student(saved, tags)))
+            to_student = _to_student(saved, tags)
+            taught_docs.append(TaughtDoc(i, slice(begin, end), saved, to_student))
     return taught_docs
 
 

@@ -58,19 +58,29 @@ class Targets(NamedTuple):
 
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
         """Leave out the sequences of which no possible path agrees with gold, as if they were not
-        annotated: losses have no value there. Returns the targets, and True for these, (B,)."""
+        annotated: losses have no value there.
+
+        RETURNS (tuple[Targets, Array1d]): The targets; and True for the sequences that are left
+            out. Shape: (B,)
+        """
         gold = self.gold
         possible = self.constraints.emissions
         if possible is None and self.soft is None:
+            # Gold keeps to the tag scheme, and nothing else makes it impossible. (With soft targets
+            # an entity may be across a border of the teacher's sequences.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
-        # Of a doc with soft targets, an entity may be across a border of its teacher's sequences.
-        n_tags = len(self.tags) if possible is None else possible.shape[1]
-        allowed = chain.to_mask(gold.token_tags, n_tags)
-        agreeing = allowed if possible is None else possible & allowed
+        if possible is None:
+            allowed = chain.to_mask(gold.token_tags, len(self.tags))
+            agreeing = allowed
+        else:
+            # With incorrect spans there are more tags than those of the chain.
+            allowed = chain.to_mask(gold.token_tags, possible.shape[1])
+            agreeing = possible & allowed
         path = chain.any_path(self.constraints._replace(emissions=agreeing), self.lengths)
         is_left_out = numpy.isneginf(path.scores)
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         is_annotated = (gold.tags >= 0) & ~in_left_out
+        # The tags of a path that is possible: a preset may say which O precedes an entity.
         gold = gold._replace(tags=numpy.where(is_annotated, path.tags, -1))
         if is_left_out.any():
             gold = gold._replace(allowed=allowed | in_left_out[:, None])
@@ -78,7 +88,7 @@ class Targets(NamedTuple):
 
 
 class Weights:
-    """The weights of tokens and of examples in training.
+    """How much tokens and examples count in training, as the config has it.
 
     labels (Mapping[str, float] | None): Weight of the tokens of a gold entity, by label; "O" is
         for tokens outside of entities. 1 for labels that are not named.
@@ -112,13 +122,14 @@ class Weights:
     def of_tokens(
         self, path: Ints1d, entities: Entities, tags: Tags, examples: Sequence[Example]
     ) -> Floats1d | None:
-        """The weight of each token, (N,); None if all are 1.
+        """The weight of each token of the predicted docs: that of its label, times the factors.
 
         path (Ints1d): The gold tag of each token; -1, where annotation is missing, weighs as O.
             Shape: (N,)
         entities (Entities): The gold entities, of any label.
         tags (Tags): The tags of the path.
         examples (Sequence[Example]): The examples, for the factors of their tokens.
+        RETURNS (Floats1d | None): The weights; None if all are 1. Shape: (N,)
         """
         if not self.weighs_tokens:
             return None
@@ -134,17 +145,18 @@ class Weights:
         return weights
 
     def _factors_of_tokens(self, name: str, examples: Sequence[Example]) -> Floats1d:
-        """The factors of the tokens of predicted docs, from an extension attribute of the
-        reference's tokens; 1 where not aligned. Shape: (N,)"""
+        """The factor of each token of the predicted docs: the extension attribute of the token of
+        the reference that it aligns with; 1 if it aligns with none or several. Shape: (N,)"""
         check_extension(Token, "token", name)
         factors: list[float] = []
         for eg in examples:
             factors_of_reference = [token._.get(name) for token in eg.reference]
-            aligned = eg.alignment.x2y
-            for i, n_aligned in enumerate(aligned.lengths):
+            to_reference = eg.alignment.x2y
+            for i, n_aligned in enumerate(to_reference.lengths):
                 factor = 1.0
                 if n_aligned == 1:
-                    factor = factors_of_reference[aligned[i][0]]
+                    aligned_token = to_reference[i][0]
+                    factor = factors_of_reference[aligned_token]
                 factors.append(factor)
         return numpy.asarray(factors, dtype="float32")
 
@@ -163,7 +175,8 @@ class Weights:
 
 
 def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
-    """RAISES (ValueError): If an extension attribute that `Weights` names is not registered."""
+    """RAISES (ValueError): If an extension attribute that `Weights` names is not registered for the
+    docs or tokens that own it."""
     if not owner.has_extension(name):
         raise ValueError(
             f"spacy_costner.Weights: {setting}: expected the name of an extension attribute of "
@@ -174,7 +187,7 @@ def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatedBatch:
-    """The annotation of a batch, however its docs are cut into sequences.
+    """What the docs of a batch say of their paths, however they are cut into sequences.
 
     tags (Tags): The tags of the chain.
     annotation (Annotation): Where the annotation stands in docs.
@@ -199,12 +212,13 @@ class AnnotatedBatch:
     example_weights: Floats1d | None
 
     def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
-        """The batch with some examples, (D,), as if they were not annotated, and of weight 0."""
+        """The batch with some examples as if they had neither annotation nor presets, and of weight
+        0. `is_left_out` is True for these. Shape: (D,)"""
         weights = 1.0 if self.example_weights is None else self.example_weights
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         possible = self.constraints.emissions
         if possible is not None:
-            # Without their presets, as losses need a path of all sequences.
+            # Losses need a possible path of all sequences, also of those of weight 0.
             possible = possible | in_left_out[:, None]
         return replace(
             self,
@@ -241,25 +255,7 @@ def read_annotation(
     annotated_entities = reference.entities(tags, strings)
     entities = annotated_entities.trim(reference.is_space)
     path = tags.gold_path(entities, reference.is_annotated)
-    token_weights = weights.of_tokens(path, entities, tags, examples)
-    example_weights = weights.of_examples(examples)
-    is_unknown = annotated_entities.label < 0
-    if is_unknown.any():
-        refuse_negated_labels(examples, annotation.component)
-    begins_with_word = numpy.isin(annotated_entities.begin, entities.begin)
-    ends_with_word = numpy.isin(annotated_entities.end, entities.end)
-    is_trimmed = ~(begins_with_word & ends_with_word)
-    for message, is_concerned in (
-        ("white space at an end of an entity is taken off it", is_trimmed),
-        (f"entities of other labels than {tags.labels} count as O", is_unknown),
-    ):
-        if is_concerned.any() and message not in warned:
-            warned.add(message)
-            first_token = annotated_entities.begin[is_concerned][0]
-            doc = sequence_ids(presets.lengths)[first_token]
-            words = first_words(examples[doc].reference)
-            warnings.warn(f"{annotation.component}: {message}, as in: {words}", stacklevel=2)
-    return AnnotatedBatch(
+    batch = AnnotatedBatch(
         tags=tags,
         annotation=annotation,
         examples=examples,
@@ -267,13 +263,39 @@ def read_annotation(
         is_in_one_entity=(presets.iob == INSIDE) | (reference.iob == INSIDE),
         constraints=constraints,
         path=path,
-        token_weights=token_weights,
-        example_weights=example_weights,
+        token_weights=weights.of_tokens(path, entities, tags, examples),
+        example_weights=weights.of_examples(examples),
     )
+    _warn_of_entities(batch, annotated_entities, entities, warned)
+    return batch
 
 
-def refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
-    """RAISES (ValueError): If an entity is marked as none, as spaCy 2 had it."""
+def _warn_of_entities(
+    batch: AnnotatedBatch, annotated: Entities, trimmed: Entities, warned: set[str]
+) -> None:
+    """Warn, once, of gold entities that are learned otherwise than annotated: without white space,
+    or as O as they have another label. Labels that spaCy 2 had for no entities are refused."""
+    component = batch.annotation.component
+    is_unknown = annotated.label < 0
+    if is_unknown.any():
+        _refuse_negated_labels(batch.examples, component)
+    begins_with_word = numpy.isin(annotated.begin, trimmed.begin)
+    ends_with_word = numpy.isin(annotated.end, trimmed.end)
+    is_trimmed = ~(begins_with_word & ends_with_word)
+    for message, is_concerned in (
+        ("white space at an end of an entity is taken off it", is_trimmed),
+        (f"entities of other labels than {batch.tags.labels} count as O", is_unknown),
+    ):
+        if is_concerned.any() and message not in warned:
+            warned.add(message)
+            first_token = annotated.begin[is_concerned][0]
+            doc = sequence_ids(batch.lengths)[first_token]
+            words = first_words(batch.examples[doc].reference)
+            warnings.warn(f"{component}: {message}, as in: {words}", stacklevel=2)
+
+
+def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
+    """RAISES (ValueError): If the label of an entity says that it is none, as in spaCy 2."""
     for eg in examples:
         for ent in eg.reference.ents:
             if ent.label_.startswith(NEGATED):
