@@ -44,16 +44,23 @@ from .support.fitting import examples_of, initialized
 from .support.gradients import check_loss_directions
 from .support.split import split_of
 
-LINES = "Ana saw | Rome saw Ana | Lee"
-"""Three sentences: "|" begins the next one, and is no token."""
+WORDS = ["Ana", "saw", "Rome", "saw", "Ana", "Lee"]
+STARTS = [0, 2, 5]
+"""The tokens that begin a sentence."""
+
 SEEN = {**FEATURES, "document": {"LOWER": 1}, "memory": {"LOWER": 1}, "memory_unit": 4}
 TWO_PASSES = {"@architectures": "spacy_costner.SparseCRF.v1", "features": SEEN}
-WORDS, STARTS = LINES.replace("| ", "").split(), [0, 2, 5]
 
 
-def doc_of(nlp: Language, ents: str | None = None, *, starts: bool = True) -> Doc:
-    begins: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
-    return Doc(nlp.vocab, words=WORDS, sent_starts=begins, ents=ents and ents.split())
+def doc_of(nlp: Language, tags: str | None = None, *, starts: bool = True) -> Doc:
+    """The words as a doc, with IOB2 tags or without annotation, with or without its sentences."""
+    sent_starts: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
+    return Doc(
+        nlp.vocab,
+        words=WORDS,
+        sent_starts=sent_starts,
+        ents=None if tags is None else tags.split(),
+    )
 
 
 def random_model(boundaries: Any = True, **settings: Any) -> Language:
@@ -79,8 +86,10 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
     nlp, _ = initialized()
     words = ["a", "\n ", "b", "c", " ", "\r\n", "d", "\n"]
     doc = Doc(nlp.vocab, words=words, sent_starts=[i in (0, 3) for i in range(8)])
-    found = find_borders([doc, Doc(nlp.vocab), doc], boundaries)
-    assert numpy.flatnonzero(found).tolist() == [*borders, *(8 + i for i in borders)]
+    no_tokens = Doc(nlp.vocab)
+    is_border = find_borders([doc, no_tokens, doc], boundaries)
+    borders_of_last = [len(words) + i for i in borders]
+    assert numpy.flatnonzero(is_border).tolist() == [*borders, *borders_of_last]
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
