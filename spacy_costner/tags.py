@@ -280,21 +280,34 @@ class Tags:
         """True for the tokens that stand directly after a token that is known to be in an entity.
         `path` has the tag of each token, -1 if it isn't known, (N,); `lengths` are those of the
         docs, (B,). Shape: (N,)"""
-        is_known = path >= 0
-        in_entity = is_known & (self.label_of[path] >= 0)
+        is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
-        follows[1:] = in_entity[:-1]
-        follows[first_tokens(lengths)] = False  # the token before is of another doc
-        return follows
+        follows[1:] = is_in_entity[:-1]
+        return follows & has_token_before(lengths)
+
+    def agreeing(self, path: Ints1d, lengths: Ints1d) -> Array2d:
+        """The tags that agree with annotation. Where it is missing, -1, all do, but the token after
+        an entity can't continue it.
+
+        path (Ints1d): The annotated tag of each token, or -1. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        RETURNS (Array2d): True for the tags that agree. Shape: (N, K)
+        """
+        is_missing = path < 0
+        # All tags that count as the annotated tag, as O may be split. Where it is missing, -1 finds
+        # some tag, which the next line makes irrelevant. (N, K)
+        agrees = self.collapsed_of[path][:, None] == self.collapsed_of
+        agreeing = is_missing[:, None] | agrees
+        is_after_entity = is_missing & self.follows_entity(path, lengths)
+        agreeing[is_after_entity] &= ~self.continuing
+        return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
         """Replace O directly before an entity by the O of its label, if O is split. `path` has the
         tag of each token, -1 if it isn't known, (N,); `lengths` those of the sequences, (B,)."""
         if not self.is_split or not len(path):
             return path
-        begins_entity = (path >= 0) & self.opening[path]
-        # The token before the first of a sequence is of another sequence.
-        begins_entity[first_tokens(lengths)] = False
+        begins_entity = (path >= 0) & self.opening[path] & has_token_before(lengths)
         is_single_outside = path == 0
         # The tokens of O whose next token begins an entity.
         before_entity = numpy.flatnonzero(begins_entity[1:] & is_single_outside[:-1])
@@ -308,6 +321,13 @@ class Tags:
         those of the sequences, (B,)."""
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
+
+
+def has_token_before(lengths: Ints1d) -> Array1d:
+    """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
+    is_later = numpy.ones(int(lengths.sum()), dtype=bool)
+    is_later[first_tokens(lengths)] = False
+    return is_later
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
