@@ -486,10 +486,11 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         raise ValueError(f"{folder}: {message}")
     nlp = part_settings.load()
     span_lists = span_lists_of(nlp)
-    measured: list[tuple[CostSensitiveNER, PartMeasures]] = []
-    for _, pipe in nlp.pipeline:
+    # The components that can test for a shift, and what they measure, by name
+    measured: dict[str, tuple[CostSensitiveNER, PartMeasures]] = {}
+    for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
-            measured.append((pipe, PartMeasures([], {})))
+            measured[name] = (pipe, PartMeasures([], {}))
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
     n_docs = 0
@@ -508,7 +509,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             n_docs += 1
             if isinstance(answer, Doc):
                 n_tokens += len(answer)
-                for ner, measures in measured:
+                for ner, measures in measured.values():
                     measure_doc(ner, answer, measures)
             elif part_settings.on_error == "raise":
                 message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
@@ -518,13 +519,15 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             yield encoded
 
     def write(path: Path) -> None:
+        """Write the output. It takes the answers one after another, while rows are annotated."""
         output_form.write(path, encode_answers(), span_lists, with_text)
 
     with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
         save_file(folder / file, write)
     shift: dict[str, PartMeasures] = {}
-    for ner, (scores, counts) in measured:
-        shift[ner.name] = PartMeasures(rounded(scores).tolist(), counts)
+    for name, (_, measures) in measured.items():
+        scores = rounded(measures.scores).tolist()
+        shift[name] = PartMeasures(scores, measures.counts)
     messages = dict.fromkeys(str(warning.message) for warning in caught)  # each once
     return Entry(
         file=file,

@@ -536,6 +536,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
         return tags.encode(place_entities, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
+        """The sum of the costs of the tags that are annotated, where the others are right."""
         begin, end = extent_of((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)

@@ -454,8 +454,9 @@ def check_docs(
     has_outside = False
     for i, eg in enumerate(examples):
         doc = eg.reference
+        iob = doc.to_array(ENT_IOB)
         problems = list(check_doc(eg, ner, labels))
-        is_annotated = all(token.ent_iob != ent_iob.MISSING for token in doc)
+        is_annotated = (iob != ent_iob.MISSING).all()
         if len(doc) and is_annotated:
             words = tuple(token.text for token in doc)
             ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
@@ -467,7 +468,8 @@ def check_docs(
                 problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
-        has_outside = has_outside or any(token.ent_iob == ent_iob.OUTSIDE for token in doc)
+        if (iob == ent_iob.OUTSIDE).any():
+            has_outside = True
     if not has_outside:
         severity = ERROR if corpus == "train" else WARNING
         message = "no token is annotated as O: the model can't learn what is not an entity"
@@ -477,7 +479,7 @@ def check_docs(
 def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
     """Find what is wrong with a doc: its text, its sentences, and its entities."""
     doc = eg.reference
-    if len(doc) and not any(token.ent_iob != ent_iob.MISSING for token in doc):
+    if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
         yield Problem(WARNING, "docs without annotation of entities: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG and has_sentences:

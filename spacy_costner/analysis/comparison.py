@@ -516,15 +516,20 @@ def score_losses(
     """
     if not runs_of_loss:
         return {}
-    # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-    counts = numpy.stack([[run.columns() for run in runs] for runs in runs_of_loss.values()])
+    counts_of_losses: list[FloatsXd] = []  # shapes: (S, D, C): seeds, docs, and what is counted
+    for runs in runs_of_loss.values():
+        counts_of_losses.append(numpy.stack([run.columns() for run in runs]))
+    counts = numpy.stack(counts_of_losses)  # shape: (L, S, D, C)
     if counts.shape[2] == 0:
         raise ValueError("compare: test: expected docs with annotated entities, got none")
     scores = scores_of(counts.sum(axis=2))  # arrays by name. Shape: (L, S)
-    # For each score, the differences of all losses
-    differences = paired_differences(
-        counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
-    )
+
+    def stack_scores(sums: FloatsXd) -> FloatsXd:
+        """All scores of one array of sums. Shapes: (..., C) to (scores, ...)"""
+        return numpy.stack(list(scores_of(sums).values()))
+
+    # For each score, the differences of all losses from the first
+    differences = paired_differences(counts, stack_scores, n_samples=n_samples)
     scored: dict[str, ScoredLoss] = {}
     for i, loss in enumerate(runs_of_loss):
         by_seed = {name: array[i].tolist() for name, array in scores.items()}

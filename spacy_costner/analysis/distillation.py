@@ -124,34 +124,49 @@ def distill(
     for name in ("model-last", "model-best"):
         check_folder(output_path / name)
 
-    tokenizing = load_without_components(config)
+    blank = load_without_components(config)
     pipelines: list[Language] = []
     if has_file:
-        answers = read_answers(tokenizing, Path(teachers[0]))
+        answers = read_answers(blank, Path(teachers[0]))
     else:
         pipelines = [load_teacher(name) for name in teachers]
-        answers = save_answers(pipelines, tokenizing.vocab, raw_paths, output_path, soft=soft)
+        answers = save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
     corpus_path = output_path / "train"
     counts = save_corpus(corpus_path, answers, min_confidence)
     if gold_path is not None:
-        save_gold(corpus_path, read_docs(tokenizing, gold_path), gold_weight)
+        save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
 
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
     path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
 
-    # The student as it was saved, so that its size and speed are those that you will have
-    student = load_model(path)
-    complete = student.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(complete, [complete["training"]["dev_corpus"]])
+    teacher_names = () if has_file else teachers
+    rows = evaluate_all(teacher_names, pipelines, path)
+    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+
+
+def evaluate_all(
+    teachers: Sequence[str], pipelines: Sequence[Language], student_path: Path
+) -> list[Evaluation]:
+    """Evaluate each teacher, all of them together if there are several, and the student, on the dev
+    corpus of the student's config.
+
+    teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
+    pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
+    student_path (Path): The student as it was saved, so that its size and speed are those that you
+        will have.
+    """
+    student = load_model(student_path)
+    config = student.config.interpolate()
+    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows: list[Evaluation] = []
-    if not has_file:
-        for name in teachers:  # loaded again: these don't compute probabilities of alternatives
-            rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
+    # Loaded again, for their speed: `pipelines` compute probabilities of alternatives, too.
+    for name in teachers:
+        rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
     if len(rows) > 1:
         rows.append(evaluate_together(pipelines, rows, dev_corpus))
     rows.append(evaluate_pipeline("student", student, dev_corpus))
-    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+    return rows
 
 
 def check_teachers(
@@ -259,7 +274,8 @@ def save_answers(
             got = [sorted(labels) for labels in label_sets]
             raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     teacher_paths = [str(teacher.path) for teacher in teachers]
-    key = fingerprint(teacher_paths, [str(path) for path in raw_paths], soft)
+    text_paths = [str(path) for path in raw_paths]
+    key = fingerprint(teacher_paths, text_paths, soft)
     folder = output_path / f"answers-{key[:12]}"
     texts = chain.from_iterable(read_texts(teachers[0], path) for path in raw_paths)
     bar = progress(texts, desc="teacher", unit="doc")

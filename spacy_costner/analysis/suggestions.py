@@ -41,7 +41,9 @@ class Uncertainty(NamedTuple):
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
     """The entropy of the path of each doc, and of the tag of each token, in nats.
 
-    - sum_y p(y) log p(y)
+        - sum_y p(y) log p(y)
+
+    y are the paths of the doc, or the tags of the token.
     """
     probs = posterior.marginals.astype("float64")
     # 0 where a tag is impossible: its part of the sum is 0.
@@ -67,7 +69,9 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
     """The lowest expected cost of the tag of each token, and its sum for each doc.
 
-    min_a sum_k p(y_t = k) cost[k, a]
+        min_a sum_k p(y_t = k) cost[k, a]
+
+    The costs are those of the component.
     """
     costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     n_docs = len(posterior.doc_lengths)
@@ -158,6 +162,7 @@ def suggest(
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
     if not pool:
         raise ValueError("expected docs with words that are not annotated, got none")
+    # What annotating a doc is worth: how unsure the model is of it for its price
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
         prices: list[float] = []
@@ -166,11 +171,14 @@ def suggest(
             prices.append(len(candidate.doc) + OVERHEAD + PER_WORD * n_unsure_words)
         worth = worth / prices
     shares = [candidate.shares for candidate in pool]
-    chosen_indices = choose_diverse(worth, shares, n, decay=DECAY if diverse else 1.0)
-    chosen = [pool[i] for i in chosen_indices]
-    for batch in minibatch([candidate.doc for candidate in chosen], nlp.batch_size):
+    decay = DECAY if diverse else 1.0
+    suggestions: list[Suggestion] = []
+    for i in choose_diverse(worth, shares, n, decay=decay):
+        suggestions.append(Suggestion(pool[i].place, pool[i].score, pool[i].doc))
+    chosen_docs = [suggestion.doc for suggestion in suggestions]
+    for batch in minibatch(chosen_docs, nlp.batch_size):
         predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
-    return [Suggestion(candidate.place, candidate.score, candidate.doc) for candidate in chosen]
+    return suggestions
 
 
 def measure_pool(
