@@ -173,7 +173,7 @@ def test_a_damaged_shift_does_its_part_again(model: Path, tmp_path: Path, shift:
     annotate(model, [path], tmp_path / "out")
     entry = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**entry, "shift": shift}) + "\n")
-    assert annotate(model, [path], tmp_path / "out").parts["new"] == 1
+    assert annotate(model, [path], tmp_path / "out").parts.new == 1
     manifest.write_text(
         json.dumps({**entry, "shift": {"nobody": {"scores": [1.0], "counts": {}}}}) + "\n"
     )

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.annotating import PartCounts, annotate
 from spacy_costner.analysis.calibration import calibrate
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.analysis.tuning import tune
@@ -389,7 +389,7 @@ def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
     whole = annotate(watched, [path], tmp_path / "one", n_rows=25)
     parts = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
     kept = annotate(watched, [path], tmp_path / "two", n_rows=25)
-    assert kept.parts == {"kept": 5, "changed": 0, "new": 0}
+    assert kept.parts == PartCounts(kept=5, changed=0, new=0)
     docs = [json.loads(line)["text"] for line in path.read_text().splitlines()]
     nlp = spacy.load(watched)
     expected = nlp.get_pipe("ner").shift(nlp.pipe(docs))
