@@ -119,7 +119,7 @@ def test_fit_refuses_other_labels_before_training(
         DocBin(docs=[eg.reference for eg in examples]).to_disk(tmp_path / f"{name}.spacy")
     paths = {"train_path": tmp_path / "train.spacy"}
     result = fit(None, tmp_path / "out", **paths, dev_path=tmp_path / "dev.spacy", calibrate=True)
-    assert "10 of 30 sentences" in result.describe()
+    assert "10 of 30 sentences" in result.as_text()
     shift = spacy.load(result.path).get_pipe("ner").calibration_scores
     assert len(shift.scores) == 30 and shift.approximate
     monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)

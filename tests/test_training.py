@@ -200,7 +200,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
     with monkeypatch.context() as patch:
         patch.setattr(Language, "evaluate", interrupted)
         fitted = fit(sparse_config(experiment), experiment.output_path)
-    assert fitted.scores == {} and "dev: not scored" in fitted.describe()
+    assert fitted.scores == {} and "dev: not scored" in fitted.as_text()
     nlp = spacy.load(fitted.path)
     assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
