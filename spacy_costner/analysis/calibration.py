@@ -276,8 +276,7 @@ def find_loss(answers: Answers) -> tuple[float, Floats1d]:
     slopes = numpy.bincount(
         tags.label_of + 1, emissions.sum(axis=0), minlength=len(tags.labels) + 1
     )
-    for product in transitions:
-        slopes[0] += product.sum()
+    slopes[0] += sum(product.sum() for product in transitions)
     return -float(numpy.log(likelihood).sum()), -slopes
 
 
