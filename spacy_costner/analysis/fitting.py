@@ -26,7 +26,14 @@ from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
 from .initial_config import init
 from .loading import read_config
-from .predictions import DevPredictions, evaluate_dev, predict, predict_dev, record_scores
+from .predictions import (
+    DevPredictions,
+    evaluate_dev,
+    predict,
+    predict_dev,
+    record_scores,
+    replace_predicted,
+)
 from .preparation import (
     START,
     Corpus,
@@ -326,8 +333,8 @@ def improve(
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
         # Folds have no sentence starts: see `hold_out`.
-        bare = [Example(copy_tokens(eg.predicted), eg.reference) for eg in nonempty]
-        reading = find_reading(nlp, ner.name, bare)
+        bare_docs = [copy_tokens(eg.predicted) for eg in nonempty]
+        reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)
 
     if calibrate:
@@ -514,7 +521,6 @@ def score_predictions(
     for part in predictions:
         docs = [eg.predicted.copy() for eg in part.examples]
         predict(ner, docs, part.posterior, ner.confidence)
-        for doc, eg in zip(docs, part.examples):
-            examples.append(Example(doc, eg.reference))
+        examples += replace_predicted(part.examples, docs)
     scores = Scorer(nlp).score(examples)
     return dict(as_json(scores))

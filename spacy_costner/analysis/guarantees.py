@@ -24,7 +24,7 @@ from ..progress import progress
 from ..ragged import ranges
 from ..tags import Entities
 from .checks import SHORT
-from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
+from .fitness import count_known_sentences, find_unknown_labels, is_known_doc
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH = 64
@@ -165,11 +165,11 @@ def guarantee(
     notes = find_notes(nlp, source)
     examples = list(examples)
     notes += find_unknown_labels(nlp, ner, examples, source)
-    n_known, n_sentences = count_known(ner, [eg.reference for eg in examples])
-    if n_known > MOST_KNOWN * n_sentences:
+    known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
+    if known_sentences.n_known > MOST_KNOWN * known_sentences.n_sentences:
         raise ValueError(
             f"expected docs that the pipeline was not trained on, got {source}, where "
-            f"{tell_known(n_known, n_sentences)}"
+            f"{known_sentences.as_text()}"
         )
     used, not_counted = leave_out(ner, examples, by_group)
     scored = score_spans(nlp, ner, used, terms)
@@ -345,7 +345,7 @@ def found_at(
         if terms.per_label:
             # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
             label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
-            cells = cells + (label[owner] + 1) * len(dev.is_known)
+            cells = cells + (label[owner] + 1) * len(dev.is_counted)
     is_wanted = owner < n_wanted
     # The highest score of the spans that have a cell, by cell.
     highest = numpy.zeros(cells.max(initial=0) + 1)
