@@ -114,7 +114,10 @@ def find_unknown_labels(
         doc = eg.reference
         spans = doc.ents if key is None else doc.spans.get(key, ())
         counts.update(span.label_ for span in spans)
-    unknown = [label for label, _ in counts.most_common() if label not in labels_of_model]
+    unknown: list[str] = []  # the most frequent first
+    for label, _ in counts.most_common():
+        if label not in labels_of_model:
+            unknown.append(label)
     if not unknown:
         return []
     if len(unknown) == len(counts) and must_share:
@@ -122,7 +125,8 @@ def find_unknown_labels(
             f"{source}: expected docs with labels of {ner.name}, one of {sorted(labels_of_model)}, "
             f"got {sorted(unknown)}"
         )
-    shown = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN])
+    labels_and_counts = [f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN]]
+    shown = ", ".join(labels_and_counts)
     if len(unknown) > N_SHOWN:
         shown += f" and {len(unknown) - N_SHOWN} others"
     return [f"{source}: {ner.name} doesn't know the labels {shown}: these entities count as missed"]

@@ -515,18 +515,22 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         return []
     # The thresholds of each group by limit, and the limits that all groups have.
     thresholds_of_groups: dict[str | None, dict[float, float]] = {}
-    for group, thresholds in promise.groups.items():
-        thresholds_of_groups[group] = {limit: threshold for limit, threshold in thresholds.levels}
-    limits = set.intersection(*(set(levels) for levels in thresholds_of_groups.values()))
+    for name_of_group, promised in promise.groups.items():
+        thresholds_of_groups[name_of_group] = {
+            limit: threshold for limit, threshold in promised.levels
+        }
+    limits_of_groups = [set(thresholds) for thresholds in thresholds_of_groups.values()]
+    limits = set.intersection(*limits_of_groups)
 
     in_groups: list[Example] = []
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
     used, _ = leave_out(ner, in_groups, promise.by_group)
-    thresholds_of_docs = [
-        thresholds_of_groups[group_of(eg.reference, promise.by_group)] for eg in used
-    ]
+    thresholds_of_docs: list[dict[float, float]] = []
+    for eg in used:
+        group = group_of(eg.reference, promise.by_group)
+        thresholds_of_docs.append(thresholds_of_groups[group])
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     observed = []
     for limit in sorted(limits):

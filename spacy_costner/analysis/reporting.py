@@ -430,13 +430,9 @@ def rank_mistakes(
             if annotated == predicted:
                 continue
             begin, end = extent_of((annotated, predicted))
-            if predicted:
-                confidence = max(sides.predicted[entity] or 0.0 for entity in predicted)
-            else:
-                confidence = 1 - max(sides.annotated[entity] or 0.0 for entity in annotated)
             mistake = RankedMistake(
                 cost=float(costs[begin:end].sum(dtype="float64")),
-                confidence=confidence,
+                confidence=confidence_in(annotated, predicted, sides),
                 kind=kind_of(annotated, predicted),
                 doc=doc,
                 annotated=annotated,
@@ -445,6 +441,19 @@ def rank_mistakes(
             ranked.append(mistake)
     ranked.sort(key=lambda mistake: (-mistake.cost, -mistake.confidence))
     return ranked
+
+
+def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
+    """How sure the model is of a mistake: the highest probability of what it predicts or, where it
+    predicts nothing, one minus that of what is annotated. One that isn't known counts as 0."""
+    highest = 0.0
+    if predicted:
+        for entity in predicted:
+            highest = max(highest, sides.predicted[entity] or 0.0)
+        return highest
+    for entity in annotated:
+        highest = max(highest, sides.annotated[entity] or 0.0)
+    return 1 - highest
 
 
 def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
@@ -503,8 +512,11 @@ def split_by_doc(
 
 def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
     """Entities with the names of their labels, which they have as indices."""
-    begins, ends, label_indices = (column.tolist() for column in entities)
-    return [(begin, end, labels[i]) for begin, end, i in zip(begins, ends, label_indices)]
+    entities_with_names: list[Entity] = []
+    columns = entities.begin.tolist(), entities.end.tolist(), entities.label.tolist()
+    for begin, end, label in zip(*columns):
+        entities_with_names.append((begin, end, labels[label]))
+    return entities_with_names
 
 
 def group_overlapping(
