@@ -35,7 +35,7 @@ from .predictions import (
     replace_predicted,
 )
 from .preparation import (
-    START,
+    SEEN_BY_START,
     Corpus,
     LinearPipeline,
     components_to_fit,
@@ -192,6 +192,8 @@ def fit(
     RAISES (ValueError): If the config's component can't be trained, or not so.
     """
     aim = None if tune is None else parse_aim(tune)
+    if config is not None and lang is not None:
+        raise ValueError("fit: --lang: expected no config with it")
     if config is None:
         config = write_config(
             output_path,
@@ -201,15 +203,8 @@ def fit(
             aim=tune,
             command=command,
         )
-    elif lang is not None:
-        raise ValueError("fit: --lang: expected no config with it")
     if isinstance(config, Path):
-        all_overrides = dict(overrides)
-        if train_path is not None:
-            all_overrides["paths.train"] = str(train_path)
-        if dev_path is not None:
-            all_overrides["paths.dev"] = str(dev_path)
-        config = read_config(config, all_overrides)
+        config = read_with_paths(config, overrides, train_path, dev_path)
 
     path = output_path / DIR_MODEL
     check_folder(path)
@@ -424,6 +419,18 @@ def write_config(
     return path
 
 
+def read_with_paths(
+    path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
+) -> Config:
+    """Read a config with other settings: those that are given, and the paths of the corpora."""
+    all_overrides = dict(overrides)
+    if train_path is not None:
+        all_overrides["paths.train"] = str(train_path)
+    if dev_path is not None:
+        all_overrides["paths.dev"] = str(dev_path)
+    return read_config(path, all_overrides)
+
+
 def check_options(
     nlp: Language,
     ners: Sequence[CostSensitiveNER],
@@ -452,7 +459,7 @@ def check_options(
         )
     holds_out = is_improved and dev_corpus is None
     if holds_out and nlp.config["initialize"]["after_init"] is not None:
-        raise ValueError(f"fit: initialize.after_init: {START}")
+        raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
     if holds_out and has_cache:
         raise ValueError(
             "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
@@ -463,7 +470,10 @@ def check_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
-    """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
+    """Check the settings that don't go with a cache, with which docs are read twice and not kept.
+
+    RAISES (ValueError): If one needs docs that are kept, or makes other docs each time.
+    """
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)

@@ -48,7 +48,7 @@ FACTORY = "cost_sensitive_ner"
 
 LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
 
-START = (
+SEEN_BY_START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
@@ -57,14 +57,17 @@ FEW_SENTENCES = 1000
 """Below this number of sentences training is on all docs at once."""
 
 MOST_WEIGHTS = 2 * 10**7
-"""Up to this number of weights, too: it takes about 150 bytes a weight."""
+"""The most weights of a model that is trained on all docs at once: it takes about 150 bytes a
+weight."""
 
 SENTENCIZER = Sentencizer()
+"""Counts the sentences of docs without sentence starts."""
 
 N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+"""A reader of the config, such as `spacy_costner.read.v1` makes it."""
 
 PrepareComponent = Callable[[CostSensitiveNER], object]
 """Changes a component before it is initialized."""
@@ -116,7 +119,8 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []
     for name, pipe in nlp.pipeline:
-        if name in frozen or not getattr(pipe, "is_trainable", False):
+        is_trainable = getattr(pipe, "is_trainable", False)  # functions don't have it
+        if name in frozen or not is_trainable:
             continue
         trainable.append(name)
         if isinstance(pipe, CostSensitiveNER):
@@ -164,10 +168,10 @@ def blocks_to_train(config: Config) -> list[dict[str, Any]]:
     """The blocks of the components that training changes, with the defaults of their factories:
     those that have a model and are not frozen."""
     language = get_lang_class(config["nlp"]["lang"])
-    unused = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
+    not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
     blocks: list[dict[str, Any]] = []
     for name in config["nlp"]["pipeline"]:
-        if name in unused:
+        if name in not_trained:
             continue
         block = component_block(config, name)
         defaults = language.get_factory_meta(block["factory"]).default_config

@@ -288,24 +288,34 @@ def rare_facts(
     return facts
 
 
-def find_cost(component: dict[str, Any]) -> tuple[Cost, Tree | None, str]:
-    """The cost, the label tree and the registered name of the cost in the config of a component:
-    of the scorer, the loss or the decoding, whichever comes first. Without a cost, the Hamming
-    cost and ""."""
+class ConfigCost(NamedTuple):
+    """What the config of a component says about the cost of mistakes."""
+
+    cost: Cost  # the Hamming cost, if it says nothing
+    tree: Tree | None  # the label tree
+    name: str  # the registered name of the cost; "" if it says nothing
+
+
+def find_cost(component: dict[str, Any]) -> ConfigCost:
+    """Make the cost and the label tree in the config of a component: those of the scorer, the loss
+    or the decoding, whichever comes first."""
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
-    cost_block = find_first(blocks, "cost")
+    tree = None
     tree_source = find_first(blocks, "tree")
-    tree = None if tree_source is None else make_tree(tree_source, "tree")
+    if tree_source is not None:
+        tree = make_tree(tree_source, "tree")
+    cost_block = find_first(blocks, "cost")
     if cost_block is None:
-        return hamming_cost, tree, ""
-    return registry.resolve({"cost": cost_block})["cost"], tree, cost_block["@misc"]
+        return ConfigCost(hamming_cost, tree, "")
+    cost = registry.resolve({"cost": cost_block})["cost"]
+    return ConfigCost(cost, tree, cost_block["@misc"])
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
     """The first value of a key in blocks of a config or in blocks within them; None if there is
     none, or if it is empty."""
     for block in blocks:
-        if not isinstance(block, dict):
+        if not isinstance(block, dict):  # a setting, or a part that the component lacks
             continue
         value = block.get(key) or find_first(block.values(), key)
         if value is not None:
@@ -390,8 +400,12 @@ def temperature_text(temperature: dict[str, Any]) -> str:
 
 
 def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of each pair of labels, for the labels with mistakes, in the order of all labels
-    that is given. Shape of the cost table: (K, K)"""
+    """Sum the cost of each pair of labels, for the labels with mistakes.
+
+    pairs (TagPairs): The gold and predicted tags.
+    cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
+    order (Sequence[str]): All labels, in the order of the rows.
+    """
     labels = [*pairs.tags.labels, OUTSIDE]
     cost = pairs.over_labels(cost_table.astype("float64"))
     is_wrong = 1 - numpy.eye(len(pairs.tags))  # by gold and predicted tag
