@@ -31,7 +31,7 @@ from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 from .fitting import train_as_fitted
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
-from .preparation import FACTORY, is_fitted
+from .preparation import FACTORY, can_be_fitted
 from .runs import (
     Ended,
     Failed,
@@ -228,7 +228,7 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
     for variant in variants:
         configs.setdefault(variant.loss, variant.config)
     for loss, config in configs.items():
-        if is_fitted(config):
+        if can_be_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:

@@ -38,11 +38,11 @@ from .preparation import (
     SEEN_BY_START,
     Corpus,
     LinearPipeline,
+    can_be_fitted,
     components_to_fit,
     find_corpora,
     hold_out,
     ignore_epoch,
-    is_fitted,
     load_linear,
     prepare,
     train_linear,
@@ -354,7 +354,7 @@ def train_as_fitted(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
-    if is_fitted(config):
+    if can_be_fitted(config):
         fitted = fit(config, output_path, n_seeds=n_seeds)
         if fitted.is_interrupted:
             raise KeyboardInterrupt

@@ -147,7 +147,7 @@ def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
     return None not in spans_keys and len(set(spans_keys)) == 1
 
 
-def is_fitted(config: Config) -> bool:
+def can_be_fitted(config: Config) -> bool:
     """Whether `fit` trains a config: its components to train are linear, and training ends. Only
     the config is read: no pipeline is built."""
     try:
