@@ -28,7 +28,7 @@ from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
 from .preparation import FACTORY, can_be_fitted
@@ -381,7 +381,7 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
+        trained = train_pipeline(variant.config, work, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
     (variant.path / "trained.json").unlink(missing_ok=True)
     replace_folder(trained, variant.path / "model-best")

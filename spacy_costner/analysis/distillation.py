@@ -34,7 +34,7 @@ from ..saving import check_folder, save_file
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .predictions import check_ents
 from .preparation import FACTORY, Corpus, can_be_fitted, component_block
 from .runs import fingerprint
@@ -129,7 +129,7 @@ def distill(
 
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
-    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
+    path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
 
     # The student as it was saved, so that its size and speed are those that you will have
     student = load_model(path)

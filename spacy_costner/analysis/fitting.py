@@ -350,7 +350,7 @@ def improve(
     return fitted
 
 
-def train_as_fitted(
+def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
