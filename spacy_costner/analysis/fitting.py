@@ -526,7 +526,8 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score what a component predicts by posteriors that others have computed."""
+    """Score the entities of held-out docs by the posteriors of the models of their folds, decoded
+    as the component decodes. The docs stay as they are."""
     examples: list[Example] = []
     for part in predictions:
         docs = [eg.predicted.copy() for eg in part.examples]

@@ -11,7 +11,7 @@ import numpy
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import ArrayXd, Floats1d
+from thinc.types import ArrayXd, Floats1d, Ints1d
 
 from ..features import Features
 from ..features.tokens import text_id
@@ -28,6 +28,7 @@ from .fitness import count_known_sentences, find_unknown_labels, is_known_doc
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH = 64
+"""Docs whose spans are scored together."""
 
 ROW = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
 """A span that may be in a set, or an annotated entity: see `score_spans`."""
@@ -43,7 +44,7 @@ LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are written down, too, for the plot of `report`."""
 
 STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)).round(4)
-"""The thresholds that are tested for false alarms, in this order."""
+"""The thresholds that are tested for false alarms, in this order: the strictest first."""
 
 
 FindThreshold = Callable[[float], float | None]
@@ -322,7 +323,7 @@ def add_predicted(
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """The entities of both, one after another."""
+    """The first entities, then the second ones."""
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
 
@@ -331,28 +332,40 @@ def found_at(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
-    score, above 0; 0 if none finds it. Shape: (E,)"""
-    # An entity has cells, and is found if spans of the set have all of them: the entity itself, its
-    # tokens, or its tokens with its label. A cell is a number, `owner` the entity or span of each
-    # cell: the wanted ones come first. Shapes: (C,)
+    score, above 0; 0 if none finds it. Shape: (E,)
+
+    wanted (Entities): The E entities.
+    spans (Entities): The S spans, and their scores. Shape: (S,)
+    terms (Terms): When an entity is found.
+    """
+    owner, cells = find_cells(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
-    entities = concatenate_entities(wanted, spans)
+    is_wanted = owner < n_wanted  # the wanted entities come first
+    span_of_cell = owner[~is_wanted] - n_wanted
+    # The highest score of the spans that have a cell, by cell: 0 if none has it.
+    highest = numpy.zeros(cells.max(initial=0) + 1)
+    numpy.maximum.at(highest, cells[~is_wanted], scores[span_of_cell])
+    # An entity is found with its last cell: the least of them over its cells, which stand together.
+    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
+    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+
+
+def find_cells(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
+    """What spans of a set need to have for each entity to be found, numbered as cells: the entity
+    itself, or all of its tokens, with its label if there is a promise for each. Returns the entity
+    of each cell, ascending, and the cells: those of two entities are the same where they share
+    what is needed. Shapes: (C,)"""
     if terms.found == "exact":
         owner = numpy.arange(len(entities.begin))
         _, cells = numpy.unique(dev.entity_keys(entities), return_inverse=True)
-    else:
-        owner, cells = ranges(entities.begin, entities.end)
-        if terms.per_label:
-            # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
-            label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
-            cells = cells + (label[owner] + 1) * len(dev.is_counted)
-    is_wanted = owner < n_wanted
-    # The highest score of the spans that have a cell, by cell.
-    highest = numpy.zeros(cells.max(initial=0) + 1)
-    numpy.maximum.at(highest, cells[~is_wanted], scores[owner[~is_wanted] - n_wanted])
-    # The least of them over the cells of each wanted entity, which stand together.
-    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
-    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+        return owner, cells
+    owner, cells = ranges(entities.begin, entities.end)
+    if terms.per_label:
+        # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
+        n_tokens = len(dev.is_counted)
+        label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
+        cells = cells + (label[owner] + 1) * n_tokens
+    return owner, cells
 
 
 def find_parts(
