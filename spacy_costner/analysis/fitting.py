@@ -225,7 +225,8 @@ def fit(
         cache.mkdir(parents=True, exist_ok=True)
 
     examples = prepare(linear, train_corpus, in_memory=cache is None)
-    dev_source = str(nlp.config.interpolate().get("paths", {}).get("dev") or "development docs")
+    paths = nlp.config.interpolate().get("paths", {})
+    dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
     notes: list[str] = []
     if dev_corpus is not None:  # before training, which would be in vain

@@ -514,8 +514,14 @@ def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
-    """The losses that docs/which-loss.md recommends for a model, an aim, the costs that options
-    name ("tree", "matrix", "tags", "mistakes") and a training corpus, which may be small."""
+    """The losses that docs/which-loss.md recommends, several for a schedule.
+
+    model (str): The kind of model.
+    aim (str): What is best: see `init`.
+    costs (Mapping[str, Any]): By kind, what options say mistakes cost: see `Costs.blocks`.
+    is_small (bool): Whether there are few training sentences.
+    RETURNS (list[str]): The names of the losses.
+    """
     if aim == "guarantee":
         return ["Sequential"]
     has_tree = "tree" in costs
@@ -590,7 +596,9 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
         )
     tree: dict[str, Any] = {}
     for label in labels:
-        prefix = label.partition(separator)[0] or label
+        prefix, _, _ = label.partition(separator)
+        if not prefix:  # it begins with the separator
+            prefix = label
         children = tree.setdefault(prefix, {})
         if label != prefix:
             children[label] = {}
@@ -650,9 +658,14 @@ def make_loss(
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
 ) -> Block:
-    """The block of a loss, or of a schedule of losses that end after these epochs, with its
-    recommended settings. The cost is a block or a variable, the Hamming cost by default; the
-    multiplier is a factor of the recommended score per unit of cost."""
+    """The block of a loss, or of a schedule of losses, with recommended settings.
+
+    losses (Sequence[str]): The name of the loss, or those of the schedule.
+    cost (Any): The block of the cost, or a variable that names one. None: the Hamming cost.
+    multiplier (float): A factor of the recommended score per unit of cost.
+    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends.
+    RETURNS (Block): The block.
+    """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]

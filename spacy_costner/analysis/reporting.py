@@ -370,10 +370,15 @@ def count_entities(
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, Point]:
-    """The parameter that a decoding has, None if `tune` knows none of it, and the scores at its
-    value, which is NaN without one."""
-    has_predicted = total.tp + total.fp > 0
-    precision = total.precision if has_predicted else 1.0
+    """The parameter of a decoding that `tune` can change, None if it has none, and the scores of
+    the component at its value, which is NaN without one.
+
+    decoding (dict[str, Any]): The settings of the decoding.
+    total (PRFScore): The counts of the component's entities.
+    """
+    precision = 1.0  # if nothing is predicted
+    if total.tp + total.fp > 0:
+        precision = total.precision
     for parameter in TUNABLE:
         if parameter in decoding:
             return parameter, Point(decoding[parameter], precision, total.recall)
@@ -517,7 +522,7 @@ def split_by_doc(
     probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
     for entity in entities:
         begin, end, label = entity
-        doc = bisect_right(first_tokens, begin) - 1
+        doc = bisect_right(first_tokens, begin) - 1  # the last one that starts there or before
         first_token = first_tokens[doc]
         entity_in_doc = (begin - first_token, end - first_token, label)
         probs_of_docs[doc][entity_in_doc] = probs.get(entity)

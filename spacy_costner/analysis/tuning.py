@@ -38,7 +38,7 @@ TUNABLE = {
 }
 
 N_FOLDS = 5
-"""Folds of the development docs, to choose a value for F."""
+"""Folds of the development docs, to choose a value for F: see `choose_by_folds`."""
 
 
 class Point(NamedTuple):
@@ -126,7 +126,8 @@ def tune(
     dev = predict_dev(nlp, ner, examples)
     tuning = tune_on([dev], nlp, ner, parameter, beta=beta, precision=precision, recall=recall)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    record_scores(nlp, evaluate_dev(nlp, ner, dev), source, len(examples))
+    scores = evaluate_dev(nlp, ner, dev)  # with the decoding that `tune_on` has set
+    record_scores(nlp, scores, source, len(examples))
     return tuning._replace(notes=[*faults, *tuning.notes])
 
 
@@ -234,7 +235,9 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
     """The scores at each value, from its correct, predicted and annotated entities: (V, 3)."""
     points: list[Point] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
-        precision = n_correct / n_predicted if n_predicted else 1.0
+        precision = 1.0  # if nothing is predicted
+        if n_predicted:
+            precision = n_correct / n_predicted
         recall = n_correct / max(n_gold, 1)
         points.append(Point(value, precision, recall))
     return points
