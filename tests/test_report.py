@@ -341,7 +341,7 @@ def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
     assert [mistake.text[start:end] for start, end, *_ in mistake.annotated] == ["Lima"]
 
 
-def test_segments_are_chains_of_overlap() -> None:
+def test_groups_are_chains_of_overlap() -> None:
     gold = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
     predicted = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
     assert group_overlapping(gold, predicted) == [
