@@ -28,10 +28,10 @@ from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
-from .preparation import FACTORY, is_fitted
+from .preparation import FACTORY, can_be_fitted
 from .runs import (
     Ended,
     Failed,
@@ -264,7 +264,7 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
     for variant in variants:
         configs.setdefault(variant.loss, variant.config)
     for loss, config in configs.items():
-        if is_fitted(config):
+        if can_be_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:
@@ -440,7 +440,7 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
+        trained = train_pipeline(variant.config, work, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
     # If this process is killed now, the seconds of the older pipeline don't count for the new one.
     (variant.path / "trained.json").unlink(missing_ok=True)

@@ -35,9 +35,9 @@ from ..saving import check_folder, save_file
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .predictions import check_ents
-from .preparation import FACTORY, Corpus, component_block, is_fitted
+from .preparation import FACTORY, Corpus, can_be_fitted, component_block
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -118,7 +118,7 @@ def distill(
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
     has_file = check_teachers(teachers, raw_paths, soft=soft, min_confidence=min_confidence)
-    if n_seeds > 1 and not is_fitted(config):
+    if n_seeds > 1 and not can_be_fitted(config):
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     check_student(config, soft=soft)
     for name in ("model-last", "model-best"):
@@ -138,7 +138,7 @@ def distill(
 
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
-    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
+    path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
 
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
