@@ -46,12 +46,13 @@ def calibrate_cli(
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """Confidence compared with the share of entities that are right, and the temperatures."""
+    """For each bin of confidence, the share of its entities that are right; and the temperatures,
+    also those of labels that have one."""
     rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
-    for row in calibration.reliability:
-        if row["n"]:
-            bounds = f"{row['from']:.1f} to {row['to']:.1f}"
-            rows.append([bounds, row["n"], row["confidence"], row["right"]])
+    for bin_ in calibration.reliability:
+        if bin_["n"] > 0:
+            bounds = f"{bin_['from']:.1f} to {bin_['to']:.1f}"
+            rows.append([bounds, bin_["n"], bin_["confidence"], bin_["right"]])
     lines = [text_table(rows), "", calibration.as_text()]
     for label, temperature in calibration.temperature.labels.items():
         lines.append(f"  {label}: {temperature:.3f}")

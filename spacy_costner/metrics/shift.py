@@ -219,7 +219,7 @@ class Shift(NamedTuple):
         martingale = self.summary["martingale"]
         return f"{verdict} (martingale up to {martingale:.3g} of {self.level:g})"
 
-    def describe(self) -> str:
+    def as_text(self) -> str:
         """The test and the expected scores in a line."""
         expected = self.expected
         cells: list[str] = []
