@@ -13,7 +13,7 @@ from spacy import displacy
 from spacy.training import Corpus
 
 from spacy_costner.analysis.reporting import report
-from spacy_costner.cli.report import page
+from spacy_costner.cli.report import report_page
 
 SCHEMES = {"": 1, "_dark": 0}
 """The ends of the names of files, and Chromium's numbers of the colour schemes."""
@@ -53,7 +53,7 @@ def main(
     html = html.replace("</head>", f"<style>{WITHOUT_PAPER}</style></head>")
     draw(html, output, "entities", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
-    html = page(result).replace("</style>", f"{HIDDEN}</style>")
+    html = report_page(result).replace("</style>", f"{HIDDEN}</style>")
     html = html.replace("Content-Security-Policy", "none")  # it allows the page's own style alone
     draw(html, output, "report", browser, width=1000)
 
