@@ -191,7 +191,9 @@ def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> l
     """The best of some against the best of what is known, both chosen on the dev set and judged
     on the test set, each doc with what all seeds made of it."""
     ours, theirs = best_on_dev(some, score), best_on_dev(known, score)
-    (((value, low, high, p),),) = compare([ours.added()], theirs.added(), [score])
+    (((value, low, high, p),),) = compare(
+        [ours.with_seeds_summed()], theirs.with_seeds_summed(), [score]
+    )
     digits = score.digits
     interval = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
     return [score.name, ours.name, theirs.name.split(";")[0], interval, f"{p:.2g}"]

@@ -100,7 +100,9 @@ def table_of_differences(outcomes: Outcomes) -> str:
     scores = (AVERAGE_COST, F_SCORE)
     for name, found in outcomes.items():
         for method in ("zero_one", "none"):
-            gaps = compare([found["tree"].joined()], found[method].joined(), scores)
+            gaps = compare(
+                [found["tree"].with_folds_joined()], found[method].with_folds_joined(), scores
+            )
             differences = [
                 f"{gap.value:+.{score.digits}f} (p = {gap.p:.2g})"
                 for score, (gap,) in zip(scores, gaps)
