@@ -77,10 +77,9 @@ def audit_cli(
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
     and spurious entities. The linear model of the config is trained on all docs but those of a
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
-    reject them on the page and save your answers; then run the command again with --apply and a new
-    --output. Override settings as in `spacy train`, e.g.
-    --nlp.lang es.
+    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or reject them on the page and
+    save your answers; then run the command again with --apply and a new --output. Override
+    settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
     inputs = [config_path, corpus_path]
@@ -91,6 +90,7 @@ def audit_cli(
         check_file(html_path, inputs)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
+        # The pipeline of the config isn't trained: it has the language and the tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
         docs = list(read_docs(nlp, corpus_path))
         if apply_path is not None:

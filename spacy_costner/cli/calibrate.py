@@ -40,7 +40,9 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
-        calibration = run(nlp, examples, file_tokens=file_tokens, source=encodable(dev_path))
+        # The meta of the pipeline names the docs. It is JSON, which can't have every path.
+        docs_name = encodable(dev_path)
+        calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_folder(output_path, nlp.to_disk)
     print_result(calibration, calibration_text(calibration), print_json, output_path)
 

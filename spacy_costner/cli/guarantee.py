@@ -53,7 +53,9 @@ def guarantee_cli(
         # An error in an option comes now, not after the model is loaded.
         Terms.from_arguments(run.keywords)
         nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=file_tokens)
-        result = run(nlp, examples, name=name, file_tokens=file_tokens, source=encodable(docs_path))
+        # The promise names the docs. It is saved as JSON, which can't have every path.
+        docs_name = encodable(docs_path)
+        result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
         save_folder(output_path, nlp.to_disk)
     print_result(result, guarantee_text(result), print_json, output_path)
 

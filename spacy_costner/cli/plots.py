@@ -471,8 +471,12 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
     chosen (float): The miss rate that the pipeline promises, which is highlighted.
     """
     promised, miss_rates, n_spans = zip(*rows)
-    sizes = [49 if limit == chosen else 16 for limit in promised]
-    colours = [ALERT if limit == chosen else ACCENT for limit in promised]
+    sizes: list[int] = []
+    colours: list[str] = []
+    for limit in promised:
+        is_chosen = limit == chosen
+        sizes.append(49 if is_chosen else 16)
+        colours.append(ALERT if is_chosen else ACCENT)
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])

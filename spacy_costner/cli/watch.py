@@ -52,6 +52,7 @@ def watch_cli(
     were: their text or, if those were read with --file-tokens, their tokens and sentence starts.
     """
     with errors_shown():
+        # A wrong path or a missing package is an error before a model is loaded.
         if plot_path is not None:
             check_file(plot_path, inputs)
             require_matplotlib()
