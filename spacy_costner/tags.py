@@ -263,19 +263,33 @@ class Tags:
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
         """True if the token before, of the same doc, is known to be in an entity. Shape: (N,)"""
+        is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
-        follows[1:] = (path[:-1] >= 0) & (self.label_of[path[:-1]] >= 0)
-        follows[first_tokens(lengths)] = False
-        return follows
+        follows[1:] = is_in_entity[:-1]
+        return follows & has_token_before(lengths)
+
+    def agreeing(self, path: Ints1d, lengths: Ints1d) -> Array2d:
+        """The tags that agree with annotation. Where it is missing, -1, all do, but the token after
+        an entity can't continue it.
+
+        path (Ints1d): The annotated tag of each token, or -1. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        RETURNS (Array2d): True for the tags that agree. Shape: (N, K)
+        """
+        is_missing = path < 0
+        # All tags that count as the annotated tag: O may be split.
+        agrees = self.collapsed_of[path][:, None] == self.collapsed_of
+        agreeing = is_missing[:, None] | agrees
+        is_after_entity = is_missing & self.follows_entity(path, lengths)
+        agreeing[is_after_entity] &= ~self.continuing
+        return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
         """Replace O directly before an entity by the O of its label, if O is split. -1 stands for a
         tag that is not known. Shapes: (N,), (B,)"""
         if not self.is_split or not len(path):
             return path
-        begins_entity = (path >= 0) & self.opening[path]
-        # The token before the first of a sequence is of another sequence.
-        begins_entity[first_tokens(lengths)] = False
+        begins_entity = (path >= 0) & self.opening[path] & has_token_before(lengths)
         before_entity = numpy.flatnonzero(begins_entity[1:] & (path[:-1] == 0))
         split_path = path.copy()
         label = self.label_of[path[before_entity + 1]]
@@ -286,6 +300,13 @@ class Tags:
         """Tags, as the scheme allows them, to entities. Shapes: (N,), (B,)"""
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
+
+
+def has_token_before(lengths: Ints1d) -> Array1d:
+    """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
+    is_later = numpy.ones(int(lengths.sum()), dtype=bool)
+    is_later[first_tokens(lengths)] = False
+    return is_later
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:

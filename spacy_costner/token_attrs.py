@@ -160,12 +160,9 @@ def possible_paths(
     if has_preset:
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # All tags that count as the preset one: O may be split.
-        preset_tags = tags.collapsed_of[path[is_preset]]
-        possible[is_preset] = preset_tags[:, None] == tags.collapsed_of
-        # A preset entity ends where its annotation does.
-        is_after = ~is_preset & tags.follows_entity(path, tokens.lengths)
-        possible[is_after] &= ~tags.continuing
+        # A preset entity may begin or end with white space.
+        possible[is_preset] = True
+        possible &= tags.agreeing(path, tokens.lengths)
     return tags.constraints._replace(emissions=possible)
 
 

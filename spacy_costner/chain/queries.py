@@ -13,9 +13,9 @@ import numpy
 from numpy.random import Generator
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
-from ..types import EntityTags, Potentials, ScoreWithVjp
+from ..types import Constraints, EntityTags, Potentials, ScoreWithVjp, no_scores
 from . import native  # type: ignore[attr-defined]
-from .constraints import Allowed
+from .constraints import Allowed, constrain
 from .host import on_host
 
 MessagesT = TypeVar("MessagesT")
@@ -279,6 +279,19 @@ def best_path(potentials: Potentials) -> BestPath:
     argmax_y s(y)
     """
     return BestPath(*native.best_path(potentials))
+
+
+def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
+    """Find a path that the constraints allow.
+
+    constraints (Constraints): The constraints, with a mask of the tags of each token.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    RETURNS (BestPath): A path of each sequence, with the score 0, or minus infinity if there is no
+        such path.
+    """
+    assert constraints.emissions is not None
+    n_tags = constraints.emissions.shape[1]
+    return best_path(constrain(no_scores(lengths, n_tags, "float32"), constraints))
 
 
 @on_host
