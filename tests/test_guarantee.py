@@ -23,7 +23,7 @@ from spacy_costner.analysis.guarantees import find_part, found_at, guarantee, sc
 from spacy_costner.analysis.predictions import DevPredictions
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
-from spacy_costner.cli.report import page
+from spacy_costner.cli.report import report_page
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
@@ -396,6 +396,6 @@ def test_the_report_compares_promised_and_observed(
         if eg.reference.ents
     ]
     assert at_limit[1] == pytest.approx(numpy.mean(missed))
-    html = " ".join(page(found).split())
+    html = " ".join(report_page(found).split())
     assert 'id="guarantee-plot"' in html
     assert f"Tested without labels: {found.shift}." in html and "30 docs" in found.shift
