@@ -75,6 +75,13 @@ class Annotation:
         tokens = read_presets(docs)
         return tokens if self.spans_key is None else tokens.without_annotation()
 
-    def find_borders(self, docs: Sequence[Doc]) -> Array1d:
-        """Find the tokens that begin a sequence: see `borders.find_borders`. Shape: (N,)"""
-        return borders.find_borders(docs, self.sentence_boundaries)
+    def find_borders(self, docs: Sequence[Doc], tokens: TokenAttrs) -> Array1d:
+        """Find the tokens that begin a sequence, in docs whose tokens were read: see
+        `borders.find_borders`. Shape: (N,)"""
+        return borders.borders_of_tokens(
+            docs,
+            self.sentence_boundaries,
+            tokens.begins_sentence,
+            tokens.is_space,
+            tokens.orth,
+        )

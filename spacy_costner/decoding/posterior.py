@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.api import to_numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.util import is_cupy_array
 
 from .. import chain
 from ..ragged import last_tokens, ranges, sequence_ids
@@ -42,15 +43,17 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
-    if temperature == Temperature():
-        return potentials
     overall = temperature.overall
-    tempered = map_scores(lambda scores: scores / overall, potentials)
-    by_label = [temperature.labels.get(label, overall) for label in tags.labels]
-    # The label of O is -1, which takes the last element: O has the overall temperature.
-    by_label.append(overall)
-    by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
-    return tempered._replace(emissions=potentials.emissions / by_tag)
+    tempered = potentials
+    if overall != 1:
+        tempered = map_scores(lambda scores: scores / overall, potentials)
+    if temperature.labels:
+        by_label = [temperature.labels.get(label, overall) for label in tags.labels]
+        # The label of O is -1, which takes the last element: O has the overall temperature.
+        by_label.append(overall)
+        by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
+        tempered = tempered._replace(emissions=potentials.emissions / by_tag)
+    return tempered
 
 
 @dataclass(eq=False)
@@ -91,7 +94,10 @@ class Posterior:
     @cached_property
     def potentials(self) -> Potentials:
         """The calibrated scores, as NumPy arrays."""
-        return temper(map_scores(to_numpy, self.scores), self.tags, self.temperature)
+        scores = self.scores
+        if is_cupy_array(scores.emissions):
+            scores = map_scores(to_numpy, scores)
+        return temper(scores, self.tags, self.temperature)
 
     @cached_property
     def forward_backward(self) -> chain.ForwardBackward:

@@ -61,7 +61,8 @@ class DocumentColumn(LabelColumn):
         # last column, which is 0.
         columns = {label: i for i, label in enumerate(["O", *labels])}
         places = [columns.get(label, -1) for label in self.labels]
-        padded = numpy.pad(probabilities, ((0, 0), (0, 1)))
+        no_label = numpy.zeros_like(probabilities[:, :1])
+        padded = numpy.append(probabilities, no_label, axis=1)
         return find_labels_elsewhere(padded[:, places].astype("float32"), groups)
 
 

@@ -66,7 +66,7 @@ class ElsewhereColumn(BatchColumn):
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
     """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
     grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
-    tokens = numpy.flatnonzero(takes_part)
+    tokens = takes_part.nonzero()[0]
     key = keys[tokens]
     if len(set(key.tolist())) == len(tokens):  # as in most short docs
         no_tokens = tokens[:0]

@@ -120,6 +120,11 @@ class Features(Shim):
         """The number of tokens to either side that features of a token come from."""
         return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
 
+    def need_labels(self, batch: FeatureBatch) -> bool:
+        """Whether a token of the batch sees labels of a first pass. In a single sentence, where
+        hardly any word occurs twice, mostly none does."""
+        return any((groups >= 0).any() for groups in batch.groups)
+
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:

@@ -103,15 +103,14 @@ class Lookup:
         self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
         self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
         self.reader = reader_of(columns)
+        # Those of words come first: they are copied from the rows of `WordCache` at once.
+        other_columns = [column for column in columns if not isinstance(column, WordColumn)]
         self.places: dict[str, slice] = {}
         self.n_places = 0
-        for column in columns:
+        for column in [*self.word_columns, *other_columns]:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
-        self._word_places = to_int32(
-            [self.places[column.name].start for column in self.word_columns]
-        )
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache()
@@ -139,20 +138,14 @@ class Lookup:
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
         """The slots that are looked up for each batch; and those that depend on the word alone, by
         offset, with places in the rows of `WordCache`."""
-        # The place in a row of `WordCache`, -1 for none: first of each place in an array of value
-        # ids, then of each slot.
-        word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
-        for i, place in enumerate(self._word_places):
-            word_place_of_place[place] = i
-        word_place = word_place_of_place[self.slots.places]
-        is_of_word = word_place >= 0
+        is_of_word = self.slots.places < len(self.word_columns)
         word_slots = {}
         for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             at_offset = self.slots.select(is_selected)
             # Words are looked up one by one, without the windows that they stand in.
             word_slots[offset] = Slots(
-                places=word_place[is_selected],
+                places=at_offset.places,
                 offsets=numpy.zeros_like(at_offset.offsets),
                 first_rows=at_offset.first_rows,
             )
@@ -195,9 +188,10 @@ class Lookup:
     ) -> TokenBatch:
         """Find the values of tokens, whose words were found."""
         rows = cache.table[word_ids]
-        value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
         n_word_columns = len(self.word_columns)
-        value_ids[:, self._word_places] = rows[:, :n_word_columns]
+        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
+        value_ids[:, :n_word_columns] = rows[:, :n_word_columns]
+        value_ids[:, n_word_columns:] = -1
         is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # as in MARKS
         batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
         if len(rows):

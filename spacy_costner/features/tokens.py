@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy
-from spacy.attrs import IDS
+from spacy.attrs import IDS, ORTH
 from spacy.lexeme import Lexeme
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
-from thinc.types import Array1d, Array2d, Ints1d, Ints2d
+from thinc.types import Array1d, Ints1d, Ints2d
 
+from ..doc_attributes import doc_lengths, read_attributes
 from ..ragged import sequence_ids
 
 EXTENSION = "_."
@@ -115,19 +116,19 @@ class TokenReader:
         if strings is not None:
             hash_of = strings.add
         # One call for each doc reads all attributes that spaCy has.
-        orth, *attribute_keys = read_attributes(docs, ["ORTH", *self.spacy_attributes])
+        attribute_ids = [ORTH, *(IDS[name] for name in self.spacy_attributes)]
+        orth, *attribute_keys = read_attributes(docs, attribute_ids)
         keys = dict(zip(self.spacy_attributes, attribute_keys))
         for name in self.extensions:
             keys[name] = read_extension(docs, name, hash_of)
         for name, read_docs in self.doc_readers.items():
             keys[name] = read_docs(docs, hash_of)
-        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
         text_ids = None
         if in_training:
             text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
         vocabs = [doc.vocab for doc in docs]
         word_keys = self._read_word_keys(docs, orth)
-        return Tokens(orth, word_keys, keys, lengths, vocabs, text_ids)
+        return Tokens(orth, word_keys, keys, doc_lengths(docs), vocabs, text_ids)
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
         """The word keys of tokens: see `Tokens`. Vocabs differ in what they know of a word: a bare
@@ -140,7 +141,8 @@ class TokenReader:
         if all(doc.vocab is first_vocab for doc in docs):
             return orth
         word_keys = orth
-        for attribute in read_attributes(docs, self.lexeme_attributes):
+        attribute_ids = [IDS[name] for name in self.lexeme_attributes]
+        for attribute in read_attributes(docs, attribute_ids):
             word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64
         return word_keys
 
@@ -179,16 +181,6 @@ class TokenBatch:
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
-
-
-def read_attributes(docs: Sequence[Doc], names: Sequence[str]) -> Array2d:
-    """The hashes of attributes of spaCy, a row for each attribute. Shape: (A, N)"""
-    attribute_ids = [IDS[name] for name in names]
-    tables = [numpy.zeros((0, len(names)), dtype="uint64")]
-    for doc in docs:
-        # Of a single attribute spaCy makes an array of one dimension.
-        tables.append(doc.to_array(attribute_ids).reshape(len(doc), len(names)))
-    return numpy.ascontiguousarray(numpy.concatenate(tables).T)
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:

@@ -96,10 +96,8 @@ def first_pass_of(model: Model) -> FirstPass | None:
 def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
     """The first shim of a kind in a model or in its layers."""
     # A linear model has its shims itself, and a walk is slow.
-    for shim in model.shims:
-        if isinstance(shim, kind):
-            return shim
-    for node in model.walk():
+    nodes = [model] if is_linear(model) else model.walk()
+    for node in nodes:
         for shim in node.shims:
             if isinstance(shim, kind):
                 return shim
@@ -109,8 +107,11 @@ def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    batch = find_features(model, docs, is_train=is_train, by_word=not is_train)
-    scores, backprop_scores = score_features(model, batch, is_train)
+    if not is_train:
+        _, weights = linear_part(model)
+        scores = weights.potentials(find_features(model, docs, by_word=True))
+        return map_scores(model.ops.asarray, scores), lambda gradient: docs
+    scores, backprop_scores = score_features(model, find_features(model, docs, is_train=True))
 
     def backprop(gradient: Potentials) -> list[Doc]:
         backprop_scores(gradient)
@@ -120,19 +121,16 @@ def forward(
 
 
 def score_features(
-    model: Model[list[Doc], Potentials], batch: FeatureBatch, is_train: bool = True
+    model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
-    """Score docs by their features, as `find_features` returns them. The callback keeps the
-    gradient for the next update."""
+    """Score training docs by their features, as `find_features` returns them. The callback keeps
+    the gradient for the next update."""
     features, weights = linear_part(model)
-    if is_train and weights.folds:
+    if weights.folds:
         # The weights were trained at initialization: scores are constant.
         scores = map_scores(model.ops.asarray, weights.score_held_out(batch))
         return scores, lambda gradient: None
-    dropout = 0.0
-    if is_train:
-        dropout = features.dropout
-    scores, add_gradient = weights.begin_update(batch, dropout)
+    scores, add_gradient = weights.begin_update(batch, features.dropout)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))
@@ -170,7 +168,7 @@ def find_features(
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)
-    if first_pass is None or not first_pass.can_predict:
+    if first_pass is None or not first_pass.can_predict or not features.need_labels(batch):
         return batch
     probabilities = first_pass.predict(batch, docs)
     return features.add_labels(batch, probabilities, first_pass.tags.labels)

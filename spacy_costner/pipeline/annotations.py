@@ -16,7 +16,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..ragged import first_tokens, sequence_ids
+from ..ragged import sequence_ids, sum_sequences
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
@@ -228,23 +228,11 @@ def make_prediction(
     is_measured (bool): Whether to compute what the test for a shift takes.
     RETURNS (Prediction): The prediction.
     """
-    preset = tokens.is_annotated
-    has_preset = bool(preset.any())
-    # The number of preset tokens before each token, and in all. Shape: (N + 1,)
-    n_preset_before = numpy.append(0, preset.cumsum()) if has_preset else None
-
-    def is_free(entities: Entities) -> Array1d:
-        """True for entities of our labels without preset tokens. Shape: (E,)"""
-        is_free = numpy.ones(len(entities.label), dtype=bool)
-        if n_preset_before is not None:
-            is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
-        if len(other_labels):
-            is_free &= ~numpy.isin(entities.label, other_labels)
-        return is_free
-
-    entities = decoded.entities.trim(tokens.is_space)
-    if has_preset or len(other_labels):
-        entities = entities.select(is_free(entities))
+    entities = decoded.entities
+    if tokens.has_space:
+        entities = entities.trim(tokens.is_space)
+    if tokens.has_annotation or other_labels:
+        entities = entities.select(is_free(entities, tokens, other_labels))
     prediction = Prediction(tokens, decoded.labels, other_labels, entities)
     if confidence is None and not is_scored:
         return prediction
@@ -252,19 +240,32 @@ def make_prediction(
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
-        is_alternative = is_new(spans, entities) & is_free(spans)
+        is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
         sets[ALTERNATIVES] = SpanSet(
             spans.select(is_alternative), span_probs[is_alternative], repeat(True)
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
-        is_free_span = is_free(spans)
+        is_free_span = is_free(spans, tokens, other_labels)
         is_promised = [group in promise.groups for group in groups]
         sets[GUARANTEED] = SpanSet(
             spans.select(is_free_span), span_probs[is_free_span], is_promised
         )
     measures = measure(posterior, tokens, other_labels) if is_measured else None
     return prediction._replace(probs=probs, sets=sets, measures=measures)
+
+
+def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
+    """True for the entities that the component may write: those of its own labels without preset
+    tokens. Shape: (E,)"""
+    is_free = numpy.ones(len(entities.label), dtype=bool)
+    if tokens.has_annotation:
+        # The number of preset tokens before each token, and in all. Shape: (N + 1,)
+        n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
+        is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+    if other_labels:
+        is_free &= ~numpy.isin(entities.label, other_labels)
+    return is_free
 
 
 def measure(
@@ -280,32 +281,25 @@ def measure(
     `Posterior.entropy` has no rounding errors, and takes twenty times as long.
     """
     tags = posterior.tags
-    lengths = tokens.lengths
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     # Rounding may make the entropy of a sure sequence negative.
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
-    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(lengths))
+    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(tokens.lengths))
 
-    # Whether a tag opens an entity of a label. Shape: (labels, K)
-    label_indices = numpy.arange(len(tags.labels))
-    opens_label = tags.opening & (tags.label_of == label_indices[:, None])
-    marginals = posterior.chain_marginals
-    is_free = ~tokens.is_annotated
-    opening_probs = opens_label.astype(marginals.dtype) @ marginals.T  # shape: (labels, N)
-    if not is_free.all():
-        opening_probs *= is_free
-
-    # `reduceat` sums over the tokens of each doc, from its first to that of the next doc. It can't
-    # sum over no tokens, so that docs without tokens are left out.
-    expected_counts = numpy.zeros((len(tags.labels), len(lengths)))
-    is_scored = lengths > 0
-    first_token_of_docs = first_tokens(lengths)
-    sums = numpy.add.reduceat(opening_probs, first_token_of_docs, axis=1)
-    expected_counts[:, is_scored] = sums
-    is_scored[is_scored] = numpy.logical_or.reduceat(is_free, first_token_of_docs)
-    scores = numpy.where(is_scored, doc_entropies, numpy.nan) / (1 + expected_counts.sum(axis=0))
-    return scores, numpy.delete(expected_counts, other_labels, axis=0).T
+    # The probability that a token opens an entity of each label. Shape: (N, labels)
+    opening_probs = posterior.chain_marginals @ tags.opens_label
+    n_free_tokens = tokens.lengths
+    if tokens.has_annotation:
+        opening_probs[tokens.is_annotated] = 0
+        is_free = ~tokens.is_annotated
+        n_free_tokens = sum_sequences(is_free[:, None], tokens.lengths)[:, 0]
+    expected_counts = sum_sequences(opening_probs, tokens.lengths)
+    scores = doc_entropies / (1 + expected_counts.sum(axis=1))
+    scores[n_free_tokens == 0] = numpy.nan
+    if other_labels:
+        expected_counts = numpy.delete(expected_counts, other_labels, axis=1)
+    return scores, expected_counts
 
 
 def add_measures(
@@ -531,7 +525,7 @@ def write_entities(
     docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
 ) -> None:
     """Write entities to `doc.ents`. Preset tokens stay as they are."""
-    if not tokens.is_annotated.any():
+    if not tokens.has_annotation:
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
