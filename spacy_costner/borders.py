@@ -67,9 +67,9 @@ def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
     RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
         Shapes: (B,)
     """
-    border_tokens = numpy.flatnonzero(borders)
-    if not len(border_tokens):
+    if not borders.any():
         return lengths, numpy.arange(len(lengths))
+    border_tokens = numpy.flatnonzero(borders)
     n_sequences = 1 + numpy.bincount(sequence_ids(lengths)[border_tokens], minlength=len(lengths))
     # A sequence begins with each doc and at each border, and ends where the next one begins.
     doc_begins = numpy.cumsum(lengths) - lengths

@@ -31,8 +31,7 @@ class TokenAttrs:
     is_space (Array1d): True for white space. Shape: (N,)
     begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    is_annotated (Array1d): True for tokens whose entity annotation is not missing. Shape: (N,)
-    has_annotation (bool): Whether there is such a token.
+    has_annotation (bool): Whether the entity annotation of a token is not missing.
     has_space (bool): Whether there is white space.
     """
 
@@ -42,14 +41,18 @@ class TokenAttrs:
     is_space: Array1d
     begins_sentence: Array1d
     lengths: Ints1d
-    is_annotated: Array1d = field(init=False)
     has_annotation: bool = field(init=False)
     has_space: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_annotated = self.iob != MISSING
-        self.has_annotation = bool(self.is_annotated.any())
+        # In most docs that are predicted nothing is annotated: this spares looking again.
+        self.has_annotation = bool(self.iob.any())
         self.has_space = bool(self.is_space.any())
+
+    @property
+    def is_annotated(self) -> Array1d:
+        """True for tokens whose entity annotation is not missing. Shape: (N,)"""
+        return self.iob != MISSING
 
     def without_annotation(self) -> "TokenAttrs":
         """The same tokens with their entity annotation missing."""

@@ -92,6 +92,11 @@ class Posterior:
         return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
 
     @cached_property
+    def doc_of_token(self) -> Ints1d:
+        """The doc of each token. Shape: (N,)"""
+        return numpy.repeat(self.doc_of, self.scores.lengths)
+
+    @cached_property
     def potentials(self) -> Potentials:
         """The calibrated scores, as NumPy arrays."""
         scores = self.scores
@@ -153,6 +158,8 @@ class Posterior:
         covers (Array2d | None): The labels of the chain that each label of the entities covers,
             if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
+        if not len(entities.label):  # then messages may not be needed at all
+            return numpy.zeros(0)
         entity_tags = self.tags.entity_tags
         if covers is None:
             return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)

@@ -92,24 +92,17 @@ class Features(Shim):
         tokens = lookup.reader.read(docs, in_training=is_train)
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
-        batch = FeatureBatch(
-            rows=token_batch.value_ids,  # until they are gathered
+        value_ids = token_batch.value_ids
+        slots = lookup.batch_slots if by_word else lookup.slots
+        return FeatureBatch(
+            rows=slots.gather(value_ids, tokens.lengths),
             lengths=tokens.lengths,
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
-            value_ids=token_batch.value_ids,
+            value_ids=value_ids,
+            word_cache=word_cache if by_word else None,
+            word_ids=word_ids if by_word else None,
         )
-        if by_word:
-            batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
-        return self._gather_rows(batch)
-
-    def _gather_rows(self, batch: FeatureBatch) -> FeatureBatch:
-        """Gather the rows of a batch again, from the ids of its values."""
-        assert batch.value_ids is not None
-        slots = self.lookup.slots
-        if batch.word_cache is not None:
-            slots = self.lookup.batch_slots
-        return batch._replace(rows=slots.gather(batch.value_ids, batch.lengths))
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
         """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
@@ -137,7 +130,8 @@ class Features(Shim):
         for column, groups in zip(lookup.label_columns, batch.groups):
             label_ids = column.find_label_values(probabilities, labels, groups)
             value_ids[:, lookup.places[column.name]] = label_ids
-        return self._gather_rows(batch._replace(value_ids=value_ids))
+        slots = lookup.slots if batch.word_cache is None else lookup.batch_slots
+        return batch._replace(rows=slots.gather(value_ids, batch.lengths), value_ids=value_ids)
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are

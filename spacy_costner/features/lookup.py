@@ -20,7 +20,8 @@ MOST_ROWS = (1 << 31) - 1
 """Features that have a number: rows are int32."""
 
 MARKS = ("is_first_upper", "has_digit")
-"""The flags of words whose other occurrences in the doc count."""
+"""The flags of words whose other occurrences in the doc count: the columns of
+`TokenBatch.marks`."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
@@ -159,7 +160,7 @@ class Lookup:
         once and cached."""
         cache = self._word_cache
         word_ids = cache.word_ids.find(tokens.word_keys)
-        if (word_ids >= 0).all():
+        if word_ids.min(initial=0) >= 0:
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
             self._word_cache = cache = self._empty_cache()
@@ -192,8 +193,8 @@ class Lookup:
         value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
         value_ids[:, :n_word_columns] = rows[:, :n_word_columns]
         value_ids[:, n_word_columns:] = -1
-        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # as in MARKS
-        batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
+        marks = rows[:, n_word_columns:]
+        batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])

@@ -151,7 +151,8 @@ class TokenBatch:
     """The tokens of a batch, and the ids of their values as columns find them one after another.
 
     tokens (Tokens): The tokens.
-    is_capitalised (Array1d), has_digit (Array1d): What their words are. Shapes: (N,)
+    marks (Ints2d): 1 for tokens whose word is capitalised and, in the second column, for those
+        with a digit; otherwise 0. Shape: (N, 2)
     value_ids (Ints2d): The ids of their values, -1 for none. Shape: (N, C)
     places (Mapping[str, slice]): Where in the C columns of `value_ids` those of a kind stand.
     """
@@ -159,17 +160,25 @@ class TokenBatch:
     def __init__(
         self,
         tokens: Tokens,
-        is_capitalised: Array1d,
-        has_digit: Array1d,
+        marks: Ints2d,
         value_ids: Ints2d,
         places: Mapping[str, slice],
     ) -> None:
         self.tokens = tokens
-        self.is_capitalised = is_capitalised
-        self.has_digit = has_digit
+        self.marks = marks
         self.value_ids = value_ids
         self.places = places
         self._shared: dict[Any, Any] = {}
+
+    @property
+    def is_capitalised(self) -> Array1d:
+        """True for the tokens whose word is capitalised. Shape: (N,)"""
+        return self.marks[:, 0] > 0
+
+    @property
+    def has_digit(self) -> Array1d:
+        """True for the tokens whose word has a digit. Shape: (N,)"""
+        return self.marks[:, 1] > 0
 
     def value_ids_of(self, name: str) -> Ints1d:
         """The ids of the values of a column that has one for each token, -1 for none. It has to

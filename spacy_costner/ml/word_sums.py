@@ -45,6 +45,8 @@ class WordSums(NamedTuple):
     def with_all_words(self) -> "WordSums":
         """The sums of all words of the cache, up to `MOST_BYTES`. If several threads add words at
         once, each makes what it needs; they write the same sums."""
+        if self.n_words == self.cache.n_words:
+            return self
         _, n_offsets, n_tags = self.sums.shape
         bytes_of_word = max(self.weights.itemsize * n_offsets * n_tags, 1)
         most_words = MOST_BYTES // bytes_of_word

@@ -9,14 +9,13 @@ from math import isnan
 from typing import Any, NamedTuple
 
 import numpy
-from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..ragged import sequence_ids, sum_sequences
+from ..ragged import sum_sequences
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
@@ -233,9 +232,8 @@ def make_prediction(
         entities = entities.trim(tokens.is_space)
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_free(entities, tokens, other_labels))
-    prediction = Prediction(tokens, decoded.labels, other_labels, entities)
     if confidence is None and not is_scored:
-        return prediction
+        return Prediction(tokens, decoded.labels, other_labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
@@ -251,8 +249,10 @@ def make_prediction(
         sets[GUARANTEED] = SpanSet(
             spans.select(is_free_span), span_probs[is_free_span], is_promised
         )
-    measures = measure(posterior, tokens, other_labels) if is_measured else None
-    return prediction._replace(probs=probs, sets=sets, measures=measures)
+    measures = None
+    if is_measured:
+        measures = measure(posterior, tokens, other_labels)
+    return Prediction(tokens, decoded.labels, other_labels, entities, probs, sets, measures)
 
 
 def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
@@ -366,16 +366,13 @@ def guaranteed_set(
     """
     spans, scores = guarantee_scores(posterior, promise)
     tags = posterior.tags
-    thresholds_of_group: dict[str | None, Floats1d] = {}
+    # Docs of other groups have no spans in the set. Shape: (B, labels)
+    thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
-        thresholds_of_group[group] = by_label("threshold", tags, settings)
-    no_span = numpy.full(len(tags.labels), numpy.inf)
-    # The first row is no doc's: the table has the right shape without docs, too.
-    # Shape: (1 + B, labels)
-    table = numpy.asarray([no_span, *(thresholds_of_group.get(group, no_span) for group in groups)])
-    doc_of_span = sequence_ids(posterior.doc_lengths)[spans.begin]
-    is_chosen = scores >= table[1 + doc_of_span, spans.label]
+        docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
+        thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
+    is_chosen = scores >= thresholds_of_doc[posterior.doc_of_token[spans.begin], spans.label]
     if not promise.limits_misses:
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
@@ -408,7 +405,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         return spans, probs
     begin, end, label = spans
     # Spans with the same begin and end are next to each other: X different extents, numbered.
-    is_first = (numpy.diff(begin, prepend=-1) != 0) | (numpy.diff(end, prepend=-1) != 0)
+    is_first = numpy.ones(len(begin), dtype=bool)
+    is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
     extent_of_span = numpy.cumsum(is_first) - 1
     n_extents = int(extent_of_span[-1]) + 1
     n_labels = len(posterior.tags.labels)
@@ -421,15 +419,14 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         best_label = label_probs.argmax(axis=1)
         scores = total * (numpy.arange(n_labels) == best_label[:, None])
     if terms.by == "doc":
-        doc_of_extent = sequence_ids(posterior.doc_lengths)[begin[is_first]]
+        doc_of_extent = posterior.doc_of_token[begin[is_first]]
         counted = label_probs if terms.per_label else total
-        expected_numbers = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
+        expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted)
         scores = scores / numpy.sqrt(numpy.maximum(expected_numbers, 1))[doc_of_extent]
     # A tenth of it: the score of a span with this probability may be lower.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
-    first_span_of_extent = numpy.flatnonzero(is_first)[extent]
-    candidates = Entities(begin[first_span_of_extent], end[first_span_of_extent], label)
+    candidates = Entities(begin[is_first][extent], end[is_first][extent], label)
     return candidates, scores[extent, label]
 
 
@@ -461,8 +458,7 @@ def annotate(
     spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
     """
     lengths = prediction.tokens.lengths
-    label_hashes = [get_string_id(label) for label in prediction.labels]
-    add_labels(docs, prediction.labels)
+    label_hashes = add_labels(docs, prediction.labels)
 
     def by_doc(entities: Entities, probs: Floats1d | None) -> list[ScoredSpans]:
         return list(spans_by_doc(docs, entities, label_hashes, lengths, probs))
@@ -509,16 +505,16 @@ def measures_by_doc(prediction: Prediction) -> Iterator[dict[str, Any]]:
         yield {"entropy": entropy, "expected": counts}
 
 
-def add_labels(docs: Iterable[Doc], labels: Iterable[str]) -> None:
+def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
     """Add labels to the strings of docs, which may have another vocab than the component: a span
-    needs its label there."""
+    needs its label there. Returns the hashes of the labels, which are the same in all vocabs."""
+    hashes: list[int] = []
     last_vocab: Vocab | None = None
     for doc in docs:
-        if doc.vocab is last_vocab:
-            continue
-        last_vocab = doc.vocab
-        for label in labels:
-            last_vocab.strings.add(label)
+        if doc.vocab is not last_vocab:
+            last_vocab = doc.vocab
+            hashes = [last_vocab.strings.add(label) for label in labels]
+    return hashes
 
 
 def write_entities(
@@ -565,9 +561,9 @@ def spans_by_doc(
     YIELDS (ScoredSpans): The spans of a doc, and their probabilities, if there are some.
     """
     rows = _rows(entities)
-    doc_ends = numpy.cumsum(lengths)
+    doc_ends = lengths.cumsum()
     # The entities of a doc are those before the first that begins after it.
-    last_entities = numpy.searchsorted(entities.begin, doc_ends).tolist()
+    last_entities = entities.begin.searchsorted(doc_ends).tolist()
     doc_start = 0
     first = 0
     for doc, doc_end, last in zip(docs, doc_ends.tolist(), last_entities):
