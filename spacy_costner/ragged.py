@@ -15,13 +15,13 @@ def sequence_ids(lengths: Ints1d) -> Ints1d:
 
 def first_tokens(lengths: Ints1d) -> Ints1d:
     """The first token of each sequence that has tokens, counted over the batch."""
-    begins = numpy.cumsum(lengths) - lengths
+    begins = lengths.cumsum() - lengths
     return begins[lengths > 0]
 
 
 def last_tokens(lengths: Ints1d) -> Ints1d:
     """The last token of each sequence that has tokens, counted over the batch."""
-    ends = numpy.cumsum(lengths)
+    ends = lengths.cumsum()
     return ends[lengths > 0] - 1
 
 

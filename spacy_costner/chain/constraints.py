@@ -15,20 +15,11 @@ token, shape (N,)."""
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
     the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
-    xp = get_array_module(potentials.emissions)
-
-    def mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
-        """Scores, with minus infinity where a mask of the same shape is False."""
-        if is_allowed is None:
-            return scores
-        # A scalar of this type, so that float32 stays float32.
-        return xp.where(xp.asarray(is_allowed), scores, scores.dtype.type(FORBIDDEN))
-
     return Potentials(
-        emissions=mask(potentials.emissions, constraints.emissions),
-        transitions=mask(potentials.transitions, constraints.transitions),
-        start=mask(potentials.start, constraints.start),
-        end=mask(potentials.end, constraints.end),
+        emissions=_mask(potentials.emissions, constraints.emissions),
+        transitions=_mask(potentials.transitions, constraints.transitions),
+        start=_mask(potentials.start, constraints.start),
+        end=_mask(potentials.end, constraints.end),
         lengths=potentials.lengths,
     )
 
@@ -44,3 +35,13 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
 def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
     """Forbid the tags that are not allowed at a token: False in a mask, (N, K)."""
     return constrain(potentials, Constraints(emissions=allowed))
+
+
+def _mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
+    """Scores, with minus infinity where a mask of the same shape is False."""
+    if is_allowed is None:
+        return scores
+    xp = get_array_module(scores)
+    # A scalar of this type, so that float32 stays float32.
+    forbidden = scores.dtype.type(FORBIDDEN)
+    return xp.where(xp.asarray(is_allowed), scores, forbidden)
