@@ -31,6 +31,7 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def length() -> Iterator[None]:
+    """The extension attribute `token._.length`, in characters."""
     Token.set_extension("length", getter=lambda token: len(token))
     yield
     Token.remove_extension("length")
@@ -38,7 +39,7 @@ def length() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def vocab() -> Vocab:
-    """With static vectors."""
+    """A vocab with static vectors of four words."""
     vocab = Vocab(strings=VOCAB.strings, lex_attr_getters=VOCAB.lex_attr_getters)
     for i, word in enumerate(["New", "York", "Rome", "and"]):
         vocab.set_vector(word, numpy.eye(4, dtype="float32")[i])
@@ -47,7 +48,7 @@ def vocab() -> Vocab:
 
 @pytest.fixture(scope="module")
 def docs(vocab: Vocab) -> list[Doc]:
-    """Some with entities."""
+    """The docs of `TEXTS`, in which "Rome" is an entity."""
     docs = []
     for text in TEXTS:
         words = text.split()
@@ -71,7 +72,10 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
         "vectors": {"vectors": [2]},
     }
     kind = request.param
-    settings = OTHER_KINDS.get(kind) or {"windows": {kind: 1}, **files.get(kind, {})}
+    if kind in OTHER_KINDS:
+        settings = OTHER_KINDS[kind]
+    else:
+        settings = {"windows": {kind: 1}, **files.get(kind, {})}
     features = Features(Template(**settings))
     features.build_vocab(docs)
     phrases.unlink()
@@ -80,7 +84,8 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
 
 
 def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> FeatureBatch:
-    """The features of docs, and where they wait for a first pass those of its labels."""
+    """The features of docs. For kinds that wait for a first pass, it predicts "CITY" with 0.8
+    everywhere."""
     batch = features.find(docs, is_train=is_train)
     if not features.template.document:
         return batch
@@ -88,15 +93,21 @@ def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> Feat
     return features.add_labels(batch, probabilities, ["CITY"])
 
 
-def test_a_kind_has_features(features: Features, docs: list[Doc]) -> None:
+def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc]) -> None:
     rows = find(features, docs).rows
-    assert rows.shape[0] == sum(map(len, docs)) and rows.dtype == "int32"
-    assert (rows >= 0).any() and rows.max() < len(features)
+    n_tokens = sum(len(doc) for doc in docs)
+    assert rows.shape[0] == n_tokens
+    assert rows.dtype == "int32"
+    assert (rows >= 0).any()
+    assert rows.max() < len(features)
+
+
+def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
     names = features.names()
     assert len(names) == len(set(names)) == len(features)
 
 
-def test_docs_are_read_and_left_as_they_are(features: Features, docs: list[Doc]) -> None:
+def test_finding_features_does_not_change_docs(features: Features, docs: list[Doc]) -> None:
     before = [doc.to_bytes() for doc in docs]
     rows = find(features, docs).rows
     assert [doc.to_bytes() for doc in docs] == before
@@ -104,7 +115,9 @@ def test_docs_are_read_and_left_as_they_are(features: Features, docs: list[Doc])
 
 
 @pytest.mark.parametrize("is_train", [False, True])
-def test_docs_of_a_batch_are_apart(features: Features, docs: list[Doc], is_train: bool) -> None:
+def test_a_batch_finds_what_its_docs_find_alone(
+    features: Features, docs: list[Doc], is_train: bool
+) -> None:
     together = find(features, docs, is_train=is_train).rows
     alone = [find(features, [doc], is_train=is_train).rows for doc in docs]
     numpy.testing.assert_array_equal(together, numpy.concatenate(alone))
@@ -117,38 +130,44 @@ def test_values_gathered_later_have_the_same_rows(features: Features, docs: list
     numpy.testing.assert_array_equal(features.gather(batch.value_ids, batch.lengths), batch.rows)
 
 
-def test_features_by_word_are_the_others(features: Features, docs: list[Doc]) -> None:
-    """Each slot is either one of words or is in the rows."""
+def test_slots_are_of_words_or_in_the_rows(features: Features, docs: list[Doc]) -> None:
+    """Each slot either depends on words, and is in the cache, or is in the rows."""
     batch = features.find(docs, by_word=True)
     assert batch.word_cache is not None
-    word_slots = [len(slots.offsets) for slots in batch.word_cache.slots_by_offset.values()]
-    assert sum(word_slots) + batch.rows.shape[1] == features.find(docs).rows.shape[1]
+    n_word_slots = 0
+    for slots in batch.word_cache.slots_by_offset.values():
+        n_word_slots += len(slots.offsets)
+    n_slots = features.find(docs).rows.shape[1]
+    assert n_word_slots + batch.rows.shape[1] == n_slots
 
 
 def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> None:
     saved = features.to_bytes()
     loaded = Features(features.template).from_bytes(saved)
-    for again in (loaded, pickle.loads(pickle.dumps(features)), features.copy()):
-        assert again.to_bytes() == saved and again.names() == features.names()
+    for same_features in (loaded, pickle.loads(pickle.dumps(features)), features.copy()):
+        assert same_features.to_bytes() == saved
+        assert same_features.names() == features.names()
         for is_train in (False, True):
             expected = find(features, docs, is_train=is_train).rows
-            numpy.testing.assert_array_equal(find(again, docs, is_train=is_train).rows, expected)
+            rows = find(same_features, docs, is_train=is_train).rows
+            numpy.testing.assert_array_equal(rows, expected)
 
 
-def test_a_kind_without_training_docs_has_nothing(features: Features, docs: list[Doc]) -> None:
-    """But that label memory and two passes know O."""
+def test_without_training_docs_no_token_has_features(features: Features, docs: list[Doc]) -> None:
+    """Label memory and two passes still have some features, of O, as they know this label."""
     if features.template.gazetteers or features.template.clusters:
         pytest.skip("the files are read in training only, and are gone")
-    nothing = Features(features.template)
-    nothing.build_vocab([])
-    assert (nothing.find(docs).rows == -1).all()
-    loaded = Features(features.template).from_bytes(nothing.to_bytes())
-    assert len(loaded) == len(nothing) < max(len(features), 1)
+    untrained = Features(features.template)
+    untrained.build_vocab([])
+    assert (untrained.find(docs).rows == -1).all()
+    assert len(untrained) < len(features)
+    loaded = Features(features.template).from_bytes(untrained.to_bytes())
+    assert len(loaded) == len(untrained)
 
 
-def test_missing_parts_are_refused(features: Features) -> None:
-    """Each part that has something of this kind."""
+def test_saved_features_that_lack_a_part_are_refused(features: Features) -> None:
     saved = srsly.msgpack_loads(features.to_bytes())
+    # Those in which this kind has saved something.
     parts = [part for part in saved if saved[part] and part != "columns"]
     assert parts
     for part in parts:

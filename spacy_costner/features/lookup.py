@@ -1,4 +1,9 @@
-"""Lookup of the values of tokens, with array operations."""
+"""From the tokens of a batch to rows of weights, with array operations.
+
+A column gives each token the ids of its values, and has a slot at each of its offsets. The slot at
+offset -1 shows a token the values of the token before it. A slot and a value are one feature, which
+has a row of weights.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,25 +19,26 @@ from .tokens import TokenBatch, Tokens
 from .words import TEXT_FLAGS, WordColumn
 
 MOST_WORDS = 1 << 16
-"""Words that are remembered at a time, with their values and the sums of their weights."""
+"""The number of words that are remembered, with their values and the sums of their weights. Above
+it all are forgotten."""
 
 MOST_ROWS = (1 << 31) - 1
-"""Features that have a number: rows are int32."""
+"""The largest number of features: rows are numbered in int32."""
 
 MARKS = ("is_first_upper", "has_digit")
-"""The flags of words whose other occurrences in the doc count: the columns of
-`TokenBatch.marks`."""
+"""The flags of words that are found for each word, for the columns that look for other occurrences
+of such words in the doc: the columns of `TokenBatch.marks`."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
 
 
 class Slots(NamedTuple):
-    """Columns at an offset. A column of several values has as many slots.
+    """S slots: each is a column at some offset. A column of up to w values has w slots there.
 
-    places (Ints1d): Where in an array of value ids its values stand. Shape: (S,)
-    offsets (Ints1d): The offset, positive to the right. Shape: (S,)
-    first_rows (Ints1d): The row of its value 0. Shape: (S,)
+    places (Ints1d): Which of the C ids in a row of value ids each slot reads. Shape: (S,)
+    offsets (Ints1d): How many tokens to the right it reads it. Shape: (S,)
+    first_rows (Ints1d): The row of weights of its value 0. Shape: (S,)
     """
 
     places: Ints1d
@@ -40,32 +46,39 @@ class Slots(NamedTuple):
     first_rows: Ints1d
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
-        """The rows of tokens, from the values in their windows, -1 for none. Shapes: (N, C), (B,)
-        to (N, S)"""
+        """The rows of weights of tokens, from the ids of their values and the lengths of docs; -1
+        for none. Shapes: (N, C), (B,) to (N, S)"""
         return sparse.gather_window(value_ids, lengths, self.places, self.offsets, self.first_rows)
 
     def select(self, is_selected: Array1d) -> "Slots":
-        """Some of the slots. Shape: (S,)"""
-        return Slots(*(column[is_selected] for column in self))
+        """The slots for which this is True. Shape: (S,)"""
+        return Slots(
+            places=self.places[is_selected],
+            offsets=self.offsets[is_selected],
+            first_rows=self.first_rows[is_selected],
+        )
 
 
 class WordCache:
-    """The ids of the values of words, `width` for each word. Words have numbers in the order in
-    which they come.
+    """The values of the words so far, so that they are computed once for each word. Words have ids
+    in the order in which they come; `table` has a row for each, with the ids of its values.
 
-    Rows are only added, and are there before `word_ids` has their words. So any threads may read,
-    without waiting. Those that add wait for each other. `table` grows by another taking its place,
-    so it is read after `word_ids`.
+    Any threads may read without waiting; those that add words wait for each other. A reader finds
+    the id of a word first, then its row. Rows are never changed and are there before `word_ids` has
+    their words. When `table` is full, a larger one with the same rows takes its place: so a reader
+    takes `table` after it found ids.
 
+    width (int): The number of values of a word. A row of `table` has so many.
     slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
-        places in `table`.
-    window (Slots): Takes the ids of words, times the number of offsets, to a row for each word and
-        offset. Shape: (number of offsets,)
+        places in a row of `table`.
     """
 
     def __init__(self, width: int, slots_by_offset: dict[int, Slots]) -> None:
         self.slots_by_offset = slots_by_offset
         offsets = to_int32(list(slots_by_offset))
+        # For a table with a row for each word and offset, such as the sums of weights: takes the
+        # first row of the word of each token, (N, 1), to that of each word in the token's window,
+        # (N, number of offsets).
         self.window = Slots(
             places=numpy.zeros_like(offsets),
             offsets=offsets,
@@ -76,8 +89,11 @@ class WordCache:
         self.n_words = 0
 
     def add(self, word_keys: Array1d, rows: Ints2d) -> None:
-        """Add words by their keys, but for those that another thread has added. Shapes: (W,), (W,
-        width)"""
+        """Add words, but for those that another thread has added in the meantime.
+
+        word_keys (Array1d): What the words are known by: see `Tokens`. Shape: (W,)
+        rows (Ints2d): The ids of their values. Shape: (W, width)
+        """
         with _ADDING:
             is_new = self.word_ids.find(word_keys) < 0
             first = self.n_words
@@ -92,23 +108,32 @@ class WordCache:
 
 
 class Lookup:
-    """Columns with their values, as arrays to look tokens up in. Threads can share it.
+    """Finds the ids of the values of tokens, in all columns, and says which rows of weights these
+    are. Threads can share it.
 
-    The values of a column have places next to each other in an array of value ids. A slot is a
-    column at some offset, or each of its places if it has several.
+    A row of value ids has C places: each column has as many, side by side, as a token has values of
+    it at most.
+
+    columns (Sequence[Column]): The columns, with their values.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
-        self.word_columns = [column for column in columns if isinstance(column, WordColumn)]
-        self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
-        self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
         self.reader = reader_of(columns)
+        self.word_columns: list[WordColumn] = []
+        self.batch_columns: list[BatchColumn] = []
+        self.label_columns: list[LabelColumn] = []
+        for column in columns:
+            if isinstance(column, WordColumn):
+                self.word_columns.append(column)
+            elif isinstance(column, BatchColumn):
+                self.batch_columns.append(column)
+            elif isinstance(column, LabelColumn):
+                self.label_columns.append(column)
         # Those of words come first: they are copied from the rows of `WordCache` at once.
-        other_columns = [column for column in columns if not isinstance(column, WordColumn)]
         self.places: dict[str, slice] = {}
         self.n_places = 0
-        for column in [*self.word_columns, *other_columns]:
+        for column in [*self.word_columns, *self.batch_columns, *self.label_columns]:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
@@ -117,19 +142,21 @@ class Lookup:
         self._word_cache = self._empty_cache()
 
     def _make_slots(self) -> tuple[Slots, int]:
-        """Number the features: the slots of each column at each offset, and how many rows there
-        are."""
+        """Make the slots of each column at each of its offsets, and number the rows of weights. A
+        slot has a row for each value of its column. Returns the slots and the number of rows."""
         places: list[int] = []
         offsets: list[int] = []
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
-            place = self.places[column.name]
+            column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
-                places.extend(range(place.start, place.stop))
-                offsets.extend([offset] * column.width)
-                first_rows.extend([n_rows] * column.width)
+                # Several values of a token have the same rows, whichever place they are in.
+                for place in range(column_places.start, column_places.stop):
+                    places.append(place)
+                    offsets.append(offset)
+                    first_rows.append(n_rows)
                 n_rows += n_values
         if n_rows > MOST_ROWS:
             expected = f"expected at most {MOST_ROWS}, got {n_rows}"
@@ -137,57 +164,69 @@ class Lookup:
         return Slots(to_int32(places), to_int32(offsets), to_int32(first_rows)), n_rows
 
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
-        """The slots that are looked up for each batch; and those that depend on the word alone, by
-        offset, with places in the rows of `WordCache`."""
+        """Divide the slots: those that depend on the batch; and those that depend on the word
+        alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
+        is the same wherever a word stands at this offset, so it can be kept."""
+        # The places of word columns are the first ones, and the same in a row of `WordCache`.
         is_of_word = self.slots.places < len(self.word_columns)
         word_slots = {}
         for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
-            at_offset = self.slots.select(is_selected)
-            # Words are looked up one by one, without the windows that they stand in.
+            # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
-                places=at_offset.places,
-                offsets=numpy.zeros_like(at_offset.offsets),
-                first_rows=at_offset.first_rows,
+                places=self.slots.places[is_selected],
+                offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
+                first_rows=self.slots.first_rows[is_selected],
             )
         return self.slots.select(~is_of_word), word_slots
 
     def _empty_cache(self) -> WordCache:
+        """A cache for the rows that `_row_of_word` makes."""
         return WordCache(len(self.word_columns) + len(MARKS), self._word_slots)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
-        """The words so far, and the ids of those of tokens among them, (N,). Their values are found
-        once and cached."""
+        """Find the words of tokens in the cache, and add those that are new.
+
+        RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of the word of each token in it.
+            Another thread may begin a new cache: ids are of this one. Shape: (N,)
+        """
         cache = self._word_cache
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
-            self._word_cache = cache = self._empty_cache()
+            cache = self._empty_cache()
+            self._word_cache = cache
             word_ids[:] = -1
-        unknown_tokens = numpy.flatnonzero(word_ids < 0)
-        word_keys, index = numpy.unique(tokens.word_keys[unknown_tokens], return_index=True)
-        lexemes = tokens.lexemes(unknown_tokens[index])
-        cache.add(word_keys, numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes]))
+        # A token of each word that is new, to compute its values from its lexeme.
+        new_tokens = numpy.flatnonzero(word_ids < 0)
+        word_keys, index = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
+        lexemes = tokens.lexemes(new_tokens[index])
+        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes])
+        cache.add(word_keys, rows)
         return cache, cache.word_ids.find(tokens.word_keys)
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
-        """The ids of the values of a word, and its marks as 0 or 1."""
+        """What the cache stores of a word: the ids of its values, -1 for none, then whether it has
+        each of `MARKS`, as 0 or 1."""
         word = lexeme.orth_
-        row = [column.value_id(lexeme, word) for column in self.word_columns]
+        row = []
+        for column in self.word_columns:
+            row.append(column.value_id(lexeme, word))
         for name in MARKS:
             row.append(int(TEXT_FLAGS[name](word)))
         return row
 
     def find_values(self, tokens: Tokens) -> TokenBatch:
-        """Find the values of the tokens of a batch."""
+        """Find the ids of the values of tokens."""
         word_cache, word_ids = self.find_words(tokens)
         return self.find_values_of_words(tokens, word_cache, word_ids)
 
     def find_values_of_words(
         self, tokens: Tokens, cache: WordCache, word_ids: Ints1d
     ) -> TokenBatch:
-        """Find the values of tokens, whose words were found."""
+        """Find the ids of the values of tokens whose words `find_words` has found: copy those that
+        depend on the word from the cache, and let the other columns find theirs."""
         rows = cache.table[word_ids]
         n_word_columns = len(self.word_columns)
         value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
@@ -202,4 +241,5 @@ class Lookup:
 
 
 def to_int32(numbers: Sequence[int]) -> Ints1d:
+    """Numbers as an array for native code, which takes no other type."""
     return numpy.asarray(numbers, dtype="int32")
