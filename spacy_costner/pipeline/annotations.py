@@ -1,10 +1,9 @@
 """Predicted entities and their probabilities, and writing them to docs."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -171,12 +170,24 @@ class SpanSet(NamedTuple):
 
     spans (Entities): The spans, ordered by begin and end. They may overlap.
     probs (Floats1d): Their probabilities. Shape: (S,)
-    has_set (Iterable[bool]): Whether each doc has the set, which may be empty. Shape: (B,)
+    has_set (Sequence[bool]): Whether each doc has the set, which may be empty. Length: B
     """
 
     spans: Entities
     probs: Floats1d
-    has_set: Iterable[bool]
+    has_set: Sequence[bool]
+
+
+class ShiftMeasures(NamedTuple):
+    """What the test for a shift takes of each doc of a batch: see `measure`.
+
+    entropies (Floats1d): The entropy of the path for an expected entity. Shape: (B,)
+    expected_counts (Floats2d): The expected number of entities of each label that the component
+        writes. Shape: (B, labels)
+    """
+
+    entropies: Floats1d
+    expected_counts: Floats2d
 
 
 class Prediction(NamedTuple):
@@ -189,7 +200,7 @@ class Prediction(NamedTuple):
         without those in preset tokens.
     probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
     sets (dict[str, SpanSet]): Other spans, by `ALTERNATIVES` and `GUARANTEED`.
-    measures (tuple[Floats1d, Floats2d] | None): What the test for a shift takes: see `measure`.
+    measures (ShiftMeasures | None): What the test for a shift takes, if asked for.
     """
 
     tokens: TokenAttrs
@@ -198,7 +209,7 @@ class Prediction(NamedTuple):
     entities: Entities
     probs: Floats1d | None = None
     sets: dict[str, SpanSet] = {}  # noqa: RUF012 (never changed)
-    measures: tuple[Floats1d, Floats2d] | None = None
+    measures: ShiftMeasures | None = None
 
 
 def make_prediction(
@@ -239,8 +250,9 @@ def make_prediction(
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
         is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
+        every_doc = [True] * len(tokens.lengths)
         sets[ALTERNATIVES] = SpanSet(
-            spans.select(is_alternative), span_probs[is_alternative], repeat(True)
+            spans.select(is_alternative), span_probs[is_alternative], every_doc
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
@@ -270,10 +282,9 @@ def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int])
 
 def measure(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
-) -> tuple[Floats1d, Floats2d]:
-    """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
-    NaN if all its tokens are preset, (B,); and the expected number of entities of each label but
-    the others, without presets, (B, labels).
+) -> ShiftMeasures:
+    """Measure how sure the model is of each doc, for the test for a shift. Preset tokens don't
+    count. A doc that has no others has the entropy NaN.
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
@@ -299,7 +310,7 @@ def measure(
     scores[n_free_tokens == 0] = numpy.nan
     if other_labels:
         expected_counts = numpy.delete(expected_counts, other_labels, axis=1)
-    return scores, expected_counts
+    return ShiftMeasures(scores, expected_counts)
 
 
 def add_measures(
@@ -377,8 +388,11 @@ def guaranteed_set(
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
     spans = spans.select(is_chosen & is_new(spans, entities))
-    columns = [numpy.concatenate(pair) for pair in zip(entities, spans)]
-    united = Entities(*columns)
+    united = Entities(
+        begin=numpy.append(entities.begin, spans.begin),
+        end=numpy.append(entities.end, spans.end),
+        label=numpy.append(entities.label, spans.label),
+    )
     united_probs = numpy.append(probs, posterior.entity_probs(spans))
     order = numpy.lexsort((united.end, united.begin))
     return united.select(order), united_probs[order]
@@ -458,51 +472,57 @@ def annotate(
     spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
     """
     lengths = prediction.tokens.lengths
+    lengths = prediction.tokens.lengths
     label_hashes = add_labels(docs, prediction.labels)
-
-    def by_doc(entities: Entities, probs: Floats1d | None) -> list[ScoredSpans]:
-        return list(spans_by_doc(docs, entities, label_hashes, lengths, probs))
-
-    predicted = by_doc(prediction.entities, prediction.probs)
-    if spans_key is not None:
+    predicted = spans_by_doc(docs, prediction.entities, label_hashes, lengths, prediction.probs)
+    if spans_key is None:
+        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
+    else:
         own_labels = [
             label for i, label in enumerate(prediction.labels) if i not in prediction.other_labels
         ]
         for doc, (spans, probs) in zip(docs, predicted):
             replace_spans(doc, spans_key, spans, probs, own_labels)
-    else:
-        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
     if confidence is None:
         return
 
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
-    all_measures = measures_by_doc(prediction)
-    all_attrs = scored_attrs(predicted)
-    for key, doc, (spans, _), attrs, measures in zip(
-        keys, docs, predicted, all_attrs, all_measures
-    ):
-        group_attrs = {**attrs, **source, **measures}
-        doc.spans[key] = SpanGroup(doc, name=key, attrs=group_attrs, spans=spans)
+    measures = measures_by_doc(prediction)
+    write_groups(docs, keys, predicted, [{**source, **measured} for measured in measures])
     for set_name, span_set in prediction.sets.items():
-        spans_of_set = by_doc(span_set.spans, span_set.probs)
-        rows = zip(keys, docs, spans_of_set, scored_attrs(spans_of_set), span_set.has_set)
-        for key, doc, (spans, _), attrs, has_set in rows:
-            if has_set:
-                set_key = f"{key}_{set_name}"
-                group_attrs = {**attrs, **source, "set": set_name}
-                doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=group_attrs, spans=spans)
+        spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
+        keys_of_set: list[str | None] = []
+        for key, has_set in zip(keys, span_set.has_set):
+            keys_of_set.append(f"{key}_{set_name}" if has_set else None)
+        attrs = {**source, "set": set_name}
+        write_groups(docs, keys_of_set, spans_of_set, [attrs] * len(docs))
 
 
-def measures_by_doc(prediction: Prediction) -> Iterator[dict[str, Any]]:
-    """The attributes of the group of each doc that the test for a shift reads, if it is asked for.
-    Without end if it is not."""
+def write_groups(
+    docs: Sequence[Doc],
+    keys: Sequence[str | None],
+    spans_of_docs: Sequence[ScoredSpans],
+    attrs_of_docs: Sequence[dict[str, Any]],
+) -> None:
+    """Write the spans of each doc to a group under its key. The attributes of the group are these
+    and, for each span, its probability, characters and label. A doc without a key gets none."""
+    rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
+    for doc, key, (spans, _), span_attrs, attrs in rows:
+        if key is not None:
+            doc.spans[key] = SpanGroup(doc, name=key, attrs={**span_attrs, **attrs}, spans=spans)
+
+
+def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
+    """What the test for a shift takes of each doc, as attributes of its group, which `add_measures`
+    reads. Without measures there are none."""
     if prediction.measures is None:
-        yield from repeat({})
-        return
+        return [{}] * len(prediction.tokens.lengths)
+    attrs: list[dict[str, Any]] = []
     entropies, expected_counts = prediction.measures
-    for entropy, counts in zip(entropies.tolist(), expected_counts):
-        yield {"entropy": entropy, "expected": counts}
+    for entropy, counts_of_doc in zip(entropies.tolist(), expected_counts):
+        attrs.append({"entropy": entropy, "expected": counts_of_doc})
+    return attrs
 
 
 def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
@@ -550,20 +570,21 @@ def spans_by_doc(
     labels: Sequence[Any],
     lengths: Ints1d,
     probs: Floats1d | None = None,
-) -> Iterator[ScoredSpans]:
-    """The entities of each doc.
+) -> list[ScoredSpans]:
+    """The entities of each doc as spans.
 
     docs (Iterable[Doc]): The docs.
     entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
     labels (Sequence[Any]): The names of labels, or their hashes, which are faster.
     lengths (Ints1d): The lengths of the docs. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
-    YIELDS (ScoredSpans): The spans of a doc, and their probabilities, if there are some.
+    RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if there are some.
     """
     rows = _rows(entities)
     doc_ends = lengths.cumsum()
     # The entities of a doc are those before the first that begins after it.
     last_entities = entities.begin.searchsorted(doc_ends).tolist()
+    spans_of_docs: list[ScoredSpans] = []
     doc_start = 0
     first = 0
     for doc, doc_end, last in zip(docs, doc_ends.tolist(), last_entities):
@@ -571,9 +592,10 @@ def spans_by_doc(
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
             for begin, end, label in rows[first:last]
         ]
-        yield spans, None if probs is None else probs[first:last]
+        spans_of_docs.append((spans, None if probs is None else probs[first:last]))
         doc_start = doc_end
         first = last
+    return spans_of_docs
 
 
 class Hypothesis(NamedTuple):

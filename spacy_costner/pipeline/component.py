@@ -23,10 +23,9 @@ from thinc.types import Array1d, Floats1d
 
 from .. import chain
 from ..annotation import Annotation
-from ..borders import Boundaries, cut
+from ..borders import Boundaries
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
-from ..ent_iob import INSIDE
 from ..features import FeatureBatch
 from ..losses import LossSchedule
 from ..metrics.shift import Shift, find_shift, restore
@@ -479,7 +478,7 @@ class CostSensitiveNER(TrainablePipe):
         check_finite(scores, self.name)
         tokens = read_presets(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
-        sequence_lengths, _ = cut(scores.lengths, self.annotation.find_borders(docs, tokens))
+        sequence_lengths, _ = self.annotation.cut(docs, tokens)
         teacher = self._rehearsal_model.predict(docs)
         loss, gradient = rehearsal_loss(teacher, scores, sequence_lengths, constraints)
         backprop(gradient)
@@ -579,23 +578,22 @@ class CostSensitiveNER(TrainablePipe):
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """The tokens of docs with their presets, and the probabilities."""
+        """Read the tokens of docs, with their presets or without, and compute the probabilities."""
         tokens = self.annotation.read_presets(docs)
-        constraining = tokens if preset else tokens.without_annotation()
+        if not preset:
+            tokens = tokens.without_annotation()
         tags = self.chain_tags
         constraints = possible_paths(
-            constraining, tags, self.vocab.strings, untrained=self.cfg["untrained"]
+            tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        if len(tokens.iob):
+        sequence_lengths, doc_of = self.annotation.cut(docs, tokens)
+        if len(tokens.orth):
             self._require_labels()
-            scores = self.model.predict(docs)
+            scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
         else:
-            scores = no_scores(tokens.lengths, len(tags), "float32")
-        # A preset entity across a border joins two sequences.
-        borders = self.annotation.find_borders(docs, tokens) & (constraining.iob != INSIDE)
-        sequence_lengths, doc_of = cut(tokens.lengths, borders)
+            scores = no_scores(sequence_lengths, len(tags), "float32")
         posterior = Posterior(
-            chain.constrain(scores._replace(lengths=sequence_lengths), constraints),
+            chain.constrain(scores, constraints),
             tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
@@ -799,8 +797,8 @@ class CostSensitiveNER(TrainablePipe):
         before = self.reading
         if before is not None and before.file_tokens != reading.file_tokens:
             warnings.warn(
-                f"{self.name}: docs were read with {reading.describe()}, and for an earlier "
-                f"`calibrate`, `tune` or `guarantee` with {before.describe()}: run all of them "
+                f"{self.name}: docs were read with {reading.as_text()}, and for an earlier "
+                f"`calibrate`, `tune` or `guarantee` with {before.as_text()}: run all of them "
                 "either with --file-tokens, or without",
                 stacklevel=2,
             )
