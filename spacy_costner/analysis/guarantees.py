@@ -263,7 +263,7 @@ def score_spans(
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
-            predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
+            predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
         is_own = ~numpy.isin(spans.label, dev.other_labels)
         spans = spans.select(is_own)

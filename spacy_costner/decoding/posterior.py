@@ -16,7 +16,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import is_cupy_array
 
 from .. import chain
-from ..ragged import last_tokens, ranges, sequence_ids
+from ..ragged import last_tokens, ranges, sequence_ids, sum_sequences
 from ..tags import Entities, Tags
 from ..types import Potentials, map_scores
 
@@ -86,7 +86,7 @@ class Posterior:
         """The posterior of the same scores at another temperature."""
         return replace(self, temperature=temperature)
 
-    @property
+    @cached_property
     def doc_lengths(self) -> Ints1d:
         """Tokens of each doc. Shape: (D,)"""
         return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
@@ -95,6 +95,10 @@ class Posterior:
     def doc_of_token(self) -> Ints1d:
         """The doc of each token. Shape: (N,)"""
         return numpy.repeat(self.doc_of, self.scores.lengths)
+
+    def sum_by_doc(self, rows: Floats2d) -> Floats2d:
+        """Sum the rows of the tokens of each doc. Shapes: (N, M) to (D, M)"""
+        return sum_sequences(rows, self.doc_lengths)
 
     @cached_property
     def potentials(self) -> Potentials:

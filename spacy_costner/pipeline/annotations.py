@@ -14,7 +14,6 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..ragged import sum_sequences
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
@@ -227,7 +226,7 @@ def make_prediction(
     """Leave out decoded entities that are preset or of other labels, and compute what is written
     beside the others.
 
-    decoded (DecodedSpans): The entities.
+    decoded (DecodedSpans): The entities, without white space at their ends.
     posterior (Posterior): The probabilities.
     tokens (TokenAttrs): The tokens with their presets.
     confidence (Confidence | None): What is written beside entities. None: nothing.
@@ -239,8 +238,6 @@ def make_prediction(
     RETURNS (Prediction): The prediction.
     """
     entities = decoded.entities
-    if tokens.has_space:
-        entities = entities.trim(tokens.is_space)
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_free(entities, tokens, other_labels))
     if confidence is None and not is_scored:
@@ -303,9 +300,9 @@ def measure(
     n_free_tokens = tokens.lengths
     if tokens.has_annotation:
         opening_probs[tokens.is_annotated] = 0
-        is_free = ~tokens.is_annotated
-        n_free_tokens = sum_sequences(is_free[:, None], tokens.lengths)[:, 0]
-    expected_counts = sum_sequences(opening_probs, tokens.lengths)
+        doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
+        n_free_tokens = numpy.bincount(doc_of_free_token, minlength=len(tokens.lengths))
+    expected_counts = posterior.sum_by_doc(opening_probs)
     scores = doc_entropies / (1 + expected_counts.sum(axis=1))
     scores[n_free_tokens == 0] = numpy.nan
     if other_labels:

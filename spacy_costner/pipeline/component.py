@@ -627,8 +627,10 @@ class CostSensitiveNER(TrainablePipe):
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding."""
-        return self._decoding.decode(posterior, self.cfg["decoding"])
+        """Decode entities, with the current settings of decoding. None begins or ends in white
+        space."""
+        decoded = self._decoding.decode(posterior, self.cfg["decoding"])
+        return decoded._replace(entities=decoded.entities.trim(posterior.is_space))
 
     @property
     def cost(self) -> Cost | None:
