@@ -841,9 +841,10 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was changed, and
+        """Drop the promise, with a warning, if a setting that it depends on was edited, and
         likewise the scores of calibration docs."""
-        # The settings of the last call, as nearly always, need no second look.
+        # Before each prediction this is asked. Comparing with what a promise holds for takes long,
+        # so only settings that differ from those of the last call are looked at.
         settings = {name: self.cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         if settings == self._checked_settings:
             return
