@@ -16,7 +16,8 @@ from .token_attrs import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component stands in docs, and what docs are cut at.
+    """Where the annotation of a component stands in docs, for training and prediction alike, and
+    what docs are cut at.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
@@ -48,8 +49,8 @@ class Annotation:
             )
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the annotation of the component as entities. Without a `spans_key` they
-        are there.
+        """Make an example whose entities are the annotation of the component. Without a `spans_key`
+        it is the example itself.
 
         eg (Example): The example.
         labels (Labels): The labels of spans that become entities. None: all.
@@ -71,8 +72,8 @@ class Annotation:
         return Example(eg.predicted, reference)
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read docs that are to be predicted. With a `spans_key` nothing is preset, as `doc.ents`
-        are those of another component."""
+        """Read the tokens of docs that are to be predicted, with the entities that are set already.
+        With a `spans_key` none are, as `doc.ents` are those of another component."""
         tokens = read_presets(docs)
         return tokens if self.spans_key is None else tokens.without_annotation()
 
