@@ -563,7 +563,7 @@ def test_docs_come_back_from_jsonl(docs: list[Doc], tmp_path_factory: Any) -> No
         assert entities([doc_read]) == entities([doc])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
 def test_words_and_entities_come_back_from_columns(docs: list[Doc], tmp_path_factory: Any) -> None:
     for doc in docs:
