@@ -171,7 +171,7 @@ def test_texts_are_read_from_all_files_of_a_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sizes_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many docs teachers were asked about each time. A file has 4: 15 docs are 4, 4, 4 and 3."""
+    """How many docs teachers were asked about each time. A file has 4, so 15 are 4, 4, 4 and 3."""
     monkeypatch.setattr(module, "DOCS_PER_FILE", 4)
     sizes: list[int] = []
 
