@@ -10,11 +10,8 @@ import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from make_demo_corpus import make_corpus
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
-from spacy.training import Example
-from spacy.util import load_config
 
 from spacy_costner.analysis.diverse import choose_diverse, make_shares
 from spacy_costner.analysis.suggestions import (
@@ -35,8 +32,6 @@ from .support.pipelines import TEXTS, load, pipeline
 from .support.posteriors import collapsed_paths, posterior
 from .support.strategies import seeds
 
-CONFIGS = Path(__file__).parent.parent / "configs"
-LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2, "nlp.lang": "xx"})
 POOL = [
     "London and Berlin like Shaka Khan",
     "London  and Berlin like Shaka Khan",  # the same but for white space
@@ -161,7 +156,7 @@ def test_per_token_sentences_come_before_long_tables(
     sentences = [f"when we met Ann{x} and Bob{x} of Ely{x} , it was late" for x in "abc"]
     docs = make_docs(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
     # By the first letters of a word; others are sure.
-    uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.6, "Tw": 0.24}
+    uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
         of_tokens = [[uncertainty_of.get(token.text[:2], 0.0) for token in doc] for doc in docs]
@@ -302,31 +297,42 @@ def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
     assert not any(doc.has_annotation("ENT_IOB") for doc in docs)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """120 docs of the demo corpus, and 60 others."""
-    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("xx").vocab
-    for name, n in (("train", 120), ("dev", 60)):
-        docs = list(make_corpus(name).get_docs(vocab))[:n]
-        DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
-    LINEAR.to_disk(folder / "config.cfg")
-    return {name: folder / name for name in ("train.spacy", "dev.spacy", "config.cfg")}
+@pytest.fixture
+def pool_path(tmp_path: Path) -> Path:
+    (tmp_path / "pool.txt").write_text("\n".join(POOL))
+    return tmp_path / "pool.txt"
 
 
-def of_corpus(nlp: Language, path: Path) -> list[Example]:
-    return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
+def test_the_command_writes_the_docs_that_it_prints(
+    unsure: Path, pool_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
 
+    result = run("suggest", unsure, pool_path, "-o", output, "-n", 2, "-f", "doccano", "--json")
 
-def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path) -> None:
-    texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
-    texts.write_text("\n".join(POOL))
-    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--format", "doccano", "--json")
     assert result.exit_code == 0, result.output
-    rows = [json.loads(line) for line in out.read_text("utf8").splitlines()]
-    printed = json.loads(result.stdout)["docs"]
-    assert [row["text"] for row in rows] == [row["text"] for row in printed] and len(rows) == 2
-    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--annotated", demo["dev.spacy"])
-    assert "2 docs" in result.stdout and f"Written to {out}" in result.stdout
+    written = [json.loads(line)["text"] for line in output.read_text("utf8").splitlines()]
+    printed = [doc["text"] for doc in json.loads(result.stdout)["docs"]]
+    assert written == printed
+    assert len(written) == 2
+
+
+def test_the_command_suggests_other_docs_than_annotated_ones(
+    unsure: Path, pool_path: Path, tmp_path: Path
+) -> None:
+    """The annotated corpus has two of the four texts of the pool."""
+    output = tmp_path / "out.jsonl"
+    docs = make_docs(spacy.blank("xx"), ["The Red Sox lost", "Who is it"])
+    for doc in docs:
+        doc.set_ents([], default="outside")
+    DocBin(docs=docs).to_disk(tmp_path / "annotated.spacy")
+    annotated = ["--annotated", tmp_path / "annotated.spacy"]
+
+    result = run("suggest", unsure, pool_path, "-o", output, "-n", 9, *annotated)
+
+    assert "2 docs" in result.stdout, result.output
+    assert f"Written to {output}" in result.stdout
+    assert len(output.read_text("utf8").splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -338,7 +344,7 @@ def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path) -> N
         (["-o", "pool.txt"], "expected another file than the input"),
     ],
 )
-def test_command_errors(
+def test_the_command_refuses_outputs_that_do_not_fit(
     unsure: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
