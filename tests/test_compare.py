@@ -6,7 +6,8 @@ from dataclasses import astuple, replace
 from functools import partial
 from io import StringIO
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -16,6 +17,7 @@ from thinc.api import Config
 from tqdm import tqdm
 
 from spacy_costner.analysis.comparison import (
+    ComparedLoss,
     Finished,
     Variant,
     compare,
@@ -31,7 +33,7 @@ from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.saving import as_json
 
-from .support.experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment, make_experiment
 from .support.fitting import sparse_config
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
@@ -337,58 +339,68 @@ def test_a_pipeline_that_failed_is_trained_again(
     assert not (other.path / "training").exists()
 
 
-SHORT_COMPARISON: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
+SEEDS_AND_SAMPLES: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
 
 
-def test_a_comparison_is_written_down(experiment: Experiment) -> None:
-    """Variants are run seed by seed, and reported as they end."""
+class Compared(NamedTuple):
+    """A comparison of two losses with two seeds, its rows, and what was reported as it ran."""
+
+    experiment: Experiment
+    rows: list[ComparedLoss]
+    names: list[str]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    experiment = make_experiment(tmp_path_factory.mktemp("compared"))
     names: list[str] = []
+    rows = compare(*experiment, **SEEDS_AND_SAMPLES, on_end=lambda name, _: names.append(name))
+    return Compared(experiment, rows, names)
 
-    rows = compare(*experiment, **SHORT_COMPARISON, on_end=lambda name, _: names.append(name))
 
-    assert [row.loss for row in rows] == ["sequential", "risk"]
-    assert names == [
+def test_variants_are_run_seed_by_seed_and_reported_as_they_end(compared: Compared) -> None:
+    assert [row.loss for row in compared.rows] == ["sequential", "risk"]
+    assert compared.names == [
         "sequential, seed 0",
         "risk, seed 0",
         "sequential, seed 1",
         "risk, seed 1",
     ]
-    record = json.loads((experiment.output_path / "comparison.json").read_text())
+
+
+def test_a_comparison_is_written_down(compared: Compared) -> None:
+    record = json.loads((compared.experiment.output_path / "comparison.json").read_text())
     assert record["seeds"] == [0, 1]
-    for row, written in zip(rows, record["losses"], strict=True):
+    for row, written in zip(compared.rows, record["losses"], strict=True):
         assert written["scores"] == pytest.approx(row.scores)
+        assert written["differences"].keys() == row.differences.keys()
         for name, difference in row.differences.items():
             assert written["differences"][name]["p"] == pytest.approx(difference.p)
-        assert written["differences"].keys() == row.differences.keys()
 
 
-def test_processes_train_the_same_models(experiment: Experiment) -> None:
-    in_processes = experiment._replace(output_path=experiment.output_path.parent / "other")
+def test_processes_train_the_same_models(compared: Compared, tmp_path: Path) -> None:
+    in_processes = compared.experiment._replace(output_path=tmp_path / "in_processes")
 
-    rows = compare(*experiment, **SHORT_COMPARISON)
-    rows_of_processes = compare(*in_processes, **SHORT_COMPARISON, jobs=2)
+    rows = compare(*in_processes, **SEEDS_AND_SAMPLES, jobs=2)
 
-    for row, other in zip(rows, rows_of_processes, strict=True):
-        assert other._replace(seconds=0) == row._replace(seconds=0)
-    models = sorted(experiment.output_path.rglob("model-best/ner/model"))
-    models_of_processes = sorted(in_processes.output_path.rglob("model-best/ner/model"))
+    for row, expected in zip(rows, compared.rows, strict=True):
+        assert row._replace(seconds=0) == expected._replace(seconds=0)
+    models = sorted(in_processes.output_path.rglob("model-best/ner/model"))
+    expected_models = sorted(compared.experiment.output_path.rglob("model-best/ner/model"))
     assert len(models) == 4
-    for path, other_path in zip(models, models_of_processes, strict=True):
-        assert path.read_bytes() == other_path.read_bytes()
+    for path, expected_path in zip(models, expected_models, strict=True):
+        assert path.read_bytes() == expected_path.read_bytes()
 
 
 def test_a_comparison_is_taken_up_again(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is trained twice."""
-    rows = compare(*experiment, **SHORT_COMPARISON)
     monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
-
-    again = compare(*experiment, make_executor=threads, **SHORT_COMPARISON)
-
-    for row, row_again in zip(rows, again, strict=True):
-        assert as_json(row_again) == as_json(row._replace(seconds=row_again.seconds))
+    rows = compare(*compared.experiment, make_executor=threads, **SEEDS_AND_SAMPLES)
+    for row, expected in zip(rows, compared.rows, strict=True):
+        assert as_json(row) == as_json(expected._replace(seconds=row.seconds))
 
 
 def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
