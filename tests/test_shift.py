@@ -193,8 +193,15 @@ def test_scores_and_expected_entities_of_docs_by_enumeration(
     else:
         sequences_of_doc = [[b] for b in range(len(lengths))]
     doc_lengths = numpy.asarray([lengths[doc].sum() for doc in sequences_of_doc])
-    tokens = TokenAttrs(*[numpy.zeros(0)] * 4, lengths=doc_lengths)
-    tokens = tokens._replace(iob=numpy.where(is_free, 0, 2))  # spaCy's ENT_IOB: missing, or O
+    unused = numpy.zeros(0)
+    tokens = TokenAttrs(
+        orth=unused,
+        iob=numpy.where(is_free, 0, 2),  # spaCy's ENT_IOB: missing, or O
+        label=unused,
+        is_space=unused,
+        begins_sentence=unused,
+        lengths=doc_lengths,
+    )
     n_sequences = [len(doc) for doc in sequences_of_doc]
     posterior.doc_of = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
 
