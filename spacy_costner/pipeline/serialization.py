@@ -9,14 +9,17 @@ except for `EDITABLE`, the settings that may be edited without training.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import srsly
 from spacy.tokens import Doc
+from spacy.util import to_bytes, to_disk
+from spacy.vocab import Vocab
 from thinc.api import Model
 from thinc.util import get_array_module
 
@@ -33,6 +36,94 @@ EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 
 OPTIONAL: Cfg = {"reading": None, "trained_on": ""}
 """The keys that a saved `cfg` may lack, as they were not always saved, and their values then."""
+
+
+def new_cfg(scheme: str, outside: str) -> Cfg:
+    """Make the `cfg` of a component that isn't trained, but for its settings of prediction. It is
+    saved as JSON and may be edited.
+
+    scheme (str), outside (str): The tag scheme, and how it has O: see `Tags`.
+    """
+    return {
+        "labels": [],
+        "scheme": scheme,
+        "outside": outside,
+        "progress": Progress()._asdict(),
+        "n_examples": 0,  # of training
+        "cost_tables": [],  # those of the losses, as the file of a cost may be gone
+        "temperature": Temperature()._asdict(),
+        "untrained": [],  # labels that were added since training
+        "trained_on": "",  # the packed hashes of the sentences of training
+    }
+
+
+def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
+    """Choose the settings of a loaded component: those that were saved, as they may have been
+    changed on the component. But where the config was edited since, it is the one to follow.
+
+    cfg (Cfg): The current cfg, whose keys are looked up in the saved one.
+    saved (Cfg): The saved cfg. Its key "configured" has what the config said at that time.
+    configured (Cfg): What the config says now of some keys.
+    RETURNS (Cfg): The cfg of the loaded component.
+    """
+    loaded = {name: saved[name] for name in cfg}
+    for name, settings in configured.items():
+        if saved["configured"].get(name) != settings:
+            loaded[name] = deepcopy(settings)
+    return loaded
+
+
+def write_files(
+    path: str | Path, cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]
+) -> None:
+    """Write the files of a component to a directory, without those to exclude."""
+    writers: dict[str, Callable[[Path], Any]] = {
+        "cfg": lambda file: srsly.write_json(file, cfg),
+        "vocab": lambda file: vocab.to_disk(file, exclude=exclude),
+        "model": lambda file: file.write_bytes(model),
+    }
+    to_disk(path, writers, exclude)
+
+
+def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]) -> dict[str, Any]:
+    """Read what `write_files` wrote of a component, by its name. The vocab is loaded at once.
+    Returns the content of "cfg" and "model", as far as they are not excluded."""
+    readers: dict[str, Callable[[Path], Any]] = {
+        "cfg": srsly.read_json,
+        "vocab": lambda file: vocab.from_disk(file, exclude=exclude),
+        "model": Path.read_bytes,
+    }
+    saved: dict[str, Any] = {}
+    for part, read in readers.items():
+        if part not in exclude:
+            with reading_part(part, name, f"{path}/"):
+                saved[part] = read(Path(path) / part)
+    return saved
+
+
+def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
+    """Pack a component in bytes, without the parts to exclude."""
+    writers: dict[str, Callable[[], bytes]] = {
+        "cfg": lambda: srsly.json_dumps(cfg),
+        "vocab": lambda: vocab.to_bytes(exclude=exclude),
+        "model": lambda: model,
+    }
+    return to_bytes(writers, exclude)
+
+
+def unpack_parts(
+    bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
+) -> dict[str, Any]:
+    """Read what `pack_parts` packed of a component, by its name. The vocab is loaded at once.
+    Returns the content of "cfg" and "model", as far as they are there and not excluded."""
+    with reading_part("cfg and model", name, ""):
+        parts = srsly.msgpack_loads(bytes_data)
+        saved = {part: content for part, content in parts.items() if part not in exclude}
+        if "vocab" in saved:
+            vocab.from_bytes(saved["vocab"], exclude=exclude)
+        if "cfg" in saved:
+            saved["cfg"] = srsly.json_loads(saved["cfg"])
+    return saved
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
