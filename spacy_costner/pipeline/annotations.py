@@ -138,8 +138,9 @@ def confidence_of(span: Span) -> float | None:
 
 
 def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
-    """The group of the predicted entities of a component, with this key or, if another component
-    has written there, with the key of `free_key`. Without a name, whatever has this key."""
+    """The group of the predicted entities of a component, which it wrote to the key of `free_key`:
+    this one or, if another component had written there, one with its name. Without a name, whatever
+    has this key."""
     if name is None:
         return doc.spans.get(key)
     for candidate in (f"{key}_{name}", key):
@@ -242,22 +243,25 @@ def make_prediction(
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_free(entities, tokens, other_labels))
     if confidence is None and not is_scored:
+        # Probabilities take longer than the best path, and nobody has asked for them.
         return Prediction(tokens, decoded.labels, other_labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
         is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
-        every_doc = [True] * len(tokens.lengths)
         sets[ALTERNATIVES] = SpanSet(
-            spans.select(is_alternative), span_probs[is_alternative], every_doc
+            spans.select(is_alternative),
+            span_probs[is_alternative],
+            has_set=[True] * len(tokens.lengths),
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
         is_free_span = is_free(spans, tokens, other_labels)
-        is_promised = [group in promise.groups for group in groups]
         sets[GUARANTEED] = SpanSet(
-            spans.select(is_free_span), span_probs[is_free_span], is_promised
+            spans.select(is_free_span),
+            span_probs[is_free_span],
+            has_set=[group in promise.groups for group in groups],
         )
     measures = None
     if is_measured:
@@ -472,10 +476,10 @@ def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
     return Extents(begin[is_first], end[is_first], label_probs)
 
 
-def is_new(entities: Entities, known_entities: Entities) -> Array1d:
-    """True for entities that are not among the known ones. Shape: (E,)"""
-    known_rows = set(_rows(known_entities))
-    return numpy.asarray([row not in known_rows for row in _rows(entities)], dtype=bool)
+def is_new(entities: Entities, predicted: Entities) -> Array1d:
+    """True for entities that are not predicted anyway. Shape: (E,)"""
+    predicted_rows = set(_rows(predicted))
+    return numpy.asarray([row not in predicted_rows for row in _rows(entities)], dtype=bool)
 
 
 def _rows(entities: Entities) -> list[tuple[int, int, int]]:
@@ -609,7 +613,7 @@ def spans_by_doc(
     lengths: Ints1d,
     probs: Floats1d | None = None,
 ) -> list[ScoredSpans]:
-    """The entities of each doc as spans.
+    """The entities of each doc as spans, to write them to the doc.
 
     docs (Iterable[Doc]): The docs.
     entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
@@ -620,7 +624,8 @@ def spans_by_doc(
     """
     rows = _rows(entities)
     doc_ends = lengths.cumsum()
-    # The entities of a doc are those before the first that begins after it.
+    # The entities of a doc stand from `first` to the one before `last`: the number of entities that
+    # begin before the doc ends.
     last_entities = entities.begin.searchsorted(doc_ends).tolist()
     spans_of_docs: list[ScoredSpans] = []
     doc_start = 0
@@ -630,7 +635,8 @@ def spans_by_doc(
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
             for begin, end, label in rows[first:last]
         ]
-        spans_of_docs.append((spans, None if probs is None else probs[first:last]))
+        doc_probs = None if probs is None else probs[first:last]
+        spans_of_docs.append((spans, doc_probs))
         doc_start = doc_end
         first = last
     return spans_of_docs

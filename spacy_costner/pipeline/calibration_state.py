@@ -12,7 +12,7 @@ from typing import Any
 import srsly
 from spacy.tokens import Doc
 
-from ..metrics.shift import Shift, find_shift, restore
+from ..metrics.shift import Counts, Shift, find_shift, restore
 from .annotations import Confidence, add_measures
 from .promises import CalibrationScores, Promise, Settings, first_difference
 from .reading import Reading, read_reading
@@ -131,8 +131,10 @@ class CalibrationState:
         pool = self.scores.pool()
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
-        # The expected numbers of entities by label, to which those of each doc are added.
-        counts = {} if earlier is None else {**earlier.counts}
+        # The expected numbers of entities by label, to which those of each doc are added
+        counts: Counts = {}
+        if earlier is not None:
+            counts = {**earlier.counts}
         scores: list[float] = []
         for doc in docs:
             scores += add_measures(doc, confidence.spans_key, component, own_labels, counts)
@@ -155,13 +157,12 @@ class CalibrationState:
 
         RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
         """
-        promise = saved["guarantee"]
-        scores = saved["shift"]
-        return cls(
-            promise=None if promise is None else Promise.from_dict(promise),
-            scores=None if scores is None else CalibrationScores.from_dict(scores),
-            reading=read_reading(saved["reading"]),
-        )
+        state = cls(reading=read_reading(saved["reading"]))
+        if saved["guarantee"] is not None:
+            state.promise = Promise.from_dict(saved["guarantee"])
+        if saved["shift"] is not None:
+            state.scores = CalibrationScores.from_dict(saved["shift"])
+        return state
 
 
 def current_settings(cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]) -> Settings:

@@ -165,14 +165,16 @@ class CostSensitiveNER(TrainablePipe):
         )
         first_pass = first_pass_of(model)
         if first_pass is not None:
-            # A linear model may have a chain of its own, whose entities are features of this one.
+            # The first pass of a linear model is a chain, too, and cut at the same borders.
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
+        if weights is None:
+            weights = Weights()
         self.objective = Objective(
             name,
             self.vocab.strings,
             loss,
-            weights=Weights() if weights is None else weights,
+            weights=weights,
             annotation=self.annotation,
         )
         self.calibration = CalibrationState()
@@ -339,7 +341,9 @@ class CostSensitiveNER(TrainablePipe):
         check_lexeme_norms(self.vocab, "ner")
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         corpus_labels = self._read_corpus(get_examples(), labels)
-        for label in sorted(corpus_labels) if labels is None else labels:
+        if labels is None:
+            labels = sorted(corpus_labels)
+        for label in labels:
             self.add_label(label)
         self._check_own_labels()
         if not self.labels:
@@ -738,7 +742,9 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
         """The labels of the entities that the component writes. None: all its labels."""
-        return None if self.annotation.own_labels is None else self.own_labels
+        if self.annotation.own_labels is None:
+            return None
+        return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
         """Promise something of the component's sets, with its current settings. The promise is in

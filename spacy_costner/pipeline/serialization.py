@@ -134,8 +134,9 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
     try:
         json.dumps(cfg, ensure_ascii=False).encode("utf8")
     except UnicodeEncodeError as error:
-        got = repr(error.object[max(0, error.start - 20) : error.end + 20])
-        raise ValueError(f"cfg: expected text that can be UTF-8, got {got}") from None
+        # Twenty characters before and after it show where it stands.
+        excerpt = error.object[max(0, error.start - 20) : error.end + 20]
+        raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
     # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
@@ -219,12 +220,18 @@ def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
     """The progress with the epochs as an integer, and the examples of the epoch beside it. Up to
     0.3.0 the epochs were saved as a sum of shares."""
     if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
-        return progress
+        return progress  # as it is saved since then, or damaged: see `_check_progress`
     for name, value in progress.items():
         _check_number(value, name)
-    n_examples = max(int(n_examples), 1)
-    epochs, n_seen = divmod(round(progress["epochs"] * n_examples), n_examples)
-    return Progress(int(progress["steps"]), epochs, n_seen, n_examples)._asdict()
+    examples_per_epoch = max(int(n_examples), 1)
+    n_examples_seen = round(progress["epochs"] * examples_per_epoch)
+    converted = Progress(
+        steps=int(progress["steps"]),
+        epochs=n_examples_seen // examples_per_epoch,
+        n_seen=n_examples_seen % examples_per_epoch,
+        n_examples=examples_per_epoch,
+    )
+    return converted._asdict()
 
 
 def _check_progress(progress: Any) -> None:
@@ -252,14 +259,19 @@ def check_keys(
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
     """Check that a saved value is a finite number, not negative or, if asked for, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value < inf) or (positive and not value):
-        bound = "above" if positive else "of at least"
+    is_valid = is_number and 0 <= value < inf
+    bound = "of at least"
+    if positive:
+        is_valid = is_valid and value > 0
+        bound = "above"
+    if not is_valid:
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
 
 
 def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
     """Load a model. Raises a ValueError if it was saved with another config, or has weights that
     are not finite."""
+    # `from_bytes` replaces the columns of features, too: those of the config have to be the same.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(saved)
     for node, columns in zip(model.walk(), columns_of_config):
