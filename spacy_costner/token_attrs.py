@@ -172,7 +172,6 @@ def possible_paths(
     untrained (Sequence[str]): Labels that only preset entities may have.
     RETURNS (Constraints): The possible tags and transitions.
     """
-    is_preset = tokens.is_annotated
     if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # which are the same for all tokens
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
@@ -181,8 +180,8 @@ def possible_paths(
         untrained_labels = [tags.labels.index(label) for label in untrained]
         possible &= ~numpy.isin(tags.label_of, untrained_labels)
     if tokens.has_annotation:
-        entities = tokens.entities(tags, strings)
-        path = tags.gold_path(entities, is_preset)
+        is_preset = tokens.is_annotated
+        path = tags.gold_path(tokens.entities(tags, strings), is_preset)
         # A preset entity may begin or end with white space, and have an untrained label.
         possible[is_preset] = True
         possible &= tags.agreeing(path, tokens.lengths)

@@ -378,7 +378,8 @@ def guaranteed_set(
     the group of their doc and, if a miss rate is promised, the predicted entities. Its spans may
     overlap.
 
-    entities (Entities), probs (Floats1d): The predicted entities. Shape: (E,)
+    entities (Entities), probs (Floats1d): The predicted entities, and their probabilities.
+        Shape: (E,)
     groups (Sequence[str | None]): The group of each doc. Shape: (B,)
     """
     spans, scores = guarantee_scores(posterior, promise)
@@ -429,7 +430,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     extents = join_labels(spans, probs, n_labels)
     # The probability that an entity of any label has the extent. Shape: (X, 1)
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
-    if terms.per_label or terms.found == "exact":
+    labels_count = terms.per_label or terms.found == "exact"
+    if labels_count:
         smoothed_part = SMOOTHING * total_probs / n_labels
         scores = (1 - SMOOTHING) * extents.label_probs + smoothed_part
     else:
@@ -439,7 +441,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     if terms.by == "doc":
         doc_of_extent = posterior.doc_of_token[extents.begin]
         counted_probs = extents.label_probs if terms.per_label else total_probs
-        # n of each doc: of each label, or of all labels in one column
+        # n of each doc: for each label or, in one column, for all. As extents are ordered, the last
+        # one is in the last doc that has any.
         expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted_probs.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
         divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))

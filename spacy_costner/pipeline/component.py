@@ -672,8 +672,8 @@ class CostSensitiveNER(TrainablePipe):
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags = self.tags
-        # Path i has the i-th best sequence of tags of each doc, and the logarithms of their
-        # probabilities: minus infinity for a doc that has fewer paths.
+        # Row i of both is of the i-th best path of each doc: its tags, (k, N), and its
+        # log-probability, (k, B), minus infinity for a doc that has fewer paths.
         paths, log_probs = posterior.best_paths(k)
         hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
