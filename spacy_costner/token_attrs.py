@@ -181,7 +181,8 @@ def possible_paths(
         possible &= ~numpy.isin(tags.label_of, untrained_labels)
     if tokens.has_annotation:
         is_preset = tokens.is_annotated
-        path = tags.gold_path(tokens.entities(tags, strings), is_preset)
+        entities = tokens.entities(tags, strings)
+        path = tags.gold_path(entities, is_preset)
         # A preset entity may begin or end with white space, and have an untrained label.
         possible[is_preset] = True
         possible &= tags.agreeing(path, tokens.lengths)
