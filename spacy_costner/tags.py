@@ -270,10 +270,11 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # Inside of an entity, one more has begun than ended. Shapes: (N + 1,)
-        n_begun = numpy.bincount(begin, minlength=n_tokens + 1).cumsum()
-        n_ended = numpy.bincount(end, minlength=n_tokens + 1).cumsum()
-        in_entity = numpy.flatnonzero(n_begun > n_ended)
+        # 1 where an entity begins, and 1 less after its end: the sum up to a token is 1 in an entity.
+        steps = numpy.zeros(n_tokens + 1, dtype="int8")
+        steps[begin] = 1
+        steps[end] -= 1
+        in_entity = steps[:-1].cumsum(dtype="int8") == 1
         # All tokens of entities first, then the first and the last, then the only ones.
         tags[in_entity] = self.index(scheme.inside, numpy.repeat(label, end - begin))
         tags[begin] = self.index(scheme.begin, label)
