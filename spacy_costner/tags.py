@@ -270,7 +270,8 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # 1 where an entity begins, and 1 less after its end: the sum up to a token is 1 in an entity.
+        # 1 where an entity begins, and 1 less after its end: up to a token in an entity, the sum of
+        # these is 1.
         steps = numpy.zeros(n_tokens + 1, dtype="int8")
         steps[begin] = 1
         steps[end] -= 1
