@@ -181,20 +181,16 @@ def test_the_window_of_clusters_is_2_without_windows(numbers_file: Path) -> None
     assert template.windows["LOWER"] == 2
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [{"keys": b""}, {"width": 0}, {"numbers": b""}],
-    ids=["a key too few", "no width", "no numbers"],
-)
-def test_damaged_clusters_are_refused(numbers_file: Path, damage: dict[str, Any]) -> None:
-    """A saved table of clusters has keys, which are hashes of 8 bytes, and numbers, so many (the
-    width) for each key."""
+@pytest.mark.parametrize("field", ["keys", "width", "numbers"])
+def test_damaged_clusters_are_refused(numbers_file: Path, field: str) -> None:
+    """A saved table of clusters has keys, which are hashes of 8 bytes, and for each key so many
+    numbers as the width says."""
     features = learn_features(numbers_file)
     saved = srsly.msgpack_loads(features.to_bytes())
     table = saved["clusters"]["clusters:numbers"]
-    if "keys" in damage:
-        damage = {"keys": table["keys"][8:]}
-    damaged = {**saved, "clusters": {"clusters:numbers": {**table, **damage}}}
+    damages = {"keys": table["keys"][8:], "width": 0, "numbers": b""}
+    damaged_table = {**table, field: damages[field]}
+    damaged = {**saved, "clusters": {"clusters:numbers": damaged_table}}
 
     with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
         Features(features.template).from_bytes(srsly.msgpack_dumps(damaged))
