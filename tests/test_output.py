@@ -195,7 +195,7 @@ def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
     *lines, last = tuning_text(tuning, show_all=False).splitlines()
 
     assert last == "These docs chose it: expect less of new ones."
-    assert len(lines) == N_ROWS + 3  # A header, a line that there are more, and the summary.
+    assert len(lines) == N_ROWS + 3  # A header, an empty line and the scores before and after.
     (chosen,) = [line for line in lines if "chosen" in line]
     assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
     assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
