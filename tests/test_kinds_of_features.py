@@ -11,6 +11,7 @@ import pytest
 import srsly
 from spacy.tokens import Doc, Span, Token
 from spacy.vocab import Vocab
+from thinc.types import Ints2d
 
 from spacy_costner.features import FeatureBatch, Features, Template
 from spacy_costner.features.template import KINDS
@@ -69,6 +70,7 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
         "gazetteer": {"gazetteers": {"cities": str(phrases)}},
         "clusters": {"clusters": [str(clusters)]},
         "vectors": {"vectors": [2]},
+        "static_vectors": {"include_static_vectors": True},
     }
     kind = request.param
     settings = OTHER_KINDS.get(kind) or {"windows": {kind: 1}, **files.get(kind, {})}
@@ -88,33 +90,43 @@ def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> Feat
     return features.add_labels(batch, probabilities, ["CITY"])
 
 
+def slots(batch: FeatureBatch) -> Ints2d:
+    """What each token has: features, by their rows, then static vectors, by their ids."""
+    if batch.vector_ids is None:
+        return batch.rows
+    return numpy.concatenate([batch.rows, batch.vector_ids], axis=1)
+
+
 def test_a_kind_has_features(features: Features, docs: list[Doc]) -> None:
-    rows = find(features, docs).rows
-    assert rows.shape[0] == sum(map(len, docs)) and rows.dtype == "int32"
-    assert (rows >= 0).any() and rows.max() < len(features)
+    batch = find(features, docs)
+    found = slots(batch)
+    assert found.shape[0] == sum(map(len, docs)) and found.dtype == "int32"
+    assert (found >= 0).any() and batch.rows.max(initial=-1) < len(features)
     names = features.names()
     assert len(names) == len(set(names)) == len(features)
 
 
 def test_docs_are_read_and_left_as_they_are(features: Features, docs: list[Doc]) -> None:
     before = [doc.to_bytes() for doc in docs]
-    rows = find(features, docs).rows
+    found = slots(find(features, docs))
     assert [doc.to_bytes() for doc in docs] == before
-    numpy.testing.assert_array_equal(find(features, docs).rows, rows)
+    numpy.testing.assert_array_equal(slots(find(features, docs)), found)
 
 
 @pytest.mark.parametrize("is_train", [False, True])
 def test_docs_of_a_batch_are_apart(features: Features, docs: list[Doc], is_train: bool) -> None:
-    together = find(features, docs, is_train=is_train).rows
-    alone = [find(features, [doc], is_train=is_train).rows for doc in docs]
+    together = slots(find(features, docs, is_train=is_train))
+    alone = [slots(find(features, [doc], is_train=is_train)) for doc in docs]
     numpy.testing.assert_array_equal(together, numpy.concatenate(alone))
-    assert find(features, [], is_train=is_train).rows.shape == (0, together.shape[1])
+    nothing = slots(find(features, [], is_train=is_train))
+    assert nothing.shape == (0, together.shape[1])
 
 
 def test_values_gathered_later_have_the_same_rows(features: Features, docs: list[Doc]) -> None:
     batch = find(features, docs)
     assert batch.value_ids is not None
-    numpy.testing.assert_array_equal(features.gather(batch.value_ids, batch.lengths), batch.rows)
+    gathered = features.gather(batch.value_ids, batch.lengths, batch.vectors)
+    numpy.testing.assert_array_equal(slots(gathered), slots(batch))
 
 
 def test_features_by_word_are_the_others(features: Features, docs: list[Doc]) -> None:
@@ -131,8 +143,9 @@ def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> Non
     for again in (loaded, pickle.loads(pickle.dumps(features)), features.copy()):
         assert again.to_bytes() == saved and again.names() == features.names()
         for is_train in (False, True):
-            expected = find(features, docs, is_train=is_train).rows
-            numpy.testing.assert_array_equal(find(again, docs, is_train=is_train).rows, expected)
+            expected = slots(find(features, docs, is_train=is_train))
+            found = slots(find(again, docs, is_train=is_train))
+            numpy.testing.assert_array_equal(found, expected)
 
 
 def test_a_kind_without_training_docs_has_nothing(features: Features, docs: list[Doc]) -> None:
@@ -141,7 +154,7 @@ def test_a_kind_without_training_docs_has_nothing(features: Features, docs: list
         pytest.skip("the files are read in training only, and are gone")
     nothing = Features(features.template)
     nothing.build_vocab([])
-    assert (nothing.find(docs).rows == -1).all()
+    assert (slots(nothing.find(docs)) == -1).all()
     loaded = Features(features.template).from_bytes(nothing.to_bytes())
     assert len(loaded) == len(nothing) < max(len(features), 1)
 

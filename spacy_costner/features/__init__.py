@@ -2,4 +2,5 @@
 
 from .extractor import FeatureBatch, Features
 from .lookup import WordCache
+from .static_vectors import StaticVectors
 from .template import Template

@@ -14,6 +14,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from .collecting import collect_columns, load_columns, recount_labels, save_columns
 from .column import Column
 from .lookup import Lookup, WordCache
+from .static_vectors import StaticVectors
 from .template import Template
 
 
@@ -30,6 +31,9 @@ class FeatureBatch(NamedTuple):
     word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
         word alone.
     word_ids (Ints1d | None): The words of tokens in `word_cache`. Shape: (N,)
+    vectors (StaticVectors | None): The static vectors of words, if they are inputs.
+    vector_ids (Ints2d | None): The static vector of the word at each of O offsets from a token, by
+        its id in `vectors`; -1 for none. None if `word_cache` has them. Shape: (N, O)
     """
 
     rows: Ints2d
@@ -39,6 +43,15 @@ class FeatureBatch(NamedTuple):
     value_ids: Ints2d | None = None
     word_cache: WordCache | None = None
     word_ids: Ints1d | None = None
+    vectors: StaticVectors | None = None
+    vector_ids: Ints2d | None = None
+
+    def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
+        """The rows and the vectors of some tokens. Lengths are not changed. Shape: (N,)"""
+        vector_ids = self.vector_ids
+        if vector_ids is not None:
+            vector_ids = vector_ids[is_selected]
+        return self._replace(rows=self.rows[is_selected], vector_ids=vector_ids)
 
 
 class Features(Shim):
@@ -82,6 +95,14 @@ class Features(Shim):
             return 0
         return self.lookup.n_rows
 
+    @property
+    def n_vector_rows(self) -> int:
+        """M, the number of rows of weights that static vectors have: one for each offset and each
+        of the D numbers of a vector, in this order."""
+        if not self.has_vocab or self.lookup.vector_column is None:
+            return 0
+        return self.lookup.vector_column.n_rows
+
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
     ) -> FeatureBatch:
@@ -98,27 +119,38 @@ class Features(Shim):
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
             value_ids=token_batch.value_ids,
+            vectors=word_cache.vectors,
         )
         if by_word:
             batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
         return self._gather_rows(batch)
 
     def _gather_rows(self, batch: FeatureBatch) -> FeatureBatch:
-        """Gather the rows of a batch again, from the ids of its values."""
+        """Gather the rows and the vectors of a batch again, from the ids of its values."""
         assert batch.value_ids is not None
-        slots = self.lookup.slots
         if batch.word_cache is not None:
-            slots = self.lookup.batch_slots
-        return batch._replace(rows=slots.gather(batch.value_ids, batch.lengths))
+            rows = self.lookup.batch_slots.gather(batch.value_ids, batch.lengths)
+            return batch._replace(rows=rows)
+        gathered = self.gather(batch.value_ids, batch.lengths, batch.vectors)
+        return batch._replace(rows=gathered.rows, vector_ids=gathered.vector_ids)
 
-    def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
-        """The features of tokens, from the values in their windows. Shapes: (N, C) to (N, S)"""
-        return self.lookup.slots.gather(value_ids, lengths)
+    def gather(
+        self, value_ids: Ints2d, lengths: Ints1d, vectors: StaticVectors | None = None
+    ) -> FeatureBatch:
+        """The features of tokens and the static vectors, if they are inputs, from the values in
+        their windows. Shapes: (N, C), (B,)"""
+        rows = self.lookup.slots.gather(value_ids, lengths)
+        vector_ids = None
+        if vectors is not None:
+            vector_ids = self.lookup.vector_slots.gather(value_ids, lengths)
+        return FeatureBatch(rows, lengths, vectors=vectors, vector_ids=vector_ids)
 
     @property
     def reach(self) -> int:
         """The number of tokens to either side that features of a token come from."""
-        return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
+        lookup = self.lookup
+        offsets = numpy.concatenate([lookup.slots.offsets, lookup.vector_slots.offsets])
+        return int(numpy.abs(offsets).max(initial=0))
 
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]

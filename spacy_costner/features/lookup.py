@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import numpy
 from spacy.lexeme import Lexeme
+from spacy.vectors import BaseVectors
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..locks import make_lock
 from .column import BatchColumn, Column, LabelColumn, reader_of
+from .static_vectors import WHERE, StaticVectors, VectorColumn
 from .tokens import TokenBatch, Tokens
 from .words import TEXT_FLAGS, WordColumn
 
@@ -58,12 +60,23 @@ class WordCache:
 
     slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
         places in `table`.
+    vectors (StaticVectors | None): The static vectors, if they are inputs. The last column of
+        `table` has the ids of those of words.
+    vector_slots (Slots): That column at the offsets of the vectors. Shape: (O,)
     window (Slots): Takes the ids of words, times the number of offsets, to a row for each word and
         offset. Shape: (number of offsets,)
     """
 
-    def __init__(self, width: int, slots_by_offset: dict[int, Slots]) -> None:
+    def __init__(
+        self,
+        width: int,
+        slots_by_offset: dict[int, Slots],
+        vectors: StaticVectors | None = None,
+        vector_offsets: Sequence[int] = (),
+    ) -> None:
         self.slots_by_offset = slots_by_offset
+        self.vectors = vectors
+        self.vector_slots = slots_of_vectors(width - 1, vector_offsets)
         offsets = to_int32(list(slots_by_offset))
         self.window = Slots(
             places=numpy.zeros_like(offsets),
@@ -112,9 +125,15 @@ class Lookup:
         self._word_places = to_int32(
             [self.places[column.name].start for column in self.word_columns]
         )
+        self.vector_column = vector_column_of(columns)
+        self.vector_slots = slots_of_vectors(0, ())
+        if self.vector_column is not None:
+            place = self.places[self.vector_column.name].start
+            self.vector_slots = slots_of_vectors(place, self.vector_column.offsets)
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
-        self._word_cache = self._empty_cache()
+        self._word_cache = self._empty_cache(None)
+        self._training_vectors: StaticVectors | None = None
 
     def _make_slots(self) -> tuple[Slots, int]:
         """Number the features: the slots of each column at each offset, and how many rows there
@@ -124,6 +143,8 @@ class Lookup:
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
+            if column is self.vector_column:
+                continue
             place = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
@@ -147,7 +168,8 @@ class Lookup:
         word_place = word_place_of_place[self.slots.places]
         is_of_word = word_place >= 0
         word_slots = {}
-        for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
+        word_offsets = numpy.union1d(self.slots.offsets[is_of_word], self.vector_slots.offsets)
+        for offset in word_offsets.tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             at_offset = self.slots.select(is_selected)
             # Words are looked up one by one, without the windows that they stand in.
@@ -158,24 +180,59 @@ class Lookup:
             )
         return self.slots.select(~is_of_word), word_slots
 
-    def _empty_cache(self) -> WordCache:
-        return WordCache(len(self.word_columns) + len(MARKS), self._word_slots)
+    def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
+        # The values of a word, its marks, and last the id of its vector if vectors are inputs.
+        width = len(self.word_columns) + len(MARKS)
+        if vectors is None or self.vector_column is None:
+            return WordCache(width, self._word_slots)
+        return WordCache(width + 1, self._word_slots, vectors, self.vector_column.offsets)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
         """The words so far, and the ids of those of tokens among them, (N,). Their values are found
         once and cached."""
-        cache = self._word_cache
+        cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)
         if (word_ids >= 0).all():
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
-            self._word_cache = cache = self._empty_cache()
+            self._word_cache = cache = self._empty_cache(self._vectors_for(tokens))
             word_ids[:] = -1
         unknown_tokens = numpy.flatnonzero(word_ids < 0)
         word_keys, index = numpy.unique(tokens.word_keys[unknown_tokens], return_index=True)
         lexemes = tokens.lexemes(unknown_tokens[index])
-        cache.add(word_keys, numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes]))
+        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes])
+        if cache.vectors is not None:
+            rows = numpy.column_stack([rows, cache.vectors.find_ids(lexemes)])
+        cache.add(word_keys, rows)
         return cache, cache.word_ids.find(tokens.word_keys)
+
+    def _cache_for(self, tokens: Tokens) -> WordCache:
+        """The words so far, or no words if their vectors are others than those of tokens."""
+        cache = self._word_cache
+        if self.vector_column is None or not tokens.vocabs:
+            return cache
+        source = vectors_of(tokens)
+        is_of_source = cache.vectors is not None and cache.vectors.source is source
+        # A prediction may have begun a new cache since the last batch of training.
+        has_other_ids = tokens.text_ids is not None and cache.vectors is not self._training_vectors
+        if not is_of_source or has_other_ids:
+            self._word_cache = cache = self._empty_cache(self._vectors_for(tokens))
+        return cache
+
+    def _vectors_for(self, tokens: Tokens) -> StaticVectors | None:
+        """The vectors of a new cache. In training they stay the same: the ids of vectors are kept
+        for all docs, while words may be forgotten."""
+        if self.vector_column is None:
+            return None
+        source = vectors_of(tokens)
+        in_training = tokens.text_ids is not None
+        vectors = self._training_vectors
+        if in_training and vectors is not None and vectors.source is source:
+            return vectors
+        vectors = self.vector_column.read_vectors(source)
+        if in_training:
+            self._training_vectors = vectors
+        return vectors
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
         """The ids of the values of a word, and its marks as 0 or 1."""
@@ -198,7 +255,10 @@ class Lookup:
         value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
         n_word_columns = len(self.word_columns)
         value_ids[:, self._word_places] = rows[:, :n_word_columns]
-        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # as in MARKS
+        marks = rows[:, n_word_columns : n_word_columns + len(MARKS)]
+        is_capitalised, has_digit = marks.T > 0
+        if self.vector_column is not None and len(rows):
+            value_ids[:, self.places[self.vector_column.name]] = rows[:, -1:]
         batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:
@@ -208,3 +268,34 @@ class Lookup:
 
 def to_int32(numbers: Sequence[int]) -> Ints1d:
     return numpy.asarray(numbers, dtype="int32")
+
+
+def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
+    """The static vector of the word at each offset, by its id, which stands at a place in an array
+    of value ids."""
+    return Slots(
+        places=numpy.full(len(offsets), place, dtype="int32"),
+        offsets=to_int32(offsets),
+        first_rows=numpy.zeros(len(offsets), dtype="int32"),
+    )
+
+
+def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
+    """The column of static vectors. None if there is none, or if its dimension isn't known, as no
+    docs were there in initialization."""
+    for column in columns:
+        if isinstance(column, VectorColumn) and column.dim:
+            return column
+    return None
+
+
+def vectors_of(tokens: Tokens) -> BaseVectors:
+    """The static vectors that the vocabs of docs, at least one, have in common."""
+    first_vocab = tokens.vocabs[0]
+    for vocab in tokens.vocabs:
+        if vocab is not first_vocab and vocab.vectors is not first_vocab.vectors:
+            raise ValueError(
+                f"{WHERE}: expected docs whose vocabs have the same vectors in a batch, got vocabs "
+                "with others"
+            )
+    return first_vocab.vectors

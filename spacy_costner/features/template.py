@@ -14,6 +14,7 @@ from .gazetteers import GazetteerColumn
 from .label_counts import DOC
 from .memory import MemoryColumn
 from .pairs import PairColumn
+from .static_vectors import VectorColumn
 from .tokens import EXTENSION
 from .words import FLAGS, WORD_VIEWS, WordColumn, flag, prefix, suffix
 
@@ -27,6 +28,7 @@ and SHAPE."""
 GAZETTEER = "gazetteer"
 CLUSTERS = "clusters"
 VECTORS = "vectors"
+STATIC_VECTORS = "static_vectors"
 
 DEFAULT_WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -68,6 +70,8 @@ class Template:
         windows is "clusters".
     vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
         into. Their kind in windows is "vectors".
+    include_static_vectors (bool): Whether the numbers of the static vectors of words are inputs,
+        each with a weight for each tag. Their kind in windows is "static_vectors".
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
 
@@ -86,6 +90,7 @@ class Template:
         document: dict[str, int] | None = None,
         clusters: Sequence[str] = (),
         vectors: Sequence[int] = (),
+        include_static_vectors: bool = False,
     ) -> None:
         self.windows = dict(DEFAULT_WINDOWS if windows is None else windows)
         if gazetteers:
@@ -94,6 +99,8 @@ class Template:
             self.windows.setdefault(CLUSTERS, 2)
         if vectors:
             self.windows.setdefault(VECTORS, 2)
+        if include_static_vectors:
+            self.windows.setdefault(STATIC_VECTORS, 1)
         self.affixes = tuple(affixes)
         self.flags = tuple(flags)
         self.bigrams = bigrams or {}
@@ -105,6 +112,7 @@ class Template:
         self.document = document or {}
         self.clusters = tuple(clusters)
         self.vectors = tuple(dict.fromkeys(vectors))
+        self.include_static_vectors = include_static_vectors
         _check(self)
 
     def make_columns(self) -> list[Column]:
@@ -117,8 +125,8 @@ class Template:
             columns_of_kind[kind] = self._make_columns_of_kind(kind, window)
             columns += columns_of_kind[kind]
         for kind, size in self.bigrams.items():
-            if kind in (CLUSTERS, VECTORS):
-                continue  # a word may have several clusters, which make no single pair
+            if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
+                continue  # a word may have several clusters or numbers, which make no single pair
             window = Window(around(size)[:-1], self.least_count(f"{kind}+{kind}"))
             columns += [PairColumn(base, window) for base in columns_of_kind[kind]]
         for attribute, size in self.memory.items():
@@ -194,6 +202,13 @@ def make_vector_columns(template: Template, window: Window) -> list[Column]:
     return [VectorClusterColumn(VECTORS, window, template.vectors)]
 
 
+def make_static_vector_columns(template: Template, window: Window) -> list[Column]:
+    """A column of vectors as they are, not of their clusters."""
+    if not template.include_static_vectors:
+        return []
+    return [VectorColumn(STATIC_VECTORS, window)]
+
+
 KINDS: dict[str, MakeColumns] = {
     **{name: make_word_columns(name) for name in WORD_VIEWS},
     "prefix": make_prefix_columns,
@@ -203,6 +218,7 @@ KINDS: dict[str, MakeColumns] = {
     GAZETTEER: make_gazetteer_columns,
     CLUSTERS: make_cluster_columns,
     VECTORS: make_vector_columns,
+    STATIC_VECTORS: make_static_vector_columns,
 }
 """The kinds in windows besides attributes of tokens: what makes their columns."""
 

@@ -71,7 +71,7 @@ def train_first_pass(
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
-    first_pass.weights.allocate(len(features), len(tags))
+    first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
     trained: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold, each other one its own.
@@ -182,9 +182,10 @@ def train_linear_part(
             desc=f"linear part {number}/{LINEAR_FOLDS + 1}",
         )
         rows.append(rows_of_fold)
-    # Of a fold only the weights of features are used.
     weights.restart(rows[0])
-    emissions_of_folds = [rows_of_fold[: weights.n_features] for rows_of_fold in rows[1:]]
+    # Of a fold only the weights of features and vectors are used.
+    n_emission_rows = weights.n_features + weights.n_vector_rows
+    emissions_of_folds = [rows_of_fold[:n_emission_rows] for rows_of_fold in rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 

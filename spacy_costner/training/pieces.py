@@ -21,7 +21,7 @@ from thinc.api import Model
 from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch, Features
+from ..features import FeatureBatch, Features, StaticVectors
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..ragged import ranges
@@ -130,7 +130,7 @@ def read_pieces(
             )
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
-        first_token = token_store.add(cast(Ints2d, feature_batch.value_ids), targets.by_doc)
+        first_token = token_store.add(feature_batch, targets.by_doc)
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
@@ -241,12 +241,15 @@ class TokenStore:
         self.folder = folder
         self.columns = Columns(folder)
         self.n_tokens = 0
+        self.vectors: StaticVectors | None = None
 
-    def add(self, values: Ints2d, targets: Targets) -> int:
-        """Add docs: the values of their tokens, (N, C), and their targets. Returns the number of
-        their first token."""
+    def add(self, batch: FeatureBatch, targets: Targets) -> int:
+        """Add docs: the values of their tokens, and their targets. Returns the number of their
+        first token."""
         first_token = self.n_tokens
+        values = cast(Ints2d, batch.value_ids)
         self.columns.write("values", first_token, values)
+        self.vectors = batch.vectors  # the same for all docs in training: see `Lookup`
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
         self.columns.write("possible", first_token, targets.constraints.emissions)
         self.n_tokens += len(values)
@@ -309,7 +312,7 @@ class PieceStore:
         # Four numbers a piece, as `_add_piece` stores them. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
-        rows, tokens = self._gather(first, end, window_begin, window_end)
+        features, tokens = self._gather(first, end, window_begin, window_end)
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
@@ -321,30 +324,30 @@ class PieceStore:
             allowed=self._allowed(tokens),
             token_weights=self.tokens.columns.read("token_weights", tokens),
             weights=None if weights is None else weights[piece_of],
-            features=rows,
+            features=features.rows,
         )
         constraints = self._template.constraints._replace(emissions=possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
         if examples:
             soft = read_soft_targets(examples, self.tags, constraints, lengths, piece_of, weights)
             targets = targets._replace(soft=soft)
-        return FeatureBatch(rows, lengths), targets
+        return features._replace(lengths=lengths), targets
 
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
-    ) -> tuple[Ints2d, Ints1d]:
-        """The features of the tokens of pieces, (N, S), and the numbers of these tokens, (N,), from
-        the places of pieces, (B,) each."""
+    ) -> tuple[FeatureBatch, Ints1d]:
+        """The features of the tokens of pieces, and the numbers of these tokens, (N,), from the
+        places of pieces, (B,) each. Lengths are those of the windows."""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
-        rows = self.tokens.features.gather(values, window_lengths)
+        features = self.tokens.features.gather(values, window_lengths, self.tokens.vectors)
         # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
-            return rows, tokens
-        return rows[is_in_piece], tokens[is_in_piece]
+            return features, tokens
+        return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
     def _allowed(self, tokens: Ints1d) -> Array2d | None:
         """The tags that agree with gold, (N, K). None: `tags` says it all."""
