@@ -55,22 +55,19 @@ class KeyedVectors(StaticVectors):
     """Vectors of spaCy's default mode: some words have one. A word has the vector of its text or,
     if there is none, of its text in lower case. An id is a row of spaCy's table."""
 
-    def __init__(self, source: Vectors, scale: float) -> None:
-        super().__init__(source, scale)
-        self._data = to_numpy(source.data)
-        self._row_of_key = source.key2row
-
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        row_of_key = self.source.key2row
         ids = []
         for lexeme in lexemes:
-            row = self._row_of_key.get(lexeme.orth, -1)
+            row = row_of_key.get(lexeme.orth, -1)
             if row < 0:
-                row = self._row_of_key.get(lexeme.lower, -1)
+                row = row_of_key.get(lexeme.lower, -1)
             ids.append(row)
         return numpy.asarray(ids, dtype="int32")
 
     def _rows(self, ids: Ints1d) -> Floats2d:
-        return self._data[ids]
+        # Read each time: spaCy's table is another array when it has grown.
+        return to_numpy(self.source.data[ids])
 
 
 class ComputedVectors(StaticVectors):
