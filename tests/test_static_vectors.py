@@ -226,9 +226,7 @@ def test_gradients_of_the_total_loss(outside: str) -> None:
     """By central differences in some directions, with penalties of their own."""
     nlp, examples = initialized(outside=outside)
     ner = nlp.get_pipe("ner")
-    total = TotalLoss(
-        ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4
-    )
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4)
     rng = numpy.random.default_rng(1)
     vector = rng.normal(size=total.read_weights().shape)
     assert vector.shape == (total.shape[0] * total.shape[1],)
@@ -269,9 +267,11 @@ PLACES = [f"Place{i}" for i in range(60)]
 def name_vectors() -> dict[str, Any]:
     """Vectors that tell names from places, and from other words."""
     rng = numpy.random.default_rng(0)
-    centres = dict.fromkeys(NAMES, [1, 0, 0]) | dict.fromkeys(PLACES, [0, 1, 0])
-    centres["and"] = [0, 0, 1]
-    return {word: numpy.add(centre, rng.normal(size=3) / 10) for word, centre in centres.items()}
+    vectors: dict[str, Any] = {"and": [0, 0, 1]}
+    for name, place in zip(NAMES, PLACES):
+        vectors[name] = [1, 0, 0] + rng.normal(size=3) / 10
+        vectors[place] = [0, 1, 0] + rng.normal(size=3) / 10
+    return vectors
 
 
 def name_examples(nlp: Language, first: int, end: int) -> list[Example]:
@@ -544,9 +544,9 @@ def test_vectors_that_say_nothing_are_refused(vectors: dict[str, Any], message: 
 def test_vectors_of_another_length_are_refused(vocab: Vocab) -> None:
     features = features_of(vocab)
     shorter = vocab_with({"a": [1, 2]})
-    with pytest.raises(ValueError, match="expected vectors of 3 numbers .* got 2"):
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got 2"):
         features.find([Doc(shorter, words=["a"])])
-    with pytest.raises(ValueError, match="expected vectors of 3 numbers .* it has none"):
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* it has none"):
         features.find([Doc(vocab_with({}), words=["a"])])
 
 

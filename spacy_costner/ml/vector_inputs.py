@@ -15,8 +15,9 @@ class VectorInputs(NamedTuple):
 
         sum over the offsets o of x_{t+o} W_o
 
-    where x is 0 for words without a vector. A word comes up often, so its products with all W_o are
-    computed once, and then summed as rows of a table: row u O + o is x_u W_o, for the vector u of U.
+    where x is 0 for words without a vector. A word comes up often. So the products of its vector
+    with the W_o of all O offsets are computed once, and summed as rows of a table: row u O + o is
+    x_u W_o, for vector u of U.
 
     Weights are a row for each offset and each of the D numbers of a vector, (O D, K).
 

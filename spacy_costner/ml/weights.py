@@ -101,7 +101,8 @@ class SparseWeights(Shim):
 
     @property
     def rows(self) -> Floats2d:
-        """All weights, readable, and writable until the next prediction. Shape: (V + M + K + 2, K)"""
+        """All weights, readable, and writable until the next prediction.
+        Shape: (V + M + K + 2, K)"""
         self._work_out()
         self._word_sums = None  # the caller may write to the weights
         return self.table.weights
@@ -172,9 +173,9 @@ class SparseWeights(Shim):
 
     def set_folds(self, folds: Sequence[Floats2d], fold_of: dict[int, int]) -> None:
         """Set the weights that score docs while another part of the model is trained: for each
-        block of docs those of features and vectors, (V + M, K), trained on the others. `fold_of` has the block
-        of each doc, by the hash of its text. Until there are new weights or more tags, these are
-        not trained."""
+        block of docs those of features and vectors, (V + M, K), trained on the others. `fold_of`
+        has the block of each doc, by the hash of its text. Until there are new weights or more
+        tags, these are not trained."""
         self.folds = list(folds)
         self.fold_of = fold_of
 

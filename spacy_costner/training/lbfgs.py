@@ -36,13 +36,7 @@ MOST_HALVES = 20
 """How often a step is halved until it makes that decrease."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalty is `C2_OF_MANY` in place of `C2`."""
-
-C2 = 0.1
-C2_OF_MANY = 1.0
-
-C2_OF_VECTORS = 1.0
-"""The penalty of the weights of static vectors, chosen on development data: see docs/linear.md."""
+"""Above this number of labels the penalties are `PENALTY_OF_MANY` in place of `PENALTY`."""
 
 TOLERANCE = 1e-3
 """Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
@@ -54,6 +48,19 @@ MOST_ITERATIONS = 60
 AT_ONCE = "trained on all docs at once, as they are few"
 
 MEMINFO = Path("/proc/meminfo")
+
+
+class Penalty(NamedTuple):
+    """What the square of a weight costs, c2: the weight of a feature or of the chain; and that of a
+    number of a static vector. Chosen on development data: see docs/linear.md."""
+
+    features: float
+    vectors: float
+
+
+PENALTY = Penalty(features=0.1, vectors=0.3)
+
+PENALTY_OF_MANY = Penalty(features=1.0, vectors=1.0)
 
 
 class BatchTargets(NamedTuple):
@@ -72,11 +79,11 @@ class BatchTargets(NamedTuple):
 class TotalLoss:
     """The loss over all examples with a penalty, as a function of one vector of D numbers.
 
-        f(w) = sum over the examples of the loss + sum over the rows r of w of c2_r |w_r|^2
+        f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
-    The penalty is that of CRFsuite; weights of static vectors have a c2 of their own. The loss of a
-    doc with borders is the mean over both of its segmentations. Docs are read once. The vector is
-    in float64, scores are in float32.
+    The penalty is that of CRFsuite, but for the weights of static vectors, whose c2 is their own.
+    The loss of a doc with borders is the mean over both of its segmentations. Docs are read once.
+    The vector is in float64, scores are in float32.
 
     The vector is a table of K columns. Its rows are G groups of features that always occur
     together, see `sparse.Merged`; M of static vectors, if they are inputs; and K + 2 of the chain.
@@ -86,7 +93,7 @@ class TotalLoss:
     tags (Tags): The tags of the chain, or the same with a single O.
     examples (Sequence[Example]): The examples.
     c2 (float): The weight of the penalty.
-    c2_of_vectors (float): The same for the weights of static vectors.
+    c2_of_vectors (float | None): The same for the weights of static vectors. None: `c2`.
     """
 
     def __init__(
@@ -97,7 +104,7 @@ class TotalLoss:
         examples: Sequence[Example],
         *,
         c2: float,
-        c2_of_vectors: float = C2_OF_VECTORS,
+        c2_of_vectors: float | None = None,
     ) -> None:
         self.objective = objective
         self.tags = tags
@@ -108,9 +115,10 @@ class TotalLoss:
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
-        # The penalty of each row of the vector.
-        self.penalties = numpy.full((self.shape[0], 1), c2)
-        self.penalties[self.n_groups : self.first_chain_row] = c2_of_vectors
+        # The penalty of each row of the vector. Shape: (G + M + K + 2, 1)
+        self.c2 = numpy.full((self.shape[0], 1), c2)
+        if c2_of_vectors is not None:
+            self.c2[self.n_groups : self.first_chain_row] = c2_of_vectors
         self.batches = self._make_batches(examples, self._table_rows())
 
     def _table_rows(self) -> Ints2d:
@@ -143,7 +151,7 @@ class TotalLoss:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.stage_at(Progress()).forget()
         weights = vector.reshape(self.shape)
-        value = float((self.penalties * weights**2).sum())
+        value = float((self.c2 * weights**2).sum())
         sums = self._no_gradient()
         # One batch after another, so that the scores and gradients of one are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
@@ -151,7 +159,7 @@ class TotalLoss:
             value += batch.share * result.value
             gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
             self._add_gradient(sums, batch, gradient)
-        d_penalty = 2 * self.penalties * weights
+        d_penalty = 2 * self.c2 * weights
         return value, self._to_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
@@ -243,7 +251,7 @@ def train_at_once(
     RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
         value is the objective of the last training, per token.
     """
-    c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
+    penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY
     n_tokens = sum(len(eg.predicted) for eg in examples)
     rows: list[Floats2d] = []
     n_evaluations = 0
@@ -253,7 +261,14 @@ def train_at_once(
     if tags.is_split:
         tag_sets.append(tags.collapsed)
     for trained_tags in tag_sets:
-        total = TotalLoss(model, objective, trained_tags, examples, c2=c2)
+        total = TotalLoss(
+            model,
+            objective,
+            trained_tags,
+            examples,
+            c2=penalty.features,
+            c2_of_vectors=penalty.vectors,
+        )
         start = numpy.zeros(total.shape).reshape(-1)
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
