@@ -164,6 +164,7 @@ WRONG = {
         ("length of d_scores: expected 2, got 3", {1: floats(3, K)}),
         ("width of gradient: expected 2, got 3", {1: floats(2, 2)}),
     ],
+    "multiply_rows": [("length of weights: expected 3, got 11", {1: floats(V, K)})],
     "lazy_regularise": [
         (f"rows: expected less than {V}, got {V}", {1: BEYOND.reshape(-1)}),
         (f"width of table.totals: expected {K}, got 2", {0: table_with(totals=floats(V, 2))}),
@@ -191,6 +192,7 @@ def test_what_does_not_fit_is_named(name: str, message: str, changes: Any) -> No
         "sum_rows": (ROWS, floats(V, K)),
         "collect_rows": (ROWS, floats(2, K), numpy.full(V, -1, dtype="int32")),
         "add_rows": (ROWS, floats(2, K), numpy.zeros((V, K))),
+        "multiply_rows": (floats(2, 3), floats(3, K)),
         "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
     }[name]
@@ -199,6 +201,19 @@ def test_what_does_not_fit_is_named(name: str, message: str, changes: Any) -> No
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         getattr(sparse, name)(*(changes.get(i, value) for i, value in enumerate(right)))
     assert pickle.dumps(right) == before
+
+
+def test_products_of_rows_do_not_depend_on_other_rows() -> None:
+    """They are those of matrices, and the same bit for bit for a row by itself."""
+    rng = numpy.random.default_rng(0)
+    inputs, weights = normal(rng, 50, 37), normal(rng, 37, K)
+    products = sparse.multiply_rows(inputs, weights)
+    numpy.testing.assert_allclose(products, inputs @ weights, rtol=1e-4, atol=1e-5)
+    for i in range(len(inputs)):
+        alone = sparse.multiply_rows(inputs[i : i + 1], weights)
+        numpy.testing.assert_array_equal(alone, products[i : i + 1])
+    assert sparse.multiply_rows(inputs[:0], weights).shape == (0, K)
+    assert not sparse.multiply_rows(inputs[:, :0], weights[:0]).any()
 
 
 def test_wrong_numbers_are_named() -> None:
