@@ -167,7 +167,7 @@ def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
     fitted = fit(variant.config, experiment.output_path / "fitted")
     weights = [path / "ner" / "model" for path in (fitted.path, variant.path / "model-best")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-    assert fitted.outcomes["ner"].describe() in (variant.path / "log.txt").read_text()
+    assert fitted.outcomes["ner"].as_text() in (variant.path / "log.txt").read_text()
     endless = {"training": {"max_steps": 0, "patience": 2}}
     two = {"nlp": {"pipeline": ["ner", "other"]}, "components": {"other": {"factory": "ner"}}}
     for name, change in {"endless": endless, "two": two}.items():

@@ -85,7 +85,7 @@ class Fitted:
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
             prefix = f"{name}: " if len(self.ners) > 1 else ""
-            lines.append(prefix + outcome.describe())
+            lines.append(prefix + outcome.as_text())
         return "\n".join(lines)
 
     def describe_scores(self) -> str:
