@@ -33,6 +33,7 @@ from spacy_costner.types import Gold, Progress
 from .support.fitting import examples_of, read_batches, read_pieces, train
 from .support.gradients import central_difference
 from .support.linear import HYBRID, SPARSE
+from .test_threads import in_threads
 
 DIM = 3
 WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
@@ -373,8 +374,6 @@ def test_a_larger_penalty_makes_weights_of_vectors_smaller() -> None:
 
 
 def test_online_steps_are_those_of_update() -> None:
-    """From batches that are read once, and from pieces of docs, at whose borders windows see the
-    words beyond."""
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
@@ -387,13 +386,36 @@ def test_online_steps_are_those_of_update() -> None:
     train(ner, read_batches(ner, [examples]), optimizer, max_epochs=1)
     assert_array_equal(weights.rows, expected)
 
-    docs = [eg.predicted for eg in examples]
-    whole = find_features(ner.model, docs, is_train=True)
-    pieces = read_pieces(ner, examples, 1)
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_windows_of_pieces_see_the_words_beyond(has_cache: bool, tmp_path: Path) -> None:
+    """Docs are cut into pieces of a word, in memory or in files. Each word has the vectors that it
+    has in the whole doc."""
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
+    whole = find_features(ner.model, [eg.predicted for eg in examples], is_train=True)
+    pieces = read_pieces(ner, examples, 1, cache=tmp_path if has_cache else None)
     assert len(pieces) > len(examples)
     batch, _ = pieces[0].store.read(numpy.arange(len(pieces)))
     assert_array_equal(batch.vector_ids, whole.vector_ids)
     assert_array_equal(weights.potentials(batch).emissions, weights.potentials(whole).emissions)
+
+
+def test_threads_predict_the_same(vocab: Vocab) -> None:
+    """With words that no thread has seen, some the same, whose sums they compute at once."""
+    for i in range(200):
+        vocab.set_vector(f"w{i}", numpy.random.default_rng(i).normal(size=DIM).astype("float32"))
+    model = crf(vocab)
+    docs = [Doc(vocab, words=[f"w{i}", f"W{i}", f"other{i}"]) for i in range(200)]
+    expected = model.copy().predict(docs).emissions
+
+    def predict(_: int) -> numpy.ndarray:
+        return numpy.concatenate([model.predict([doc]).emissions for doc in docs])
+
+    for found in in_threads(predict):
+        assert_array_equal(found, expected)
 
 
 # Vectors that are computed
