@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,14 @@ PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
 
 def doc(*tagged: str) -> Doc:
-    """A doc of word/TAG."""
-    pairs = [token.rsplit("/", 1) for token in tagged]
-    tags = [tag for _, tag in pairs]
-    return Doc(VOCAB, words=[word for word, _ in pairs], tags=tags, pos=tags)
+    """A doc of tokens such as "York/PROPN": the word, and its tag and part of speech."""
+    words = []
+    tags = []
+    for token in tagged:
+        word, tag = token.rsplit("/", 1)
+        words.append(word)
+        tags.append(tag)
+    return Doc(VOCAB, words=words, tags=tags, pos=tags)
 
 
 TRAIN = [
@@ -67,10 +71,11 @@ FLAGS: dict[str, Callable[[Token], bool]] = {
 }
 
 
-def values(token: Token) -> dict[str, str | None]:
-    """All that is to be seen of a token."""
+def slow_values(token: Token) -> dict[str, str | None]:
+    """The value of a token in each column of `TEMPLATE`, None if it has none."""
     letters = [character for character in token.doc.text if character.isalpha()]
-    seen = {
+    has_one_case = len({letter.isupper() for letter in letters}) == 1
+    values = {
         "ORTH": token.text,
         "LOWER": token.text.lower(),
         "SHAPE": token.shape_,
@@ -79,58 +84,71 @@ def values(token: Token) -> dict[str, str | None]:
         "POS": token.pos_,
         "character_type": character_type(token.text),
         "_.source": str(token._.source) if token._.source else None,
-        "caseless": token.lower_ if len({c.isupper() for c in letters}) == 1 else None,
-        **{name: "yes" if is_so(token) else None for name, is_so in FLAGS.items()},
-    }  # fmt: skip
+        "caseless": token.lower_ if has_one_case else None,
+    }
+    for name, has_flag in FLAGS.items():
+        values[name] = "yes" if has_flag(token) else None
     for size in TEMPLATE["affixes"]:
-        long_enough = len(token.text) >= size
-        seen[f"prefix{size}"] = token.text[:size] if long_enough else None
-        seen[f"suffix{size}"] = token.text[-size:] if long_enough else None
-    return seen
+        is_long_enough = len(token.text) >= size
+        values[f"prefix{size}"] = token.text[:size] if is_long_enough else None
+        values[f"suffix{size}"] = token.text[-size:] if is_long_enough else None
+    return values
 
 
 def columns_of(kind: str) -> list[str]:
+    """The names of the columns of a kind in windows."""
     if kind in ("prefix", "suffix"):
         return [f"{kind}{size}" for size in TEMPLATE["affixes"]]
-    return list(TEMPLATE["flags"]) if kind == "flags" else [kind]
+    if kind == "flags":
+        return list(TEMPLATE["flags"])
+    return [kind]
 
 
-def name_of(column: str, offset: int, value: str) -> str:
-    return f"{column}[{offset:+d}]={value}" if offset else f"{column}={value}"
-
-
-def slow_features(doc: Doc, i: int) -> list[str]:
-    """The names of the features of a token, known ones and others."""
-    found = []
+def slow_features(doc: Doc, i: int, frequent: dict[str, set[str]]) -> list[str]:
+    """The names of the features of a token, of those values that are frequent in training."""
+    names = []
     for kind, window in TEMPLATE["windows"].items():
         for column in columns_of(kind):
             for j in range(max(i - window, 0), min(i + window + 1, len(doc))):
-                value = values(doc[j])[column]
-                found += [name_of(column, j - i, value)] if value else []
+                value = slow_values(doc[j])[column]
+                offset = f"[{j - i:+d}]" if j != i else ""
+                if value in frequent[column]:
+                    names.append(f"{column}{offset}={value}")
     for kind, window in TEMPLATE["bigrams"].items():
+        # Pairs that begin in the window and end in it.
         for j in range(max(i - window, 0), min(i + window, len(doc) - 1)):
-            left, right = values(doc[j])[kind], values(doc[j + 1])[kind]
-            if left and right:
-                found.append(f"{kind}+{kind}[{j - i:+d},{j - i + 1:+d}]={left}+{right}")
-    return found
+            left = slow_values(doc[j])[kind]
+            right = slow_values(doc[j + 1])[kind]
+            pair = f"{left}+{right}"
+            if pair in frequent[f"{kind}+{kind}"]:
+                names.append(f"{kind}+{kind}[{j - i:+d},{j - i + 1:+d}]={pair}")
+    return names
 
 
-def known_values(min_count: int) -> dict[str, set[str | None]]:
-    """How often each value of a column, and each pair of such, is in the training docs."""
-    counts: dict[str, Counter] = defaultdict(Counter)
-    seen = [[values(token) for token in doc] for doc in TRAIN]
-    for token in chain.from_iterable(seen):
-        for column, value in token.items():
-            counts[column][value] += bool(value)
-    single = {column: dict(counter) for column, counter in counts.items()}
-    for left, right in chain.from_iterable(map(pairwise, seen)):
-        for kind in TEMPLATE["bigrams"]:
-            if min(single[kind][side[kind]] for side in (left, right)) >= min_count:
-                counts[f"{kind}+{kind}"][f"{left[kind]}+{right[kind]}"] += 1
-    return {name: {x for x in each if each[x] >= min_count} for name, each in counts.items()}
+def frequent_values(min_count: int) -> dict[str, set[str]]:
+    """The values of each column, and the pairs of neighbours, that are at least `min_count` times
+    in the training docs. Pairs are of values that are frequent themselves."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for doc in TRAIN:
+        for token in doc:
+            for column, value in slow_values(token).items():
+                if value:
+                    counts[column][value] += 1
+    for doc in TRAIN:
+        for left, right in pairwise([slow_values(token) for token in doc]):
+            for kind in TEMPLATE["bigrams"]:
+                left_count = counts[kind][left[kind] or ""]
+                right_count = counts[kind][right[kind] or ""]
+                if min(left_count, right_count) >= min_count:
+                    counts[f"{kind}+{kind}"][f"{left[kind]}+{right[kind]}"] += 1
+    frequent: dict[str, set[str]] = defaultdict(set)
+    for column, column_counts in counts.items():
+        frequent[column] = {value for value, n in column_counts.items() if n >= min_count}
+    return frequent
 
 
 def with_vocab(**settings: Any) -> Features:
+    """The features of `TEMPLATE` with other settings, learned from `TRAIN`."""
     features = Features(Template(**{**TEMPLATE, **settings}))
     features.build_vocab(TRAIN)
     return features
@@ -139,42 +157,62 @@ def with_vocab(**settings: Any) -> Features:
 @pytest.mark.parametrize("docs", [TRAIN, NEW], ids=["train", "new"])
 @pytest.mark.parametrize("min_count", [1, 2])
 def test_features_are_those_of_the_slow_version(docs: list[Doc], min_count: int) -> None:
-    features, known = with_vocab(min_count=min_count), known_values(min_count)
+    features = with_vocab(min_count=min_count)
+    frequent = frequent_values(min_count)
     expected = []
-    for token in chain.from_iterable(docs):
-        slow = [name.split("=", 1) for name in slow_features(token.doc, token.i)]
-        some = [name for name in slow if name[1] in known[name[0].split("[")[0]]]
-        expected.append(sorted(map("=".join, some)))
+    for doc in docs:
+        for token in doc:
+            expected.append(sorted(slow_features(doc, token.i, frequent)))
     assert found_names(features, docs) == expected
     assert any(expected), "there is nothing to compare"
 
 
-def test_no_docs_have_no_rows() -> None:
+def test_no_docs_and_empty_docs_have_no_rows() -> None:
     features = with_vocab()
-    assert len(features.find([]).rows) == len(features.find([doc()]).rows) == 0
-    nothing = Features(Template())
-    nothing.build_vocab([])
-    assert len(nothing) == 0 and (nothing.find(NEW).rows == -1).all()
+    assert len(features.find([]).rows) == 0
+    assert len(features.find([doc()]).rows) == 0
+
+
+def test_without_training_docs_there_are_no_features() -> None:
+    features = Features(Template())
+    features.build_vocab([])
+    assert len(features) == 0
+    assert (features.find(NEW).rows == -1).all()
 
 
 def test_min_count_by_kind() -> None:
+    """In `TRAIN`, only "in" and "New" are there three times as they are written, and only "in new"
+    is a pair of words that is there twice. Kinds that aren't named have a least count of 1."""
     names = with_vocab(min_count={"ORTH": 3, "LOWER+LOWER": 2}).names()
     assert {name for name in names if name.startswith("ORTH=")} == {"ORTH=New", "ORTH=in"}
     pairs = {name for name in names if name.startswith("LOWER+LOWER[+0")}
-    assert pairs == {"LOWER+LOWER[+0,+1]=in+new"} and "LOWER=." in names
+    assert pairs == {"LOWER+LOWER[+0,+1]=in+new"}
+    assert "LOWER=." in names
 
 
-def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
+def gazetteer(tmp_path: Path) -> Features:
+    """Features of the phrases in `PHRASES`, whose file is gone."""
     path = tmp_path / "places.txt"
     path.write_text(PHRASES, encoding="utf8")
     features = Features(Template(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
     features.build_vocab(TRAIN)
     path.unlink()
-    places = [name[0].removeprefix("gazetteer:places=") if name else "" for name in
-              found_names(features, TRAIN)]  # fmt: skip
-    assert places == ["", "B", "I", "L", "", "U", "", "U", *[""] * 5]
-    again = Features(features.template).from_bytes(features.to_bytes())
-    assert found_names(again, NEW) == found_names(features, NEW)
+    return features
+
+
+def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
+    """In upper or lower case: "New York City", "IL-2" and "york"; neither "New" nor "in"."""
+    positions = []
+    for names in found_names(gazetteer(tmp_path), TRAIN):
+        positions.append("".join(name.removeprefix("gazetteer:places=") for name in names))
+    first_doc = ["", "B", "I", "L", "", "U", ""]
+    assert positions == [*first_doc, "U", "", "", "", "", ""]
+
+
+def test_saved_gazetteers_find_the_same(tmp_path: Path) -> None:
+    features = gazetteer(tmp_path)
+    loaded = Features(features.template).from_bytes(features.to_bytes())
+    assert found_names(loaded, NEW) == found_names(features, NEW)
 
 
 def test_damaged_features_are_refused() -> None:
@@ -183,51 +221,65 @@ def test_damaged_features_are_refused() -> None:
     for damaged in (data[: len(data) // 2], b"", srsly.msgpack_dumps({"values": 3})):
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
             Features(features.template).from_bytes(damaged)
+
+
+def test_features_of_another_template_are_refused() -> None:
+    data = with_vocab().to_bytes()
     with pytest.raises(ValueError, match=r"expected those of the config, \[\['ORTH', \[0\]\]\]"):
         Features(Template(windows={"ORTH": 0})).from_bytes(data)
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache may have too many words after a batch, but then begins again: it has at most those
+    of one doc more. The longest doc of `TRAIN` has 7 words."""
+    expected = found_names(with_vocab(), TRAIN)
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
     features = with_vocab()
-    expected = found_names(with_vocab(), TRAIN)
     for _ in range(2):
-        assert [name for doc in TRAIN for name in found_names(features, [doc])] == expected
+        names = [name for doc in TRAIN for name in found_names(features, [doc])]
+        assert names == expected
     assert features.lookup._word_cache.n_words <= 7
+
+
+def without_annotation() -> Features:
+    """The features of `TEMPLATE` that need no tags, learned from `TRAIN`, with an empty cache."""
+    windows = {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}
+    return with_vocab(bigrams=None, windows=windows)
+
+
+def find_rows(docs: list[Doc], features: Features, *, by_word: bool) -> list[list[int]]:
+    """The rows of tokens; or what the cache has of their words."""
+    batch = features.find(docs, by_word=by_word)
+    if batch.word_cache is None:
+        return batch.rows.tolist()
+    return batch.word_cache.table[batch.word_ids].tolist()
 
 
 @pytest.mark.parametrize("by_word", [False, True])
 def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
     """A bare vocab has no lower case, shapes and stop words. Neither its docs nor those of the
-    pipeline change what the others see, whoever comes first, and in one batch."""
+    pipeline change what the others see, whichever come first, and in one batch."""
     bare_docs = [Doc(Vocab(), words=[token.text for token in doc]) for doc in NEW]
-    windows = {**TEMPLATE["windows"], "TAG": 0, "POS": 0, "NORM": 0}
-
-    def fresh_features() -> Features:
-        return with_vocab(bigrams=None, windows=windows)
-
-    def find_rows(docs: list[Doc], features: Features) -> list[list[int]]:
-        batch = features.find(docs, by_word=by_word)
-        if batch.word_cache is None:
-            return batch.rows.tolist()
-        return batch.word_cache.table[batch.word_ids].tolist()
-
-    rows = find_rows(NEW, fresh_features())
-    bare_rows = find_rows(bare_docs, fresh_features())
+    rows = find_rows(NEW, without_annotation(), by_word=by_word)
+    bare_rows = find_rows(bare_docs, without_annotation(), by_word=by_word)
     assert rows != bare_rows
-    features = fresh_features()
+    features = without_annotation()
     for _ in range(2):
-        assert find_rows(bare_docs, features) == bare_rows
-        assert find_rows(NEW, features) == rows
-    assert find_rows([*NEW, *bare_docs], fresh_features()) == rows + bare_rows
-    assert find_rows([*bare_docs, *NEW], fresh_features()) == bare_rows + rows
+        assert find_rows(bare_docs, features, by_word=by_word) == bare_rows
+        assert find_rows(NEW, features, by_word=by_word) == rows
+    together = find_rows([*NEW, *bare_docs], without_annotation(), by_word=by_word)
+    assert together == rows + bare_rows
+    bare_first = find_rows([*bare_docs, *NEW], without_annotation(), by_word=by_word)
+    assert bare_first == bare_rows + rows
 
 
 @pytest.mark.parametrize("bare_first", [False, True])
 def test_training_docs_of_several_vocabs(bare_first: bool) -> None:
-    """Each word is counted as the vocab of its doc has it."""
-    bare = [Doc(Vocab(), words=["Lima", "York"])]
-    docs = [*bare, *TRAIN] if bare_first else [*TRAIN, *bare]
+    """Each word is counted as the vocab of its doc has it: a bare vocab has no lower case."""
+    bare_docs = [Doc(Vocab(), words=["Lima", "York"])]
+    docs = [*TRAIN, *bare_docs]
+    if bare_first:
+        docs = [*bare_docs, *TRAIN]
     features = Features(Template(windows={"ORTH": 0, "LOWER": 0, "TAG": 0}))
     features.build_vocab(docs)
     names = set(features.names())
@@ -235,7 +287,8 @@ def test_training_docs_of_several_vocabs(bare_first: bool) -> None:
     assert "LOWER=lima" not in names
 
 
-def test_features_have_numbers_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_features_than_32_bits_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, more than 5."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_ROWS", 5)
     with pytest.raises(ValueError, match=r"linear CRF: expected at most 5, got \d+"):
         with_vocab(bigrams=None).find(NEW)
@@ -270,17 +323,24 @@ def test_bad_templates_are_named(settings: dict[str, Any], message: str) -> None
         Template(**settings)
 
 
-def test_what_features_need_is_named(tmp_path: Path) -> None:
+def test_a_missing_gazetteer_is_named(tmp_path: Path) -> None:
     features = Features(Template(gazetteers={"places": str(tmp_path / "no.txt")}))
     with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
         features.build_vocab(TRAIN)
+
+
+def test_features_without_a_vocabulary_say_so() -> None:
     with pytest.raises(ValueError, match="expected a vocabulary"):
         Features(Template()).find(NEW)
+
+
+def test_missing_extension_attributes_are_named() -> None:
+    of_docs = Features(Template(memory={"LOWER": 0}, memory_unit="_.page"))
     with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
-        Features(Template(memory={"LOWER": 0}, memory_unit="_.page")).build_vocab(TRAIN)
-    features = Features(Template(windows={"_.nothing": 0}))
+        of_docs.build_vocab(TRAIN)
+    of_tokens = Features(Template(windows={"_.nothing": 0}))
     with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
-        features.build_vocab(TRAIN)
+        of_tokens.build_vocab(TRAIN)
 
 
 @pytest.mark.parametrize(
@@ -301,5 +361,5 @@ def test_character_types(word: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("word, expected", [("Sr.", "yes"), (".", "yes"), ("3.5", None)])
-def test_words_that_end_with_a_period(word: str, expected: str | None) -> None:
+def test_words_that_end_with_a_period_have_the_flag(word: str, expected: str | None) -> None:
     assert flag("ends_with_period").value_of(VOCAB[word], word) == expected

@@ -32,6 +32,7 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def length() -> Iterator[None]:
+    """The extension attribute `token._.length`, in characters."""
     Token.set_extension("length", getter=lambda token: len(token))
     yield
     Token.remove_extension("length")
@@ -39,7 +40,7 @@ def length() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def vocab() -> Vocab:
-    """With static vectors."""
+    """A vocab with static vectors of four words."""
     vocab = Vocab(strings=VOCAB.strings, lex_attr_getters=VOCAB.lex_attr_getters)
     for i, word in enumerate(["New", "York", "Rome", "and"]):
         vocab.set_vector(word, numpy.eye(4, dtype="float32")[i])
@@ -48,7 +49,7 @@ def vocab() -> Vocab:
 
 @pytest.fixture(scope="module")
 def docs(vocab: Vocab) -> list[Doc]:
-    """Some with entities."""
+    """The docs of `TEXTS`, in which "Rome" is an entity."""
     docs = []
     for text in TEXTS:
         words = text.split()
@@ -70,10 +71,13 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
         "gazetteer": {"gazetteers": {"cities": str(phrases)}},
         "clusters": {"clusters": [str(clusters)]},
         "vectors": {"vectors": [2]},
-        "static_vectors": {"include_static_vectors": True},
+        "static_vectors": {"include_static_vectors": True, "windows": {"static_vectors": 1}},
     }
     kind = request.param
-    settings = OTHER_KINDS.get(kind) or {"windows": {kind: 1}, **files.get(kind, {})}
+    if kind in OTHER_KINDS:
+        settings = OTHER_KINDS[kind]
+    else:
+        settings = {"windows": {kind: 1}, **files.get(kind, {})}
     features = Features(Template(**settings))
     features.build_vocab(docs)
     phrases.unlink()
@@ -82,7 +86,8 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
 
 
 def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> FeatureBatch:
-    """The features of docs, and where they wait for a first pass those of its labels."""
+    """The features of docs. For kinds that wait for a first pass, it predicts "CITY" with 0.8
+    everywhere."""
     batch = features.find(docs, is_train=is_train)
     if not features.template.document:
         return batch
@@ -90,78 +95,95 @@ def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> Feat
     return features.add_labels(batch, probabilities, ["CITY"])
 
 
-def slots(batch: FeatureBatch) -> Ints2d:
-    """What each token has: features, by their rows, then static vectors, by their ids."""
+def features_and_vectors(batch: FeatureBatch) -> Ints2d:
+    """What each token has: features, by their rows, then static vectors, by their ids. Shape:
+    (N, S + O)"""
     if batch.vector_ids is None:
         return batch.rows
     return numpy.concatenate([batch.rows, batch.vector_ids], axis=1)
 
 
-def test_a_kind_has_features(features: Features, docs: list[Doc]) -> None:
+def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc]) -> None:
     batch = find(features, docs)
-    found = slots(batch)
-    assert found.shape[0] == sum(map(len, docs)) and found.dtype == "int32"
-    assert (found >= 0).any() and batch.rows.max(initial=-1) < len(features)
+    found = features_and_vectors(batch)
+    n_tokens = sum(len(doc) for doc in docs)
+    assert found.shape[0] == n_tokens
+    assert found.dtype == "int32"
+    assert (found >= 0).any()
+    assert batch.rows.max(initial=-1) < len(features)
+
+
+def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
     names = features.names()
     assert len(names) == len(set(names)) == len(features)
 
 
-def test_docs_are_read_and_left_as_they_are(features: Features, docs: list[Doc]) -> None:
+def test_finding_features_does_not_change_docs(features: Features, docs: list[Doc]) -> None:
     before = [doc.to_bytes() for doc in docs]
-    found = slots(find(features, docs))
+    found = features_and_vectors(find(features, docs))
     assert [doc.to_bytes() for doc in docs] == before
-    numpy.testing.assert_array_equal(slots(find(features, docs)), found)
+    numpy.testing.assert_array_equal(features_and_vectors(find(features, docs)), found)
 
 
 @pytest.mark.parametrize("is_train", [False, True])
-def test_docs_of_a_batch_are_apart(features: Features, docs: list[Doc], is_train: bool) -> None:
-    together = slots(find(features, docs, is_train=is_train))
-    alone = [slots(find(features, [doc], is_train=is_train)) for doc in docs]
+def test_a_batch_finds_what_its_docs_find_alone(
+    features: Features, docs: list[Doc], is_train: bool
+) -> None:
+    together = features_and_vectors(find(features, docs, is_train=is_train))
+    alone = [features_and_vectors(find(features, [doc], is_train=is_train)) for doc in docs]
     numpy.testing.assert_array_equal(together, numpy.concatenate(alone))
-    nothing = slots(find(features, [], is_train=is_train))
+    nothing = features_and_vectors(find(features, [], is_train=is_train))
     assert nothing.shape == (0, together.shape[1])
 
 
 def test_values_gathered_later_have_the_same_rows(features: Features, docs: list[Doc]) -> None:
     batch = find(features, docs)
     assert batch.value_ids is not None
-    gathered = features.gather(batch.value_ids, batch.lengths, batch.vectors)
-    numpy.testing.assert_array_equal(slots(gathered), slots(batch))
+    numpy.testing.assert_array_equal(features.gather(batch.value_ids, batch.lengths), batch.rows)
+    if batch.vector_ids is not None:
+        vector_ids = features.gather_vectors(batch.value_ids, batch.lengths)
+        numpy.testing.assert_array_equal(vector_ids, batch.vector_ids)
 
 
-def test_features_by_word_are_the_others(features: Features, docs: list[Doc]) -> None:
-    """Each slot is either one of words or is in the rows."""
+def test_slots_are_of_words_or_in_the_rows(features: Features, docs: list[Doc]) -> None:
+    """Each slot either depends on words, and is in the cache, or is in the rows."""
     batch = features.find(docs, by_word=True)
     assert batch.word_cache is not None
-    word_slots = [len(slots.offsets) for slots in batch.word_cache.slots_by_offset.values()]
-    assert sum(word_slots) + batch.rows.shape[1] == features.find(docs).rows.shape[1]
+    n_word_slots = 0
+    for slots in batch.word_cache.slots_by_offset.values():
+        n_word_slots += len(slots.offsets)
+    n_slots = features.find(docs).rows.shape[1]
+    assert n_word_slots + batch.rows.shape[1] == n_slots
 
 
 def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> None:
     saved = features.to_bytes()
     loaded = Features(features.template).from_bytes(saved)
-    for again in (loaded, pickle.loads(pickle.dumps(features)), features.copy()):
-        assert again.to_bytes() == saved and again.names() == features.names()
+    for same_features in (loaded, pickle.loads(pickle.dumps(features)), features.copy()):
+        assert same_features.to_bytes() == saved
+        assert same_features.names() == features.names()
         for is_train in (False, True):
-            expected = slots(find(features, docs, is_train=is_train))
-            found = slots(find(again, docs, is_train=is_train))
+            expected = features_and_vectors(find(features, docs, is_train=is_train))
+            found = features_and_vectors(find(same_features, docs, is_train=is_train))
             numpy.testing.assert_array_equal(found, expected)
 
 
-def test_a_kind_without_training_docs_has_nothing(features: Features, docs: list[Doc]) -> None:
-    """But that label memory and two passes know O."""
+def test_without_training_docs_no_token_has_features(features: Features, docs: list[Doc]) -> None:
+    """Label memory and two passes still have some features, of O, as they know this label."""
     if features.template.gazetteers or features.template.clusters:
         pytest.skip("the files are read in training only, and are gone")
-    nothing = Features(features.template)
-    nothing.build_vocab([])
-    assert (slots(nothing.find(docs)) == -1).all()
-    loaded = Features(features.template).from_bytes(nothing.to_bytes())
-    assert len(loaded) == len(nothing) < max(len(features), 1)
+    untrained = Features(features.template)
+    untrained.build_vocab([])
+    assert (features_and_vectors(untrained.find(docs)) == -1).all()
+    n_rows = len(features) + features.n_vector_rows
+    assert len(untrained) + untrained.n_vector_rows < n_rows
+    loaded = Features(features.template).from_bytes(untrained.to_bytes())
+    assert len(loaded) == len(untrained)
 
 
-def test_missing_parts_are_refused(features: Features) -> None:
-    """Each part that has something of this kind."""
+def test_saved_features_that_lack_a_part_are_refused(features: Features) -> None:
     saved = srsly.msgpack_loads(features.to_bytes())
+    # Those in which this kind has saved something.
     parts = [part for part in saved if saved[part] and part != "columns"]
     assert parts
     for part in parts:

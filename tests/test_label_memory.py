@@ -30,6 +30,8 @@ VOCAB = spacy.blank("xx").vocab
 WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
 LABELS = ["LOC", "PER", "x-y"]
 BORDERS = [0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1]
+"""Of the bins of the share of a label. A share in the first is no feature."""
+
 UNITS: list[int | str] = ["doc", 1, 2, 3, "_.article"]
 MISSING = None
 
@@ -72,56 +74,86 @@ def corpora(draw: st.DrawFn) -> Corpus:
 
 
 def letters(words: list[str]) -> str:
-    return "".join(character for word in words for character in word.lower() if word != ",")
+    """By which a doc is known: its letters and digits in lower case, without the comma."""
+    return "".join(word.lower() for word in words if word != ",")
 
 
-def slow_units(corpus: Corpus, unit: int | str, least: int) -> list[object]:
+def slow_units(corpus: Corpus, unit: int | str, least_units: int) -> list[object]:
+    """The unit of each doc."""
     if unit == "_.article":
         return [article for _, _, article in corpus]
     if unit == "doc":
         return [letters(words) for words, _, _ in corpus]
-    size = max(1, min(int(unit), len(corpus) // least))
-    return [i // size for i in range(len(corpus))]
+    n_docs_of_unit = max(1, min(int(unit), len(corpus) // least_units))
+    return [i // n_docs_of_unit for i in range(len(corpus))]
 
 
 def slow_names(word: str, counted: Corpus) -> list[str]:
     """The features of a token of this word, from the docs that count."""
-    pairs = [pair for words, labels, _ in counted for pair in zip(words, labels)]
-    seen = Counter(label for other, label in pairs if label and other.lower() == word.lower())
-    n_times, names = sum(seen.values()), []
-    order = [label for label in ("O", *LABELS) if any(label == found for _, found in pairs)]
-    for label in order:
-        share = seen[label] / max(n_times, 1)
-        which = max(i for i, low in enumerate(BORDERS[:-1]) if low <= share)
-        place = f"{BORDERS[which]:g}-{BORDERS[which + 1]:g}"
-        if which:
-            names.append(f"memory:LOWER={label}:{place}")
-        if n_times and label == max(order, key=seen.__getitem__):
-            often = "1" if n_times == 1 else "2-3" if n_times < 4 else "4+"
-            names.append(f"memory:LOWER=best:{label}:{place}:{often}")
+    label_counts: Counter[str] = Counter()
+    for words, labels, _ in counted:
+        for counted_word, label in zip(words, labels):
+            if label and counted_word.lower() == word.lower():
+                label_counts[label] += 1
+    n_times = label_counts.total()
+    if n_times == 0:
+        return []
+    names = []
+    # Of labels that are equally frequent, the first in this order.
+    best_label = max(("O", *LABELS), key=lambda label: label_counts[label])
+    for label in label_counts:
+        share = label_counts[label] / n_times
+        low = max(border for border in BORDERS[:-1] if border <= share)
+        high = BORDERS[BORDERS.index(low) + 1]
+        if low > 0:
+            names.append(f"memory:LOWER={label}:{low:g}-{high:g}")
+        if label == best_label:
+            names.append(f"memory:LOWER=best:{label}:{low:g}-{high:g}:{bin_of(n_times)}")
     return sorted(names)
 
 
+def bin_of(n_times: int) -> str:
+    """The bin of the number of times that a word was there."""
+    if n_times == 1:
+        return "1"
+    if n_times < 4:
+        return "2-3"
+    return "4+"
+
+
 def memory_of(corpus: Corpus, unit: int | str) -> Features:
+    """Features of label memory alone, learned from the corpus."""
     features = Features(Template(windows={}, memory_unit=unit, memory={"LOWER": 0}))
     features.build_vocab([annotated(*doc) for doc in corpus])
     return features
 
 
+def docs_of_other_units(words: list[str], corpus: Corpus, units: list[object]) -> Corpus:
+    """The docs that a doc of these words sees in training: those of units without this text."""
+    units_with_text = set()
+    for unit, (counted_words, _, _) in zip(units, corpus):
+        if letters(counted_words) == letters(words):
+            units_with_text.add(unit)
+    return [doc for unit, doc in zip(units, corpus) if unit not in units_with_text]
+
+
 @given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]), st.integers(1, 3))
 def test_features_are_those_of_the_slow_version(
-    corpus: Corpus, new: Corpus, unit: int | str, often: int, least: int
+    corpus: Corpus, new: Corpus, unit: int | str, often: int, least_units: int
 ) -> None:
     """However many docs are read together, and however often a text is there."""
-    collecting, counts = "spacy_costner.features.collecting", "spacy_costner.features.label_counts"
-    with patch(f"{collecting}.N_DOCS", often + 1), patch(f"{counts}.LEAST_UNITS", least):
-        features, units = memory_of(corpus, unit), slow_units(corpus, unit, least)
+    with (
+        patch("spacy_costner.features.collecting.N_DOCS", often + 1),
+        patch("spacy_costner.features.label_counts.LEAST_UNITS", least_units),
+    ):
+        features = memory_of(corpus, unit)
+    units = slow_units(corpus, unit, least_units)
     docs = [Doc(VOCAB, words=words) for words, _, _ in corpus + new]
-    in_training, in_prediction = [], []
+    in_training = []
+    in_prediction = []
     for words, _, _ in corpus + new:
-        own = {u for u, (others, _, _) in zip(units, corpus) if letters(others) == letters(words)}
-        elsewhere = [doc for u, doc in zip(units, corpus) if u not in own]
-        in_training += [slow_names(word, elsewhere) for word in words]
+        visible_docs = docs_of_other_units(words, corpus, units)
+        in_training += [slow_names(word, visible_docs) for word in words]
         in_prediction += [slow_names(word, corpus) for word in words]
     assert found_names(features, docs) == in_prediction
     with patch("spacy_costner.features.memory.OFTEN", often):
@@ -138,34 +170,40 @@ ONCE = [
 MEMORY = {**SPARSE["features"], "memory": {"LOWER": 1, "SHAPE": 0}, "elsewhere": {"LOWER": 2}}
 
 
-def remembering(base: dict[str, Any] = SPARSE, **settings: Any) -> Language:
-    features = {**MEMORY, **settings.pop("features", {})}
-    return pipeline(model={**base, "features": features}, **settings)
+def remembering(
+    base: dict[str, Any] = SPARSE, features: dict[str, Any] | None = None, **settings: Any
+) -> Language:
+    """A pipeline with label memory and these other settings of features and of the component."""
+    model = {**base, "features": {**MEMORY, **(features or {})}}
+    return pipeline(model=model, **settings)
 
 
 def examples(nlp: Language, texts: list[tuple[str, Any]] = ONCE) -> list[Example]:
+    """Examples of texts, each with the places of its entities."""
     return [Example.from_dict(nlp.make_doc(text), {"entities": ents}) for text, ents in texts]
 
 
 def remembered(**settings: Any) -> tuple[Language, list[Example], Features, Any]:
-    """A pipeline, `ONCE`, and the features and weights."""
+    """A pipeline that was initialized with `ONCE`, its examples, and its features and weights."""
     nlp = remembering(**settings)
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
-    return (nlp, batch, *linear_part(nlp.get_pipe("ner").model))
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    return nlp, batch, features, weights
 
 
 def of_memory(features: Features) -> list[bool]:
-    """Whether a feature is one of the memory of words."""
-    found = [name.startswith("memory:LOWER") for name in features.names()]
-    assert any(found)
-    return found
+    """Of each feature, whether it is one of the memory of words."""
+    is_of_memory = [name.startswith("memory:LOWER") for name in features.names()]
+    assert any(is_of_memory)
+    return is_of_memory
 
 
 @pytest.mark.parametrize("base", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> None:
-    """From random weights, as some losses can't start from nothing."""
+    """The words of `ONCE` are in no other doc: weights of memory must not change, though others do.
+    From random weights, as some losses can't start from nothing."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     nlp, batch, features, weights = remembered(base=base, loss=loss)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
@@ -174,16 +212,17 @@ def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> No
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
     is_same = (weights.emissions == before).all(axis=1)
     assert is_same[of_memory(features)].all() and not is_same.all()
-    known = found_names(features, [eg.predicted for eg in batch])
-    assert all(any("memory:LOWER" in name for name in names) for names in known)
+    # In prediction, each of these tokens has features of memory.
+    for names in found_names(features, [eg.predicted for eg in batch]):
+        assert any("memory:LOWER" in name for name in names)
 
 
-def fit_online(nlp: Language, batch: list[Example]) -> None:
+def train_online(nlp: Language, batch: list[Example]) -> None:
     ner = nlp.get_pipe("ner")
     train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
-def fit_lbfgs(nlp: Language, batch: list[Example]) -> None:
+def train_by_lbfgs(nlp: Language, batch: list[Example]) -> None:
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
     total.write_weights(minimise_by_lbfgs(total, total.read_weights(), max_iter=20).vector)
 
@@ -192,45 +231,54 @@ def rehearse(nlp: Language, batch: list[Example]) -> None:
     optimizer = nlp.resume_training()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     names = features.names()
-    weights.emissions[[name == "LOWER=ana" for name in names]] = 1.0  # and not as it was
+    # Other weights than those it rehearses: otherwise there is nothing to learn.
+    weights.emissions[names.index("LOWER=ana")] = 1.0
     nlp.rehearse(batch, sgd=optimizer, losses={})
 
 
-@pytest.mark.parametrize("fit", [fit_online, fit_lbfgs, rehearse])
-def test_no_way_of_training_learns_from_own_labels(fit: Callable) -> None:
+@pytest.mark.parametrize("train_on", [train_online, train_by_lbfgs, rehearse])
+def test_no_way_of_training_learns_from_own_labels(
+    train_on: Callable[[Language, list[Example]], None],
+) -> None:
     nlp, batch, features, weights = remembered()
-    fit(nlp, batch)
-    assert weights.emissions.any() and not weights.emissions[of_memory(features)].any()
+    train_on(nlp, batch)
+    assert weights.emissions.any()
+    assert not weights.emissions[of_memory(features)].any()
 
 
 def test_memory_is_learned_from_other_docs() -> None:
-    """What words were elsewhere decides about words that have no weights of their own."""
+    """The labels that a word had in other docs decide, as words have no weights of their own here.
+    "Lima" and "Dora" are only counted; the weights are learned from "Ana" and "Rome"."""
     features = {"windows": {"SHAPE": 0}, "memory": {"LOWER": 0}, "elsewhere": None}
     nlp = remembering(features=features)
-    there = [("Ana saw Rome", [(0, 3, "PER"), (8, 12, "LOC")])]
-    back = [("Rome saw Ana", [(0, 4, "LOC"), (9, 12, "PER")])]
-    batch = examples(nlp, there + back)
+    ana_first = ("Ana saw Rome", [(0, 3, "PER"), (8, 12, "LOC")])
+    rome_first = ("Rome saw Ana", [(0, 4, "LOC"), (9, 12, "PER")])
+    batch = examples(nlp, [ana_first, rome_first])
     counted = examples(nlp, [("Dora met", [(0, 4, "PER")]), ("met Lima", [(4, 8, "LOC")])])
     nlp.initialize(lambda: batch + counted)
     for _ in range(30):
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
-    found = [(ent.text, ent.label_) for ent in nlp("Lima and Dora").ents]
-    assert found == [("Lima", "LOC"), ("Dora", "PER")]
+    entities = [(ent.text, ent.label_) for ent in nlp("Lima and Dora").ents]
+    assert entities == [("Lima", "LOC"), ("Dora", "PER")]
 
 
 def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
+    """Of "Ana saw Rome and Oslo", "Ana" is a person and "saw" is outside. It isn't known what the
+    others are, only that Rome is no place, and Oslo no entity."""
     nlp = remembering(incorrect_spans_key="wrong")
-    eg = examples(nlp, [("Ana saw Rome and Oslo", [(0, 3, "PER")])])[0]
+    eg = examples(nlp, [("Ana saw Rome and Oslo", [])])[0]
     gold = eg.reference
-    gold.set_ents([gold.char_span(0, 3, "PER")], outside=[gold[1:2]], default="missing")
+    gold.set_ents([Span(gold, 0, 1, "PER")], outside=[gold[1:2]], default="missing")
     gold.spans["wrong"] = [Span(gold, 2, 3, "LOC"), Span(gold, 4, 5)]
     nlp.initialize(lambda: [eg])
-    features = linear_part(nlp.get_pipe("ner").model)[0]
-    names = found_names(features, [nlp.make_doc("Rome Oslo and Ana saw")])
-    found = [{n for n in token if n.startswith("memory:LOWER=")} for token in names]
-    assert found[:3] == [set()] * 3
-    assert found[3] == {"memory:LOWER=PER:0.98-1", "memory:LOWER=best:PER:0.98-1:1"}
-    assert found[4] == {"memory:LOWER=O:0.98-1", "memory:LOWER=best:O:0.98-1:1"}
+    features, _ = linear_part(nlp.get_pipe("ner").model)
+    memory_names = []
+    for names in found_names(features, [nlp.make_doc("Rome Oslo and Ana saw")]):
+        memory_names.append({name for name in names if name.startswith("memory:LOWER=")})
+    rome, oslo, conjunction, ana, saw = memory_names
+    assert rome == oslo == conjunction == set()
+    assert ana == {"memory:LOWER=PER:0.98-1", "memory:LOWER=best:PER:0.98-1:1"}
+    assert saw == {"memory:LOWER=O:0.98-1", "memory:LOWER=best:O:0.98-1:1"}
 
 
 @pytest.mark.parametrize("words", [
@@ -238,47 +286,64 @@ def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
     ["A", "na", "saw", "Ro", "me"], ["Ana", "\u201csaw\u201d", "Rome"],
 ])  # fmt: skip
 def test_a_doc_is_known_by_its_letters(words: list[str]) -> None:
-    """As augmenters and tokenizers change docs, so that they stay in their unit."""
+    """A training doc that an augmenter or a tokenizer has changed still doesn't see its labels."""
     features = memory_of([(["Ana", "saw", "Rome"], ["PER", "O", "LOC"], 0)], "doc")
     assert not any(found_names(features, [Doc(VOCAB, words=words)], is_train=True))
     assert any(found_names(features, [Doc(VOCAB, words=words)]))
 
 
-def test_memory_survives(tmp_path: Path) -> None:
-    """Also that docs were counted: more training does not learn from their labels."""
+def trained_on_units_of_two_docs() -> tuple[Language, list[Example]]:
+    """A pipeline, and the docs that it was trained on: `ONCE` and one with words of these."""
     nlp = remembering(features={"memory_unit": 2})
     batch = [*examples(nlp), *examples(nlp, [("Rome and Ana", [(0, 4, "PER")])])]
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(3):
         nlp.update(batch, sgd=optimizer, losses={})
+    return nlp, batch
+
+
+def test_saved_memory_finds_the_same(tmp_path: Path) -> None:
+    nlp, batch = trained_on_units_of_two_docs()
     docs = [eg.predicted for eg in batch]
-    old = linear_part(nlp.get_pipe("ner").model)[0]
+    features, _ = linear_part(nlp.get_pipe("ner").model)
     nlp.to_disk(tmp_path)
-    again = spacy.load(tmp_path)
-    ner = again.get_pipe("ner")
-    features, weights = linear_part(ner.model)
+    loaded_features, _ = linear_part(spacy.load(tmp_path).get_pipe("ner").model)
     for is_train in (False, True):
-        found = found_names(features, docs, is_train=is_train)
-        assert found == found_names(old, docs, is_train=is_train)
+        expected = found_names(features, docs, is_train=is_train)
+        assert found_names(loaded_features, docs, is_train=is_train) == expected
+
+
+def test_more_training_of_a_saved_model_learns_nothing_from_own_labels(tmp_path: Path) -> None:
+    """The model knows which docs were counted, also with another label. The words of
+    "Ben left Oslo" are in no other doc."""
+    nlp, _ = trained_on_units_of_two_docs()
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    ner = loaded.get_pipe("ner")
+    features, weights = linear_part(ner.model)
     ner.add_label("GPE")
     before = weights.emissions.copy()
-    more = examples(again, ONCE[1:2])  # in a unit with what no other unit has
+    batch = examples(loaded, ONCE[1:2])
     for _ in range(3):
-        again.update(more, sgd=again.resume_training(), losses={})
-    assert (weights.emissions == before)[of_memory(features)].all()
-    assert not (weights.emissions == before).all()
+        loaded.update(batch, sgd=loaded.resume_training(), losses={})
+    is_same = weights.emissions == before
+    assert is_same[of_memory(features)].all()
+    assert not is_same.all()
 
 
 def test_losses_that_use_features_get_those_of_training() -> None:
-    """As the weights that an update changes are those of training: MIRA measures its step so."""
+    """An update changes the weights of the features in training. So MIRA, which measures how far an
+    update moves the scores, needs the same."""
     nlp, batch, features, _ = remembered()
-    model, docs = nlp.get_pipe("ner").model, [eg.predicted for eg in batch]
-    found = model.attrs["find_features"](model, docs, is_train=True).rows
-    numpy.testing.assert_array_equal(found, features.find(docs, is_train=True).rows)
-    assert (found != features.find(docs).rows).any()
+    model = nlp.get_pipe("ner").model
+    docs = [eg.predicted for eg in batch]
+    rows = model.attrs["find_features"](model, docs, is_train=True).rows
+    numpy.testing.assert_array_equal(rows, features.find(docs, is_train=True).rows)
+    assert (rows != features.find(docs).rows).any()
 
 
 def test_damaged_memory_is_refused() -> None:
+    """Parts that are missing, too short, out of order, or that don't fit each other."""
     corpus = [(["Ana", "saw"], ["PER", "O"], 0), (["Ana", "in"], ["LOC", "O"], 0)]
     features = memory_of(corpus, "doc")
     saved = srsly.msgpack_loads(features.to_bytes())
@@ -294,5 +359,9 @@ def test_damaged_memory_is_refused() -> None:
         data = srsly.msgpack_dumps({**saved, "memory": {**memory, **damage}})
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
             Features(features.template).from_bytes(data)
+
+
+def test_a_template_without_memory_does_not_load_it() -> None:
+    features = memory_of([(["Ana", "saw"], ["PER", "O"], 0)], "doc")
     with pytest.raises(ValueError, match="expected those of the config"):
         Features(Template(windows={})).from_bytes(features.to_bytes())

@@ -11,11 +11,14 @@ from spacy_costner import sparse
 from spacy_costner.sparse import AdaGrad, Table, merge_equal
 
 V, K, S, N = 11, 3, 4, 9
+"""Rows of weights, weights of a row, slots of a token, tokens."""
+
 REGULARISATIONS = [(0.0, 0.0), (0.2, 0.0), (0.0, 0.1), (0.2, 0.3), (3.0, 0.0)]
+"""L1 and L2."""
 
 
 def random_rows(rng: numpy.random.Generator, n_tokens: int = N) -> numpy.ndarray:
-    """Features of tokens, some missing, some twice."""
+    """The rows of tokens, some of them -1, some twice. Shape: (n_tokens, S)"""
     return rng.integers(-1, V, size=(n_tokens, S)).astype("int32")
 
 
@@ -37,79 +40,114 @@ def floats(*shape: int) -> numpy.ndarray:
 
 
 def table_with(**parts: numpy.ndarray) -> Table:
+    """A table of zeros, but for these parts."""
     arrays = {name: floats(V, K) for name in ("weights", "squares", "totals")}
     return Table(**{**arrays, "last": ints(*[0] * V), **parts})
 
 
-def test_sums_and_gradients_are_those_of_a_dense_product() -> None:
-    """Gradients are also added to those that are there."""
+def test_scores_are_those_of_a_dense_product() -> None:
     rng = numpy.random.default_rng(0)
-    rows, weights, d_scores = random_rows(rng), normal(rng, V, K), normal(rng, N, K)
-    d_scores[2] = 0
-    dense = incidence(rows)
-    numpy.testing.assert_allclose(sparse.sum_rows(rows, weights), dense @ weights, rtol=1e-5)
+    rows = random_rows(rng)
+    weights = normal(rng, V, K)
+    scores = sparse.sum_rows(rows, weights)
+    numpy.testing.assert_allclose(scores, incidence(rows) @ weights, rtol=1e-5)
+
+
+def test_without_tokens_or_slots_scores_are_empty_or_0() -> None:
+    rng = numpy.random.default_rng(0)
+    rows = random_rows(rng)
+    weights = normal(rng, V, K)
     assert sparse.sum_rows(rows[:0], weights).shape == (0, K)
-    assert not sparse.sum_rows(rows[:, :0], weights).any()
+    assert sparse.sum_rows(rows[:, :0], weights).tolist() == [[0.0] * K] * N
+
+
+def test_collected_gradients_are_those_of_a_dense_product() -> None:
+    """Rows of which all tokens have a gradient of 0 are left out: here, those of token 2 alone."""
+    rng = numpy.random.default_rng(0)
+    rows = random_rows(rng)
+    d_scores = normal(rng, N, K)
+    d_scores[2] = 0
     place_of = numpy.full(V, -1, dtype="int32")
-    active, found = sparse.collect_rows(rows, d_scores, place_of)
+    active, active_gradient = sparse.collect_rows(rows, d_scores, place_of)
     gradient = numpy.zeros((V, K))
-    gradient[active] = found
-    numpy.testing.assert_allclose(gradient, dense.T @ d_scores, atol=1e-5)
-    touched = numpy.delete(rows, 2, axis=0)
-    assert sorted(active.tolist()) == sorted(set(touched[touched >= 0].tolist()))
+    gradient[active] = active_gradient
+    numpy.testing.assert_allclose(gradient, incidence(rows).T @ d_scores, atol=1e-5)
+    rows_of_others = numpy.delete(rows, 2, axis=0)
+    assert sorted(active.tolist()) == numpy.unique(rows_of_others[rows_of_others >= 0]).tolist()
     assert (place_of == -1).all()
+
+
+def test_gradients_are_added_to_those_that_are_there() -> None:
+    """Without tokens or slots nothing is added."""
+    rng = numpy.random.default_rng(0)
+    rows = random_rows(rng)
+    d_scores = normal(rng, N, K)
     gradient = rng.normal(size=(V, K))
-    expected = gradient + dense.T @ d_scores
-    for tokens, slots in ((N, S), (0, S), (N, 0)):
-        sparse.add_rows(rows[:tokens, :slots].copy(), d_scores[:tokens], gradient)
-        numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
+    expected = gradient + incidence(rows).T @ d_scores
+    sparse.add_rows(rows, d_scores, gradient)
+    sparse.add_rows(rows[:0], d_scores[:0], gradient)
+    sparse.add_rows(rows[:, :0].copy(), d_scores, gradient)
+    numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("l1", "l2"), REGULARISATIONS)
 def test_lazy_steps_equal_eager_ones(l1: float, l2: float) -> None:
-    """Weights and their sum over the steps, against steps that touch every weight."""
+    """Weights and their sum over the updates, against updates that touch every weight, as the
+    docstring of `AdaGrad` has them."""
     rng = numpy.random.default_rng(2)
-    settings, table = AdaGrad(learn_rate=0.3, L1=l1, L2=l2), table_with()
-    weights, squares, totals = numpy.zeros((3, V, K))
-    taken_to_0 = False
+    settings = AdaGrad(learn_rate=0.3, L1=l1, L2=l2)
+    table = table_with()
+    weights = numpy.zeros((V, K))
+    squares = numpy.zeros((V, K))
+    totals = numpy.zeros((V, K))
+    was_taken_to_0 = False
     for now in range(1, 40):
+        # Of 11 rows, at most 4 have a gradient: the others wait.
         rows = random_rows(rng, n_tokens=2)[:, :2].copy()
         d_scores = normal(rng, 2, K)
         active, gradient = sparse.collect_rows(rows, d_scores, numpy.full(V, -1, dtype="int32"))
         sparse.adagrad(table, active, gradient, now, settings)
-        dense = incidence(rows).T @ d_scores
-        squares += dense**2
-        step = settings.learn_rate / (numpy.sqrt(squares) + settings.eps)
-        moved = weights - step * dense
-        weights = numpy.sign(moved) * numpy.maximum(abs(moved) - step * l1, 0) / (1 + step * l2)
-        totals += weights
-        taken_to_0 |= bool(((weights == 0) & (squares > 0)).any())
         if now % 13 == 0:
             sparse.lazy_regularise(table, ints(3, -1, 3, 5), now, settings)
+
+        dense_gradient = incidence(rows).T @ d_scores
+        squares += dense_gradient**2
+        step = settings.learn_rate / (numpy.sqrt(squares) + settings.eps)
+        moved = weights - step * dense_gradient
+        weights = numpy.sign(moved) * numpy.maximum(abs(moved) - step * l1, 0) / (1 + step * l2)
+        totals += weights
+        was_taken_to_0 |= bool(((weights == 0) & (squares > 0)).any())
     assert (table.last < now).any(), "all rows were active: nothing was lazy"
     sparse.lazy_regularise(table, numpy.arange(V, dtype="int32"), now, settings)
     numpy.testing.assert_allclose(table.weights, weights, atol=1e-5)
     numpy.testing.assert_allclose(table.totals, totals, atol=1e-3)
-    assert taken_to_0 == (l1 > 0)
+    assert was_taken_to_0 == (l1 > 0)
     assert ((table.weights == 0) == (weights == 0)).all()
 
 
-def test_neighbours() -> None:
+def test_tokens_have_the_rows_of_their_neighbours() -> None:
+    """Three slots: a token's first column, that of the token before it, and the second column two
+    tokens to the right. Rows are the value plus 100, 200 or 300; -1 where a neighbour has no value
+    or is in another sequence."""
     values = numpy.asarray([[0, 5], [1, -1], [2, 7], [3, 8]], dtype="int32")
-    slots = {"columns": [0, 0, 1], "offsets": [0, -1, 2], "first_rows": [100, 200, 300]}
-    arguments = {name: numpy.asarray(slot, dtype="int32") for name, slot in slots.items()}
-    lengths = numpy.asarray([3, 0, 1], dtype="int32")
-    rows = sparse.gather_window(values, lengths, **arguments)
+    rows = sparse.gather_window(
+        values,
+        lengths=ints(3, 0, 1),
+        columns=ints(0, 0, 1),
+        offsets=ints(0, -1, 2),
+        first_rows=ints(100, 200, 300),
+    )
     assert rows.dtype == numpy.int32
     assert rows.tolist() == [[100, -1, 307], [101, 200, -1], [102, 201, -1], [103, -1, -1]]
 
 
-def test_numbers_of_keys() -> None:
+def test_keys_have_the_numbers_that_were_set() -> None:
+    """Thousands of keys, so that the table grows. Keys that were not set have -1."""
     rng = numpy.random.default_rng(3)
     keys = numpy.unique(rng.integers(0, 2**63, size=5000, dtype="uint64"))
     keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
     numbers = sparse.IdMap()
-    assert numbers.find(keys).max() == -1
+    assert (numbers.find(keys) == -1).all()
     numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
     numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
     expected = numpy.arange(len(keys))
@@ -118,17 +156,22 @@ def test_numbers_of_keys() -> None:
 
 
 def test_merged_rows_are_those_that_tokens_have_together() -> None:
+    """Of 7 rows, 0 and 3 are always together, and so are 1 and 4. No token has row 6."""
     rows = numpy.asarray([[0, 3, 5], [4, -1, 1], [3, 2, 0], [-1, -1, -1]], dtype="int32")
     merged = merge_equal(rows, 7)
-    groups = [{*numpy.flatnonzero(merged.group_of == g)} for g in merged.group_of]
-    assert groups == [{0, 3}, {1, 4}, {2}, {0, 3}, {1, 4}, {5}, {6}]
-    assert merged.rows.shape == (4, 2) and (merged.rows[3] == -1).all()
-    assert (merged.roots[merged.group_of] == numpy.sqrt([2, 2, 1, 2, 2, 1, 1])).all()
+    group_of_row = [set(numpy.flatnonzero(merged.group_of == group)) for group in merged.group_of]
+    assert group_of_row == [{0, 3}, {1, 4}, {2}, {0, 3}, {1, 4}, {5}, {6}]
+    sizes = [len(group) for group in group_of_row]
+    assert (merged.roots[merged.group_of] == numpy.sqrt(sizes)).all()
+    assert merged.rows.shape == (4, 2)
+    assert (merged.rows[3] == -1).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
+    """A token has the scores of its groups if each vector counts sqrt(c) times."""
     rng = numpy.random.default_rng(seed)
+    # Each token has up to S different rows; those with row 2 in their first slot have row V, too.
     rows = rng.permuted(numpy.tile(numpy.arange(V), (N, 1)), axis=1)[:, :S].astype("int32")
     rows[rng.random(size=rows.shape) < 0.4] = -1
     rows = numpy.concatenate([rows, numpy.where(rows[:, :1] == 2, V, -1)], axis=1).astype("int32")
@@ -138,11 +181,14 @@ def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
     numpy.testing.assert_allclose(merged.merge(weights), vectors)
     assert (vectors**2).sum() == pytest.approx((weights**2).sum())
     expected = sparse.sum_rows(rows, weights.astype("float32"))
-    found = sparse.sum_rows(merged.rows, (vectors * merged.roots[:, None]).astype("float32"))
-    numpy.testing.assert_allclose(found, expected, atol=1e-5)
+    group_weights = (vectors * merged.roots[:, None]).astype("float32")
+    scores = sparse.sum_rows(merged.rows, group_weights)
+    numpy.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
-AROUND = (ints(0, 1, 2, 3).reshape(2, 2), ints(2), ints(0, 1), ints(0, 1), ints(0, 9))
+# For each function its arguments, and what makes them wrong: the message, and by the place of an
+# argument another value.
+WINDOW = (ints(0, 1, 2, 3).reshape(2, 2), ints(2), ints(0, 1), ints(0, 1), ints(0, 9))
 ROWS = ints(*range(4)).reshape(2, 2)
 BEYOND = ints(0, -1, V, 1).reshape(2, 2)
 WRONG = {
@@ -184,11 +230,14 @@ WRONG = {
     ("name", "message", "changes"),
     [(name, *case) for name, cases in WRONG.items() for case in cases],
 )
-def test_what_does_not_fit_is_named(name: str, message: str, changes: Any) -> None:
-    """Nothing reads or writes outside of its arguments, nor changes them before it says so."""
-    table, settings = table_with(), AdaGrad(L2=0.1)
-    right = {
-        "gather_window": AROUND,
+def test_arguments_that_do_not_fit_are_named_and_not_changed(
+    name: str, message: str, changes: dict[int, Any]
+) -> None:
+    table = table_with()
+    settings = AdaGrad(L2=0.1)
+    function = getattr(sparse, name)
+    arguments: tuple[Any, ...] = {
+        "gather_window": WINDOW,
         "sum_rows": (ROWS, floats(V, K)),
         "collect_rows": (ROWS, floats(2, K), numpy.full(V, -1, dtype="int32")),
         "add_rows": (ROWS, floats(2, K), numpy.zeros((V, K))),
@@ -196,28 +245,34 @@ def test_what_does_not_fit_is_named(name: str, message: str, changes: Any) -> No
         "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
     }[name]
-    getattr(sparse, name)(*right)
-    before = pickle.dumps(right)
+    function(*arguments)
+    before = pickle.dumps(arguments)
+    wrong_arguments = [changes.get(i, argument) for i, argument in enumerate(arguments)]
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        getattr(sparse, name)(*(changes.get(i, value) for i, value in enumerate(right)))
-    assert pickle.dumps(right) == before
+        function(*wrong_arguments)
+    assert pickle.dumps(arguments) == before
 
 
 def test_products_of_rows_do_not_depend_on_other_rows() -> None:
     """They are those of matrices, and the same bit for bit for a row by itself."""
     rng = numpy.random.default_rng(0)
-    inputs, weights = normal(rng, 50, 37), normal(rng, 37, K)
+    inputs = normal(rng, 50, 37)
+    weights = normal(rng, 37, K)
     products = sparse.multiply_rows(inputs, weights)
     numpy.testing.assert_allclose(products, inputs @ weights, rtol=1e-4, atol=1e-5)
     for i in range(len(inputs)):
         alone = sparse.multiply_rows(inputs[i : i + 1], weights)
         numpy.testing.assert_array_equal(alone, products[i : i + 1])
-    assert sparse.multiply_rows(inputs[:0], weights).shape == (0, K)
-    assert not sparse.multiply_rows(inputs[:, :0], weights[:0]).any()
 
 
-def test_wrong_numbers_are_named() -> None:
-    numbers, keys = sparse.IdMap(), numpy.arange(2, dtype="uint64")
+def test_products_of_nothing_are_0() -> None:
+    assert sparse.multiply_rows(floats(0, 3), floats(3, K)).shape == (0, K)
+    numpy.testing.assert_array_equal(sparse.multiply_rows(floats(2, 0), floats(0, K)), floats(2, K))
+
+
+def test_wrong_numbers_of_keys_are_named_and_not_set() -> None:
+    numbers = sparse.IdMap()
+    keys = numpy.arange(2, dtype="uint64")
     with pytest.raises(ValueError, match=r"^length of numbers: expected 2, got 1$"):
         numbers.set(keys, ints(0))
     with pytest.raises(ValueError, match=r"^numbers: expected at least 0, got -1$"):

@@ -14,7 +14,8 @@ from .tokens import HashOf, TokenBatch
 
 
 class KeyColumn(StringColumn, BatchColumn):
-    """Values of tokens that are looked up by the hashes in `Tokens.keys`."""
+    """Values that `TokenReader` reads as one hash for each token, in `Tokens.keys[name]`. A class
+    that derives from it says what is read."""
 
     def set_values(self, values: list[str]) -> None:
         super().set_values(values)
@@ -41,6 +42,9 @@ class CaselessColumn(KeyColumn):
     reads_docs = True
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        """The hashes of words in lower case; 0 in docs with both cases.
+        Shape: (N,)"""
+        # The first array is empty, for a batch without docs.
         keys = [numpy.zeros(0, dtype="uint64")]
         for doc in docs:
             if doc.text.islower() or doc.text.isupper():

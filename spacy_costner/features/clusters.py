@@ -22,29 +22,33 @@ PREFIXES = (20, 10, 6, 4)
 """Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
-"""Words that stand for a cluster."""
+"""The number of words in the name of a cluster that people read."""
 
 N_ITER = 15
+"""The steps of k-means, which stops after them even if words still change their cluster."""
+
 PER_CLUSTER = 50
 """Centres are learned from at most this number of words for each."""
 
 CHUNK = 1 << 14
-"""Words whose distances are computed at a time."""
+"""Words whose distances are computed at a time, so that memory stays small."""
 
 
 class ClusterColumn(StringColumn, BatchColumn):
     """The clusters of a word. A word has them as it is written or, if it has none, in lower case.
-    The model saves them."""
+    The model saves the words and their clusters. Where they come from is said by the classes that
+    derive from it."""
 
     attributes = ("LOWER",)
 
     def __init__(self, name: str, window: Window) -> None:
         super().__init__(name, window)
-        self._set_words(numpy.zeros(0, dtype="uint64"), numpy.full((0, 1), -1, dtype="int32"))
+        no_keys = numpy.zeros(0, dtype="uint64")
+        self._set_words(no_keys, numpy.full((0, 1), -1, dtype="int32"))
 
     def _set_words(self, keys: Array1d, cluster_ids: Ints2d) -> None:
-        """Set the words by their hashes, and their clusters, -1 for none.
-        Shapes: (D,), (D, width)"""
+        """Set the D words that have clusters: their hashes, and the ids of their clusters, -1 for
+        none. Shapes: (D,), (D, width)"""
         self._keys = keys
         self._word_ids = id_map(keys)
         # The last row is for words without clusters. Shape: (D + 1, width)
@@ -52,47 +56,45 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @abstractmethod
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """The clusters of each word, by the hash of the word."""
+        """The names of the clusters of each word, by the hash of the word."""
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the clusters that are frequent in the training docs, and all their words, those that
+        are in no training doc as well."""
         clusters_of_word = self.read_words(counts)
-        n_times: Counter[str] = Counter()
-        for key, n in counts.word_counts.items():
-            lexeme = counts.lexemes[key]
-            # As `find_values` does: the word as it is written, then in lower case.
-            clusters = clusters_of_word.get(lexeme.orth)
-            if not clusters:
-                clusters = clusters_of_word.get(lexeme.lower, [])
+        self.collect_frequent(count_clusters(clusters_of_word, counts))
+        id_of_cluster = {cluster: i for i, cluster in enumerate(self.values)}
+        ids_of_word: dict[int, list[int]] = {}
+        for word_key, clusters in clusters_of_word.items():
+            ids = []
             for cluster in clusters:
-                n_times[cluster] += n
-        self.collect_frequent(n_times)
-
-        cluster_ids = {cluster: i for i, cluster in enumerate(self.values)}
-        ids_of_word = {}
-        for key, clusters in clusters_of_word.items():
-            ids = [cluster_ids[cluster] for cluster in clusters if cluster in cluster_ids]
+                if cluster in id_of_cluster:
+                    ids.append(id_of_cluster[cluster])
             if ids:
-                ids_of_word[key] = ids
-        width = max((len(ids) for ids in ids_of_word.values()), default=1)
-        table = numpy.full((len(ids_of_word), width), -1, dtype="int32")
-        for row, ids in zip(table, ids_of_word.values()):
+                ids_of_word[word_key] = ids
+        width = max(map(len, ids_of_word.values()), default=1)
+        cluster_ids = numpy.full((len(ids_of_word), width), -1, dtype="int32")
+        for row, ids in zip(cluster_ids, ids_of_word.values()):
             row[: len(ids)] = ids
-        self._set_words(numpy.asarray(list(ids_of_word), dtype="uint64"), table)
+        self._set_words(numpy.asarray(list(ids_of_word), dtype="uint64"), cluster_ids)
 
     def save(self, saved: Saved) -> None:
         super().save(saved)
+        # Without the last row, which is for other words. Column after column, so that `pack` stores
+        # differences within a column.
+        cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
         saved["clusters"][self.name] = {
             "keys": self._keys.astype("<u8").tobytes(),
             "width": self.width,
-            "numbers": pack(self._cluster_ids[:-1].T.reshape(-1)),
+            "numbers": pack(cluster_ids),
         }
 
     def load(self, saved: Saved) -> None:
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
-        # They are saved column after column. Shape: (D, width)
         width = saved_words["width"]
+        # They are saved column after column. Shape: (D, width)
         cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
@@ -110,15 +112,16 @@ class ClusterColumn(StringColumn, BatchColumn):
         value_ids[:] = self._cluster_ids[word_ids]  # -1 is the last row
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """Some words of each cluster, of those that a string store has."""
+        """The first few words of each cluster, by its id. Words are saved as hashes, so it takes a
+        string store that has them: that of the pipeline."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for key, cluster_ids in zip(self._keys.tolist(), self._cluster_ids.tolist()):
             if key not in strings:
                 continue
             for cluster_id in cluster_ids:
-                words = words_of_cluster[cluster_id]
-                if cluster_id >= 0 and len(words) < N_SHOWN:
-                    words.append(strings[key])
+                # -1 where the word has fewer clusters than others.
+                if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
+                    words_of_cluster[cluster_id].append(strings[key])
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
 
@@ -133,14 +136,15 @@ class FileClusterColumn(ClusterColumn):
         self.path = path
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        words = read_clusters(self.path)
-        return {get_string_id(word): clusters for word, clusters in words.items()}
+        clusters_of_word = read_clusters(self.path)
+        return {get_string_id(word): clusters for word, clusters in clusters_of_word.items()}
 
 
 class VectorClusterColumn(ClusterColumn):
-    """Clusters of the words that have a static vector.
+    """Clusters of the words that have a static vector, by k-means.
 
-    sizes (Sequence[int]): Numbers of clusters. A word has one for each.
+    sizes (Sequence[int]): Numbers of clusters to divide the words into. A word has one cluster for
+        each number.
     """
 
     def __init__(self, name: str, window: Window, sizes: Sequence[int]) -> None:
@@ -149,8 +153,22 @@ class VectorClusterColumn(ClusterColumn):
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
         if not counts.word_counts:
-            return {}
+            return {}  # no docs, no vocab
         return cluster_vectors(counts.vocabs[0], self.sizes)
+
+
+def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
+    """How often words of each cluster are in the training docs. As in `find_values`, a word has
+    clusters as it is written or, if it has none, in lower case."""
+    cluster_counts: Counter[str] = Counter()
+    for word_key, word_count in counts.word_counts.items():
+        lexeme = counts.lexemes[word_key]
+        clusters = clusters_of_word.get(lexeme.orth)
+        if not clusters:
+            clusters = clusters_of_word.get(lexeme.lower, [])
+        for cluster in clusters:
+            cluster_counts[cluster] += word_count
+    return cluster_counts
 
 
 def read_clusters(path: str | Path) -> dict[str, list[str]]:
@@ -165,19 +183,21 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """
     try:
         text = Path(path).read_text(encoding="utf8")
-        words: list[tuple[str, Any]]
+        words_and_clusters: list[tuple[str, Any]] = []
         if text.lstrip().startswith("{"):
-            words = list(json.loads(text).items())
+            words_and_clusters.extend(json.loads(text).items())
         else:
-            lines = [line.split("\t") for line in text.splitlines() if line.strip()]
-            words = [(fields[1], fields[0]) for fields in lines]
+            for line in text.splitlines():
+                if line.strip():
+                    bit_path, word = line.split("\t")[:2]
+                    words_and_clusters.append((word, bit_path))
         clusters_of_word = {}
-        for word, cluster in words:
+        for word, cluster in words_and_clusters:
             clusters_of_word[word] = cluster_names(cluster)
             if not clusters_of_word[word]:
                 expected = "expected a number or a path for each word"
                 raise ValueError(f"{expected}, got {(word, cluster)}")
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(
             "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
             f"paths and words, in {path}: {error}"
@@ -186,7 +206,8 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """The names of the clusters of a word, from its cluster in a file; none if it is not one."""
+    """The names of the clusters of a word, from what a file has for the word: names, a number, or a
+    path of bits. An empty list if it is nothing of that."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -197,27 +218,37 @@ def cluster_names(cluster: Any) -> list[str]:
         return []
     is_path = set(cluster) <= {"0", "1"} and len(cluster) > 1
     if is_path:
-        # A short path is its own prefix of several lengths.
+        # Each prefix once: a short path has the same for several sizes.
         return list(dict.fromkeys(cluster[:size] for size in PREFIXES))
     return [cluster]
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[int, list[str]]:
-    """Cluster the words that have a vector into each of some numbers of clusters, such as "64:12".
-    Returns the clusters of each word, by hash. Raises a ValueError if there are no vectors."""
-    row_of_word = {key: row for key, row in vocab.vectors.key2row.items() if row >= 0}
-    if not row_of_word or not vocab.vectors.size:
+    """Cluster the words that have a vector, once for each number of clusters.
+
+    vocab (Vocab): The vocab with the vectors.
+    sizes (Sequence[int]): The numbers of clusters.
+    seed (int): The seed of k-means.
+    RETURNS (dict[int, list[str]]): The clusters of each word, by its hash: "64:12" is cluster 12 of
+        64.
+    RAISES (ValueError): If there are no vectors.
+    """
+    clusters_of_word: dict[int, list[str]] = {}
+    rows = []
+    for word_key, row in vocab.vectors.key2row.items():
+        if row >= 0:
+            clusters_of_word[word_key] = []
+            rows.append(row)
+    if not rows or not vocab.vectors.size:
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
-    rows = list(row_of_word.values())
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
-    clusters_of_word: dict[int, list[str]] = {key: [] for key in row_of_word}
     for size in sizes:
-        clusters = k_means(points, size, seed=seed).tolist()
-        for key, cluster in zip(row_of_word, clusters):
-            clusters_of_word[key].append(f"{size}:{cluster}")
+        cluster_of_row = k_means(points, size, seed=seed)
+        for clusters, cluster in zip(clusters_of_word.values(), cluster_of_row.tolist()):
+            clusters.append(f"{size}:{cluster}")
     return clusters_of_word
 
 
@@ -228,8 +259,9 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
     rng = numpy.random.default_rng(seed)
-    sample = points[rng.permutation(len(points))[: PER_CLUSTER * n_clusters]]
-    centres = sample[:n_clusters]
+    order = rng.permutation(len(points))
+    sample = points[order[: PER_CLUSTER * n_clusters]]
+    centres = sample[:n_clusters]  # random points, as the sample is in random order
     for _ in range(N_ITER):
         nearest = nearest_centres(sample, centres)
         sums = numpy.zeros_like(centres)
@@ -242,7 +274,8 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
-    """The centre of the largest cosine, the first of equal ones. Shape: (D,)"""
+    """The centre with the largest cosine to each point, the first of equal ones. All have unit
+    length, so that a cosine is a product. Shapes: (D, W), (n_clusters, W) to (D,)"""
     nearest = []
     for start in range(0, len(points), CHUNK):
         cosines = points[start : start + CHUNK] @ centres.T
@@ -251,6 +284,6 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:
-    """Rows divided by their length; those of 0 stay so."""
+    """Divide rows by their lengths; rows of zeros stay as they are. Shape: (D, W)"""
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / numpy.where(lengths, lengths, 1)).astype("float32")

@@ -1,7 +1,6 @@
 """Columns get their values: from training docs, or from a saved model."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from spacy.strings import StringStore
 from spacy.tokens import Doc
@@ -35,12 +34,12 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
 
 
 def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -> TrainingCounts:
-    """Count what columns need of docs."""
+    """Count what columns need of docs, a batch at a time."""
     wants_labels = any(column.wants_labels for column in columns)
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
     counts = TrainingCounts(LabelCounts([*template.memory], template.memory_unit), StringStore())
     reader = reader_of(columns)
-    token_batches = [reader.read([])]
+    token_batches = [reader.read([])]  # for a corpus without docs
     for batch in minibatch(docs, N_DOCS):
         tokens = reader.read(batch, strings=counts.strings)
         counts.add(tokens)
@@ -56,7 +55,7 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
 def recount_labels(
     docs: Sequence[Doc], template: Template, columns: Sequence[Column]
 ) -> list[Column]:
-    """The columns with the labels of some docs in place of those of all training docs."""
+    """The same columns, of which label memory is that of some docs, not of all training docs."""
     labels = LabelCounts([*template.memory], template.memory_unit)
     reader = reader_of([column for column in columns if column.wants_labels])
     for batch in minibatch(docs, N_DOCS):
@@ -65,15 +64,18 @@ def recount_labels(
 
 
 def save_columns(columns: Sequence[Column]) -> Saved:
-    """What is saved of the values of columns."""
+    """What is saved of the values of columns: see `Saved`."""
     saved: Saved = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
-    return {part: saved[part] for part in saved if saved[part] or part in ALWAYS_SAVED}
+    for part in SAVED_IF_ANY:
+        if not saved[part]:
+            del saved[part]
+    return saved
 
 
-def load_columns(saved: dict[str, Any], template: Template) -> list[Column]:
-    """The columns of a template with saved values. Raises an error if they are damaged."""
+def load_columns(saved: Saved, template: Template) -> list[Column]:
+    """Make the columns of a template, with saved values. Raises an error if they are damaged."""
     columns = template.make_columns()
     for column in columns:
         column.load(saved)

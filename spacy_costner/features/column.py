@@ -15,7 +15,8 @@ from .label_counts import LabelCounts
 from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 Saved = dict[str, Any]
-"""What is saved of all columns: a part for each way of saving, such as "values", by column."""
+"""What a saved model has of the columns: parts such as "values", each with an entry for each column
+that has such a part, by name."""
 
 
 class Window(NamedTuple):
@@ -72,7 +73,8 @@ class Column(ABC):
         """Read what it needs from files, before docs are read."""
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read docs: the hash of the value of each token, 0 for none. It is there as
+        """Read the value of each token of docs, as the hash that `hash_of` makes of it; 0 for none.
+        `TokenReader` calls it where `reads_docs` is set. Batches have what it returns as
         `Tokens.keys[name]`. Shape: (N,)"""
         raise NotImplementedError
 
@@ -81,14 +83,16 @@ class Column(ABC):
         """Take the values from what was counted in the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
-        """The column with the labels of other training docs, if it remembers any."""
+        """The same column with the labels of other training docs, for a model that is trained on
+        some of them. A column that remembers no labels stays as it is."""
         return self
 
     # Saved models
 
     @property
     def layout(self) -> list[Any]:
-        """What of the template says which feature a row is. Models are saved with it."""
+        """What in the template decides which feature a row of weights is. Models are saved with it,
+        and loaded only with a template that agrees."""
         return [self.name, list(self.offsets)]
 
     @abstractmethod
@@ -123,7 +127,8 @@ class Column(ABC):
         return f"{self.name}[{offset:+d}]"
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """What shows what a value stands for, by its id, if its name doesn't."""
+        """Examples of what values stand for, such as words of a cluster, by the id of the value.
+        Most columns have none, as the names of their values say it."""
         return {}
 
 
@@ -148,12 +153,15 @@ class StringColumn(Column):
         return self.values
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values, and what finds their ids."""
+        """Set the values. Classes that look ids up in a map of their own override it, and make the
+        map, too."""
         self.values = values
 
-    def collect_frequent(self, n_times: Counter[str]) -> None:
-        """Take the values that are there often enough, in alphabetical order."""
-        self.set_values(sorted(value for value, n in n_times.items() if n >= self.min_count))
+    def collect_frequent(self, value_counts: Counter[str]) -> None:
+        """Take the values that occur at least `min_count` times, in alphabetical order, so that
+        their ids don't depend on the order of the docs."""
+        frequent = [value for value, count in value_counts.items() if count >= self.min_count]
+        self.set_values(sorted(frequent))
 
     def save(self, saved: Saved) -> None:
         saved["values"][self.name] = self.values
@@ -184,7 +192,7 @@ class LabelColumn(Column):
 
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
-    """A reader of what columns need of tokens."""
+    """Make the reader that reads of docs all that some columns need."""
     attributes: list[str] = []
     lexeme_attributes: list[str] = []
     doc_readers: dict[str, ReadDocs] = {}
@@ -200,6 +208,7 @@ def reader_of(columns: Sequence[Column]) -> TokenReader:
 
 
 def check_strings(name: str, strings: Any) -> None:
-    """Check that something loaded is a list of strings."""
-    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+    """Check that what was loaded of a column, or of a part of the model, is a list of strings."""
+    is_list = isinstance(strings, list)
+    if not is_list or not all(isinstance(string, str) for string in strings):
         raise ValueError(f"{name}: expected a list of strings, got {type(strings).__name__}")

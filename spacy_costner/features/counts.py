@@ -15,16 +15,17 @@ from .tokens import Tokens, string_of
 
 @dataclass
 class TrainingCounts:
-    """What is counted in the training docs.
+    """How often words and values are in the training docs. Docs are counted batch by batch, and not
+    kept.
 
     labels (LabelCounts): The labels of values, if a column wants them.
-    strings (StringStore): The values that docs don't have as hashes.
+    strings (StringStore): The strings of values that docs don't have as hashes.
     vocabs (list[Vocab]): The vocabs of the docs, mostly a single one.
     word_counts (Counter[int]): How often each word is there, by its word key: see `Tokens`.
-    lexemes (dict[int, Lexeme]): The lexemes of these words.
-    value_counts (dict[str, Counter[int]]): How often the hash of each value is there, by the names
-        of `Tokens.keys`.
-    tokens (Tokens | None): All tokens, if a column wants them.
+    lexemes (dict[int, Lexeme]): The lexemes of these words, by word key.
+    value_counts (dict[str, Counter[int]]): For each name of `Tokens.keys`, how often each value is
+        there, by its hash.
+    tokens (Tokens | None): All training tokens, if a column wants them.
     """
 
     labels: LabelCounts
@@ -37,12 +38,12 @@ class TrainingCounts:
 
     def add(self, tokens: Tokens) -> None:
         """Count the words and the values of a batch."""
-        word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
-        is_new = [key not in self.lexemes for key in word_keys.tolist()]
-        new_words = numpy.flatnonzero(is_new)
-        new_lexemes = tokens.lexemes(first_tokens[new_words])
-        self.lexemes.update(zip(word_keys[new_words].tolist(), new_lexemes))
         self.word_counts.update(count_hashes(tokens.word_keys))
+        word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
+        is_known = [word_key in self.lexemes for word_key in word_keys.tolist()]
+        is_new = ~numpy.asarray(is_known, dtype=bool)
+        new_lexemes = tokens.lexemes(first_tokens[is_new])
+        self.lexemes.update(zip(word_keys[is_new].tolist(), new_lexemes))
         for name, value_keys in tokens.keys.items():
             counts = self.value_counts.setdefault(name, Counter())
             counts.update(count_hashes(value_keys))
@@ -51,16 +52,19 @@ class TrainingCounts:
                 self.vocabs.append(vocab)
 
     def count_strings(self, name: str) -> Counter[str]:
-        """How often each value is there, of those of a name of `Tokens.keys`."""
-        stores = [self.strings, *(vocab.strings for vocab in self.vocabs)]
-        counts: Counter[str] = Counter()
-        for key, n in self.value_counts.get(name, Counter()).items():
-            if key:
-                counts[string_of(key, stores)] += n
-        return counts
+        """How often each value of an attribute or column is there, as text, by its name in
+        `Tokens.keys`. Hash 0, for tokens without a value, is left out."""
+        stores = [self.strings]
+        for vocab in self.vocabs:
+            stores.append(vocab.strings)
+        string_counts: Counter[str] = Counter()
+        for value_key, count in self.value_counts.get(name, Counter()).items():
+            if value_key:
+                string_counts[string_of(value_key, stores)] += count
+        return string_counts
 
 
 def count_hashes(hashes: Array1d) -> dict[int, int]:
-    """How often each hash is there. Shape: (N,)"""
-    distinct_hashes, n_times = numpy.unique(hashes, return_counts=True)
-    return dict(zip(distinct_hashes.tolist(), n_times.tolist()))
+    """Count how often each hash is in an array. Shape: (N,)"""
+    distinct_hashes, counts = numpy.unique(hashes, return_counts=True)
+    return dict(zip(distinct_hashes.tolist(), counts.tolist()))

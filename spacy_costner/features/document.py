@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
+from ..tags import OUTSIDE
 from .column import LabelColumn, Saved, Window, check_strings
 from .counts import TrainingCounts
 from .elsewhere import group_occurrences
@@ -12,7 +13,8 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 WIDTH = 8
-"""The largest number of features of labels of a token: the most probable label, and shares of 7."""
+"""The largest number of features that a token has: one of its most probable label, and one for each
+of up to 7 labels."""
 
 
 class DocumentColumn(LabelColumn):
@@ -57,27 +59,32 @@ class DocumentColumn(LabelColumn):
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
-        # The column of each label that was there in training. One that the first pass lacks has the
-        # last column, which is 0.
-        columns = {label: i for i, label in enumerate(["O", *labels])}
-        places = [columns.get(label, -1) for label in self.labels]
-        padded = numpy.pad(probabilities, ((0, 0), (0, 1)))
-        return find_labels_elsewhere(padded[:, places].astype("float32"), groups)
+        # Ids are those of the labels that were there in training. A label that the first pass lacks
+        # gets an additional last column, of zeros.
+        column_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
+        columns = [column_of_label.get(label, -1) for label in self.labels]
+        with_zeros = numpy.pad(probabilities, ((0, 0), (0, 1)))
+        return find_labels_elsewhere(with_zeros[:, columns].astype("float32"), groups)
 
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
-    """The same number for all occurrences of a value in a doc, -1 for those that are the only one:
-    see `group_occurrences`. Shape: (N,)"""
-    groups = numpy.full(len(keys), -1, dtype="int32")
-    tokens, group = group_occurrences(keys, takes_part, lengths)
-    groups[tokens] = group
-    return groups
+    """Give all occurrences of a value in a doc the same number; tokens without other occurrences
+    have -1. The arguments are those of `group_occurrences`. Shape: (N,)"""
+    group_of_token = numpy.full(len(keys), -1, dtype="int32")
+    tokens, groups = group_occurrences(keys, takes_part, lengths)
+    group_of_token[tokens] = groups
+    return group_of_token
 
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
-    """Find the features of the mean probabilities of O and each label, by the first pass, at the
-    other occurrences: see `number_occurrences` and `share_names`; -1 for none.
-    Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
+    """Find the features of the mean probability of each label at the other occurrences of a token.
+
+    probabilities (Floats2d): The probabilities of O and of the L labels, by the first pass.
+        Shape: (N, L + 1)
+    groups (Ints1d): The number that all occurrences of a value in a doc have, -1 for tokens without
+        other occurrences: see `number_occurrences`. Shape: (N,)
+    RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, WIDTH)
+    """
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if len(tokens):

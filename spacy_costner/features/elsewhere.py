@@ -21,8 +21,8 @@ class ElsewhereColumn(BatchColumn):
     n_nearest (int): The number of other occurrences.
     """
 
-    def __init__(self, base: Column, side: int, n_nearest: int) -> None:
-        super().__init__(f"elsewhere:{base.name}[{side:+d}]", Window((0,)))
+    def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:
+        super().__init__(f"elsewhere:{base.name}[{side:+d}]", Window(offsets=(0,)))
         self.base = base
         self.side = side
         self.n_nearest = n_nearest
@@ -50,6 +50,7 @@ class ElsewhereColumn(BatchColumn):
         return self.n_nearest
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        # The columns of both sides need the same occurrences.
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
         tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
         if len(tokens):  # in most short docs there are none
@@ -58,37 +59,52 @@ class ElsewhereColumn(BatchColumn):
             value_ids[tokens] = values_beside(base_ids, occurrences, lengths, self.side)
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
+        """The capitalised words of a batch that occur again, and where: see `nearest_elsewhere`.
+        Shapes: (M,), (M, n_nearest)"""
         keys = batch.tokens.keys[self.base.name]
         takes_part = batch.is_capitalised & (keys != 0)
         return nearest_elsewhere(keys, takes_part, batch.tokens.lengths, self.n_nearest)
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Find the values that occur several times in a doc. Returns the tokens with other occurrences,
-    grouped by doc and value, from the left; and the number of the group of each. Shapes: (M,)"""
+    """Find the values that occur several times in a doc.
+
+    keys (Array1d): The hash of the value of each token. Shape: (N,)
+    takes_part (Array1d): Whether the token counts as an occurrence. Shape: (N,)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The tokens that occur again in their doc, those of the same doc
+        and value side by side, from the left; and the number of the group that these make.
+        Shapes: (M,)
+    """
     tokens = numpy.flatnonzero(takes_part)
     key = keys[tokens]
-    if len(set(key.tolist())) == len(tokens):  # as in most short docs
+    if len(set(key.tolist())) == len(tokens):
+        # No value is there twice, as in most short docs. This saves the sort.
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
     doc = sequence_ids(lengths)[tokens]
-    order = numpy.lexsort((key, doc))  # equal ones stay in order
+    order = numpy.lexsort((key, doc))  # by doc, then by value; equal ones stay in order
     tokens = tokens[order]
     key = key[order]
     doc = doc[order]
     begins_group = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
     group = numpy.append(0, numpy.cumsum(begins_group))
     group_size = numpy.bincount(group)[group]
-    return tokens[group_size > 1], group[group_size > 1]
+    occurs_again = group_size > 1
+    return tokens[occurs_again], group[occurs_again]
 
 
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of values in their docs, the left one first of two that
-    are equally near. Time and memory are linear in tokens, but for a sort of those that take part.
-    Returns the tokens that have some, (M,), and their nearest occurrences, -1 for none, (M,
-    n_nearest)."""
+    """Find the nearest other occurrences of values in their docs. The arguments are those of
+    `group_occurrences`. Time and memory are linear in tokens, but for a sort of those that take
+    part.
+
+    RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; for each of them the
+        tokens of the nearest ones, the left one first of two that are equally near, -1 for none.
+        Shapes: (M,), (M, n_nearest)
+    """
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
@@ -98,12 +114,12 @@ def nearest_elsewhere(
     n_steps = min(n_nearest, largest_group - 1)
     steps = numpy.arange(1, n_steps + 1)
     places = numpy.arange(len(tokens))[:, None] + numpy.concatenate([-steps, steps])
-    inside = places.clip(0, len(tokens) - 1)
-    is_occurrence = (places == inside) & (group[inside] == group[:, None])
-    occurrences = numpy.where(is_occurrence, tokens[inside], -1)
-    # What is no occurrence is farther than any that is one.
-    distance = numpy.abs(tokens[inside] - tokens[:, None])
-    distance = numpy.where(is_occurrence, distance, len(keys))
+    valid_places = places.clip(0, len(tokens) - 1)
+    is_in_group = (places == valid_places) & (group[valid_places] == group[:, None])
+    occurrences = numpy.where(is_in_group, tokens[valid_places], -1)
+    # What is no occurrence is farther away than any that is one.
+    distance = numpy.abs(occurrences - tokens[:, None])
+    distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
     nearest = numpy.take_along_axis(occurrences, by_distance, axis=1)
     n_missing = n_nearest - nearest.shape[1]
@@ -111,9 +127,17 @@ def nearest_elsewhere(
 
 
 def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """The values before (side -1) or after (side 1) some tokens, each value once, in descending
-    order; -1 for none. Shapes: value_ids (N,), tokens and result (M, n)"""
-    # The value of each token's neighbour. The last one is for token -1. Shape: (N + 1,)
+    """The values before (side -1) or after (side 1) some tokens, such as the other occurrences of a
+    word.
+
+    value_ids (Ints1d): The id of the value of each token, -1 for none. Shape: (N,)
+    tokens (Ints2d): The tokens, -1 for none. Shape: (M, n)
+    lengths (Ints1d): Tokens of each doc. Shape: (B,)
+    RETURNS (Ints2d): In each row the ids of the values, each once, in descending order; -1 for
+        none. Shape: (M, n)
+    """
+    # The value of each token's neighbour; none at the border of a doc. The last entry is for the
+    # token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
     if side < 0:
         neighbour_ids[first_tokens(lengths)] = -1

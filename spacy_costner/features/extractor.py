@@ -23,8 +23,8 @@ class FeatureBatch(NamedTuple):
 
     rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
     lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    groups (Sequence[Ints1d]): For each column that waits for a first pass, which tokens see each
-        other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
+    groups (Sequence[Ints1d]): For each column that waits for the labels of a first pass, which
+        tokens see each other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
     text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
     value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none. Rows are
         gathered from them. Shape: (N, C)
@@ -55,7 +55,8 @@ class FeatureBatch(NamedTuple):
 
 
 class Features(Shim):
-    """The features of tokens.
+    """Extracts the features of tokens as rows of weights. It is a shim, so that the model saves and
+    copies the vocabulary of features with its weights.
 
     A column is one kind of value of a token. Its values that are frequent enough in training are
     numbered. A slot is a column at some offset. Each slot and value is one feature with a row of
@@ -106,48 +107,51 @@ class Features(Shim):
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
     ) -> FeatureBatch:
-        """The features of tokens. If the model learns from the labels of these docs, `is_train`,
-        the memory leaves out what it has from them. With `by_word`, those of words are not in the
-        rows."""
+        """Find the features of the tokens of docs.
+
+        docs (Sequence[Doc]): The docs.
+        is_train (bool): Whether the model learns from the labels of these docs. Label memory then
+            leaves out what it has from them.
+        by_word (bool): Whether to leave out of the rows those that depend on the word alone. The
+            batch then has the words, for models that keep the sum of the weights of each word.
+        RETURNS (FeatureBatch): The features.
+        """
         lookup = self.lookup
         tokens = lookup.reader.read(docs, in_training=is_train)
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
+        value_ids = token_batch.value_ids
         batch = FeatureBatch(
-            rows=token_batch.value_ids,  # until they are gathered
+            rows=self.gather(value_ids, tokens.lengths, by_word=by_word),
             lengths=tokens.lengths,
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
-            value_ids=token_batch.value_ids,
+            value_ids=value_ids,
             vectors=word_cache.vectors,
         )
         if by_word:
             batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
-        return self._gather_rows(batch)
+        elif batch.vectors is not None:
+            batch = batch._replace(vector_ids=self.gather_vectors(value_ids, tokens.lengths))
+        return batch
 
-    def _gather_rows(self, batch: FeatureBatch) -> FeatureBatch:
-        """Gather the rows and the vectors of a batch again, from the ids of its values."""
-        assert batch.value_ids is not None
-        if batch.word_cache is not None:
-            rows = self.lookup.batch_slots.gather(batch.value_ids, batch.lengths)
-            return batch._replace(rows=rows)
-        gathered = self.gather(batch.value_ids, batch.lengths, batch.vectors)
-        return batch._replace(rows=gathered.rows, vector_ids=gathered.vector_ids)
+    def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
+        """The rows of tokens, from the ids of the values in their windows; with `by_word`, without
+        those that depend on the word alone. Shapes: (N, C), (B,) to (N, S)"""
+        slots = self.lookup.slots
+        if by_word:
+            slots = self.lookup.batch_slots
+        return slots.gather(value_ids, lengths)
 
-    def gather(
-        self, value_ids: Ints2d, lengths: Ints1d, vectors: StaticVectors | None = None
-    ) -> FeatureBatch:
-        """The features of tokens and the static vectors, if they are inputs, from the values in
-        their windows. Shapes: (N, C), (B,)"""
-        rows = self.lookup.slots.gather(value_ids, lengths)
-        vector_ids = None
-        if vectors is not None:
-            vector_ids = self.lookup.vector_slots.gather(value_ids, lengths)
-        return FeatureBatch(rows, lengths, vectors=vectors, vector_ids=vector_ids)
+    def gather_vectors(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
+        """The static vectors in the windows of tokens, by their ids, from the ids of the values of
+        tokens. Shapes: (N, C), (B,) to (N, O)"""
+        return self.lookup.vector_slots.gather(value_ids, lengths)
 
     @property
     def reach(self) -> int:
-        """The number of tokens to either side that features of a token come from."""
+        """The largest number of tokens to either side from which a token has features or static
+        vectors."""
         lookup = self.lookup
         offsets = numpy.concatenate([lookup.slots.offsets, lookup.vector_slots.offsets])
         return int(numpy.abs(offsets).max(initial=0))
@@ -155,21 +159,29 @@ class Features(Shim):
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
-        """Add the features of the labels that a first pass predicts for other occurrences, from the
-        probabilities of O and of these labels, (N, L + 1). A label that the vocabulary lacks has
-        none."""
+        """Add the features of the labels that a first pass predicts for the other occurrences of
+        words.
+
+        batch (FeatureBatch): The features so far. It isn't changed.
+        probabilities (Floats2d): The probabilities of O and of the labels at each token.
+            Shape: (N, L + 1)
+        labels (Sequence[str]): The L labels. One that was not in the training docs has no features.
+        RETURNS (FeatureBatch): The batch with these features.
+        """
         assert batch.value_ids is not None
         lookup = self.lookup
         value_ids = batch.value_ids.copy()
         for column, groups in zip(lookup.label_columns, batch.groups):
             label_ids = column.find_label_values(probabilities, labels, groups)
             value_ids[:, lookup.places[column.name]] = label_ids
-        return self._gather_rows(batch._replace(value_ids=value_ids))
+        by_word = batch.word_cache is not None  # as the batch was
+        rows = self.gather(value_ids, batch.lengths, by_word=by_word)
+        return batch._replace(rows=rows, value_ids=value_ids)
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
         followed by some of their words in it: "clusters:own=64:17 (Rome Oslo)"."""
-        names = []
+        names: list[str] = []
         for column in self.lookup.columns:
             value_names = list(column.value_names)
             if strings is not None:
@@ -177,7 +189,8 @@ class Features(Shim):
                     value_names[i] = f"{value_names[i]} ({examples})"
             for offset in column.offsets:
                 slot_name = column.slot_name(offset)
-                names += [f"{slot_name}={value_name}" for value_name in value_names]
+                for value_name in value_names:
+                    names.append(f"{slot_name}={value_name}")
         return names
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
@@ -185,7 +198,8 @@ class Features(Shim):
         self._set_columns(collect_columns(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
-        """The same features with the label memory of some of the training docs, or of all."""
+        """The same features with the label memory of some of the training docs, for a model that is
+        trained on these only. Without docs or memory, these features themselves."""
         if not docs or not self.template.memory or self._columns is None:
             return self
         features = Features(self.template, self.dropout)
@@ -193,6 +207,7 @@ class Features(Shim):
         return features
 
     def _set_columns(self, columns: list[Column] | None) -> None:
+        """Set the columns. The lookup, which was made of the old ones, is made when needed."""
         self._columns = columns
         self._lookup = None
 
@@ -210,7 +225,7 @@ class Features(Shim):
         return lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle what is saved of the columns: their maps of ids can't be pickled."""
+        """What is pickled: in place of the columns, whose maps of ids can't be, their bytes."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"], state["_lookup"]
         return state
@@ -239,7 +254,7 @@ class Features(Shim):
         return srsly.msgpack_dumps(saved)
 
     def _layouts(self) -> list[list[Any]]:
-        """What of the template says which feature a row is."""
+        """What in the template decides which feature a row is: see `Column.layout`."""
         return [column.layout for column in self.template.make_columns()]
 
     def from_bytes(self, data: bytes) -> "Features":
@@ -248,15 +263,15 @@ class Features(Shim):
         try:
             saved = srsly.msgpack_loads(data)
             layouts = saved["columns"]
-            is_empty = saved["values"] is None
-            if is_empty:
-                self._set_columns(None)
-            elif layouts == expected:
-                self._set_columns(load_columns(saved, self.template))
+            has_vocab = saved["values"] is not None
+            columns = None
+            if has_vocab and layouts == expected:
+                columns = load_columns(saved, self.template)
         except Exception as error:
             message = f"expected what was saved of them, found damage: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
-        if layouts != expected and not is_empty:
+        if has_vocab and layouts != expected:
             message = f"expected those of the config, {expected}, got {layouts}"
             raise ValueError(f"features of a linear CRF: {message}")
+        self._set_columns(columns)
         return self

@@ -18,6 +18,7 @@ BEGIN = "B"
 INSIDE = "I"
 LAST = "L"
 UNIT = "U"
+"""The positions of tokens in a phrase, which are the values of the column."""
 
 
 class GazetteerColumn(KeyColumn):
@@ -65,16 +66,27 @@ class Gazetteer:
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            where = "spacy_costner.Features: gazetteers"
-            raise ValueError(f"{where}: expected a text file in UTF-8, {path}: {error}") from error
-        return cls([line.strip() for line in lines if line.strip()])
+            raise ValueError(
+                "spacy_costner.Features: gazetteers: expected a text file in UTF-8, "
+                f"{path}: {error}"
+            ) from error
+        phrases = []
+        for line in lines:
+            phrase = line.strip()
+            if phrase:
+                phrases.append(phrase)
+        return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """For each token in a phrase the hash of its position, otherwise 0. Shape: (N,)"""
-        positions = numpy.zeros(sum(map(len, docs)), dtype="uint64")
-        first_of_doc = 0
+        """Find phrases in docs. Returns the hash of the position of each token in its phrase, such
+        as "B" for the first; 0 for tokens outside of phrases. Shape: (N,)"""
+        n_tokens = sum(len(doc) for doc in docs)
+        positions = numpy.zeros(n_tokens, dtype="uint64")
+        first_of_doc = 0  # the first token of the doc, counted over the batch
         for doc in docs:
-            for span in filter_spans(self._matcher_of(doc.vocab)(doc, as_spans=True)):
+            matcher = self._matcher_of(doc.vocab)
+            spans = matcher(doc, as_spans=True)
+            for span in filter_spans(spans):  # the longest of those that overlap
                 first = first_of_doc + span.start
                 last = first_of_doc + span.end - 1
                 if first == last:
@@ -87,8 +99,8 @@ class Gazetteer:
         return positions
 
     def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
-        """The matcher for a vocab, made once. Other threads see it when all phrases are in it; two
-        may make it at once."""
+        """The matcher for docs of a vocab. That of the last vocab is kept, as docs mostly have the
+        same. Other threads see it only when all phrases are in it; two may make it at once."""
         if self._matcher is not None:
             matcher_vocab, matcher = self._matcher
             if matcher_vocab is vocab:

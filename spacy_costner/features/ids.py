@@ -1,4 +1,4 @@
-"""Ids of values: maps from hashes to ids, and arrays of ids as bytes."""
+"""Ids of values: maps from hashes to ids, and arrays of ids as bytes in saved models."""
 
 import zlib
 from collections.abc import Sequence
@@ -11,22 +11,26 @@ from .. import sparse
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
-    """Map each key to its index. Shape: (V,)"""
+    """Make the map from each key to its index in the array, -1 for other keys. Shape: (V,)"""
     ids = sparse.IdMap()
     ids.set(keys, numpy.arange(len(keys), dtype="int32"))
     return ids
 
 
 def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
-    """Map the hash of each string to its index."""
-    return id_map(numpy.asarray([get_string_id(string) for string in strings], dtype="uint64"))
+    """Make the map from the hash of each string to its index in the list, -1 for other hashes."""
+    hashes = [get_string_id(string) for string in strings]
+    return id_map(numpy.asarray(hashes, dtype="uint64"))
 
 
 def pack(numbers: Ints1d) -> bytes:
-    """Whole numbers of 32 bits as bytes, few if neighbours differ little. Shape: (N,)"""
-    return zlib.compress(numpy.diff(numbers, prepend=0).astype("<i4").tobytes())
+    """Compress whole numbers of 32 bits to bytes: few, if neighbours differ little, as only the
+    differences are stored. Shape: (N,)"""
+    differences = numpy.diff(numbers, prepend=0).astype("<i4")
+    return zlib.compress(differences.tobytes())
 
 
 def unpack(data: bytes) -> Ints1d:
-    """The numbers that were packed, in int32. Shape: (N,)"""
-    return numpy.cumsum(numpy.frombuffer(zlib.decompress(data), dtype="<i4"), dtype="int32")
+    """The numbers that `pack` compressed, in int32. Shape: (N,)"""
+    differences = numpy.frombuffer(zlib.decompress(data), dtype="<i4")
+    return numpy.cumsum(differences, dtype="int32")

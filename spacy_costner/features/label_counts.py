@@ -1,4 +1,8 @@
-"""Counts of labels in training docs, from which label memory is made."""
+"""Counts of labels in training docs, from which label memory is made.
+
+Label memory tells the model how often a word had each label in the training docs. In training a doc
+must not see its own labels, so labels are counted for each unit: a doc, or several that are alike.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,17 +20,18 @@ DOC = "doc"
 """The unit of label memory that is a single doc."""
 
 LEAST_UNITS = 24
-"""A number of docs for each unit is a maximum: there are at least so many units, or one for each
-doc. With few units, most of what is remembered would be subtracted."""
+"""The least number of units where a unit is a number of docs; with fewer docs, each is a unit. In
+training a doc doesn't see the labels of its unit: with few units, little would be left to see."""
 
 
 class UnitCounts(NamedTuple):
-    """How often values of an attribute had labels, by unit. In each row a value had a label in a
-    unit `n_times`.
+    """How often values of an attribute had labels, by unit: a table of E rows, each of which says
+    how often a value had a label in a unit.
 
-    unit (Array1d), value (Array1d): The hashes of the unit and of the value. Shapes: (E,)
-    label (Array1d): The hash of the label, 0 for O. Shape: (E,)
-    n_times (Ints1d): Shape: (E,)
+    unit (Array1d): The hash of the unit. Shape: (E,)
+    value (Array1d): The hash of the value. Shape: (E,)
+    label (Array1d): The hash of the label, 0 for O; or its index. Shape: (E,)
+    n_times (Ints1d): How often. Shape: (E,)
     """
 
     unit: Array1d
@@ -39,11 +44,11 @@ class Counts(NamedTuple):
     """How often each of V values of an attribute had each of L labels, in all and in U units.
 
     keys (Array1d): The hashes of the values, ascending. Shape: (V,)
-    total (Ints2d): How often, in all. Shape: (V, L)
-    starts (Ints1d): Where the counts of a unit begin below, and where the last end.
-        Shape: (U + 1,)
-    value (Ints1d), label (Ints1d), n_times (Ints1d): How often a value had a label in a unit,
-        if it had. Shapes: (E,)
+    total (Ints2d): How often each value had each label in all units. Shape: (V, L)
+    starts (Ints1d): Where the rows of each unit begin in the table below, and where those of the
+        last unit end. Shape: (U + 1,)
+    value (Ints1d), label (Ints1d), n_times (Ints1d): A table of what is not 0: how often a value
+        had a label in a unit. Shapes: (E,)
     """
 
     keys: Array1d
@@ -52,6 +57,22 @@ class Counts(NamedTuple):
     value: Ints1d
     label: Ints1d
     n_times: Ints1d
+
+    @classmethod
+    def with_totals(
+        cls,
+        *,
+        keys: Array1d,
+        n_labels: int,
+        starts: Ints1d,
+        value: Ints1d,
+        label: Ints1d,
+        n_times: Ints1d,
+    ) -> "Counts":
+        """Counts by unit, with their sums over all units."""
+        total = numpy.zeros((len(keys), n_labels), dtype="int32")
+        numpy.add.at(total, (value, label), n_times)
+        return cls(keys, total, starts, value, label, n_times)
 
 
 class LabelCounts:
@@ -64,7 +85,8 @@ class LabelCounts:
     def __init__(self, attributes: Sequence[str], unit: int | str) -> None:
         self.unit = unit
         self.n_docs = 0
-        self._label_names = {0: OUTSIDE}
+        self._label_names = {0: OUTSIDE}  # by hash; spaCy's hash of no entity type is 0
+        # Of each batch of docs an array. The first ones are empty, for a corpus without docs.
         no_keys = numpy.zeros(0, dtype="uint64")
         self._text_ids = [no_keys]
         self._unit_keys = [no_keys]
@@ -75,29 +97,23 @@ class LabelCounts:
 
     @property
     def labels(self) -> list[str]:
-        """The labels, O first."""
-        return [OUTSIDE, *(self._label_names[key] for key in self._sorted_label_keys())]
+        """The labels, O first, the others in alphabetical order."""
+        return [self._label_names[key] for key in self._label_keys()]
 
     def add_labels(self, labels: Sequence[str]) -> None:
-        """Add labels that the docs need not have."""
+        """Add labels that no counted doc need have."""
         for label in labels:
             self._label_names[get_string_id(label)] = label
 
     def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
-        """Count the labels of docs, at least one, with their tokens."""
-        annotation = [doc.to_array([ENT_IOB, ENT_TYPE]).reshape(len(doc), 2) for doc in docs]
-        iob, label_keys = numpy.concatenate(annotation).T
-        for key in numpy.unique(label_keys).tolist():
-            if key not in self._label_names:
-                stores = (vocab.strings for vocab in tokens.vocabs)
-                self._label_names[key] = string_of(key, stores)
+        """Count the labels of docs, at least one, with what a `TokenReader` read of them."""
+        annotation = numpy.concatenate([doc.to_array([ENT_IOB, ENT_TYPE]) for doc in docs])
+        iob, label_keys = annotation.T
+        self._add_label_names(label_keys, tokens)
         if not self._counts:
-            return
-        unit_keys = [unit_of(doc, i, self.unit) for i, doc in enumerate(docs, self.n_docs)]
-        self.n_docs += len(docs)
-        self._unit_keys.append(numpy.asarray(unit_keys, dtype="uint64"))
-        self._text_ids.append(numpy.asarray([text_id(doc) for doc in docs], dtype="uint64"))
-        unit_of_token = numpy.repeat(self._unit_keys[-1], tokens.lengths)
+            return  # only the names of the labels are wanted
+        unit_keys = self._add_docs(docs)
+        unit_of_token = numpy.repeat(unit_keys, tokens.lengths)
         for attribute, counts in self._counts.items():
             value_keys = tokens.keys[attribute]
             is_counted = (iob != 0) & (value_keys != 0)  # annotated, and with a value
@@ -109,59 +125,96 @@ class LabelCounts:
             )
             counts.append(count_rows(counts_of_tokens))
 
+    def _add_label_names(self, label_keys: Array1d, tokens: Tokens) -> None:
+        """Find the names of labels by their hashes. Shape: (N,)"""
+        stores = [vocab.strings for vocab in tokens.vocabs]
+        for key in numpy.unique(label_keys).tolist():
+            if key not in self._label_names:
+                self._label_names[key] = string_of(key, stores)
+
+    def _add_docs(self, docs: Sequence[Doc]) -> Array1d:
+        """Remember which texts the docs have and in which units they are. Returns the hashes of the
+        units. Shape: (B,)"""
+        unit_keys = []
+        text_ids = []
+        for index, doc in enumerate(docs, start=self.n_docs):
+            unit_keys.append(unit_key(doc, index, self.unit))
+            text_ids.append(text_id(doc))
+        self.n_docs += len(docs)
+        self._unit_keys.append(numpy.asarray(unit_keys, dtype="uint64"))
+        self._text_ids.append(numpy.asarray(text_ids, dtype="uint64"))
+        return self._unit_keys[-1]
+
     def doc_units(self) -> tuple[Array1d, Ints1d]:
-        """The hashes of the texts of all docs, ascending, and the number of the unit of each.
+        """Which texts are in which units, for label memory to leave out the unit of a training doc:
+        the hashes of the texts of all D docs, ascending, and the number of the unit of each.
         Shapes: (D,)"""
         text_ids = numpy.concatenate(self._text_ids)
-        _, unit = numpy.unique(self._merge_units(self._all_units()), return_inverse=True)
+        _, units = numpy.unique(self._unit_of_docs(), return_inverse=True)
         order = numpy.argsort(text_ids, kind="stable")
-        return text_ids[order], unit[order].astype("int32")
+        return text_ids[order], units[order].astype("int32")
 
     def take_counts(self, attribute: str) -> Counts:
-        """The counts of an attribute, with labels in the order of `labels`. They are not kept: take
-        them once."""
-        parts = self._counts.pop(attribute)
-        # The columns of all parts, joined: units, values, labels, numbers.
-        unit, value, label, n_times = (numpy.concatenate(column) for column in zip(*parts))
-        parts.clear()
-        label_keys = numpy.asarray([0, *self._sorted_label_keys()], dtype="uint64")
-        # The index of each label in `label_keys`. `searchsorted` needs them in ascending order.
-        order = numpy.argsort(label_keys)
-        label = order[numpy.searchsorted(label_keys[order], label)]
-        merged = count_rows(UnitCounts(self._merge_units(unit), value, label, n_times))
+        """Make the counts of an attribute, with labels in the order of `labels`. They are not kept,
+        as they are large: take them once."""
+        batches = self._counts.pop(attribute)
+        joined = UnitCounts(
+            unit=self._merge_units(numpy.concatenate([batch.unit for batch in batches])),
+            value=numpy.concatenate([batch.value for batch in batches]),
+            label=self._label_ids(numpy.concatenate([batch.label for batch in batches])),
+            n_times=numpy.concatenate([batch.n_times for batch in batches]),
+        )
+        batches.clear()  # they are joined now, and the memory is needed
+        merged = count_rows(joined)
         keys, value_ids = numpy.unique(merged.value, return_inverse=True)
-        units = numpy.unique(self._merge_units(self._all_units()))
-        # Rows are in the order of their units.
+        # Rows are in the order of their units. A unit without a label has none.
+        units = numpy.unique(self._unit_of_docs())
         starts = numpy.append(numpy.searchsorted(merged.unit, units), len(merged.unit))
-        return counts_of(
-            keys,
-            len(label_keys),
-            starts.astype("int32"),
-            value_ids.astype("int32"),
-            merged.label.astype("int32"),
-            merged.n_times.astype("int32"),
+        return Counts.with_totals(
+            keys=keys,
+            n_labels=len(self._label_names),
+            starts=starts.astype("int32"),
+            value=value_ids.astype("int32"),
+            label=merged.label.astype("int32"),
+            n_times=merged.n_times.astype("int32"),
         )
 
-    def _sorted_label_keys(self) -> list[int]:
-        """The hashes of the labels but O, in the order of their names."""
-        keys = [key for key in self._label_names if key]
-        return sorted(keys, key=self._label_names.__getitem__)
+    def _label_keys(self) -> list[int]:
+        """The hashes of the labels, in the order of `labels`."""
+        keys = [key for key in self._label_names if key != 0]
+        return [0, *sorted(keys, key=lambda key: self._label_names[key])]
 
-    def _all_units(self) -> Array1d:
-        return numpy.concatenate(self._unit_keys)
+    def _label_ids(self, hashes: Array1d) -> Ints1d:
+        """The index in `labels` of the label of each hash. Shape: (E,)"""
+        label_keys = numpy.asarray(self._label_keys(), dtype="uint64")
+        # `searchsorted` finds the rank of a hash among all; `order` has the index of each rank.
+        order = numpy.argsort(label_keys)
+        ranks = numpy.searchsorted(label_keys[order], hashes)
+        return order[ranks]
 
-    def _merge_units(self, units: Array1d) -> Array1d:
-        """Put the first docs of a corpus, which have units of their own, into larger units, where
-        units are a number of docs."""
+    def _unit_of_docs(self) -> Array1d:
+        """The unit of each doc, as a hash or a number. Shape: (D,)"""
+        return self._merge_units(numpy.concatenate(self._unit_keys))
+
+    def _merge_units(self, unit_keys: Array1d) -> Array1d:
+        """Number the units, now that the number of docs is known, where they are a number of docs.
+        `unit_key` gave the first docs a unit each, as it couldn't know how many there would be.
+        Other units stay as they are. Shape: (E,)"""
         if not isinstance(self.unit, int):
-            return units
-        n_docs = max(1, min(self.unit, self.n_docs // LEAST_UNITS))
-        return units // numpy.uint64(n_docs)
+            return unit_keys
+        n_docs_of_unit = max(1, min(self.unit, self.n_docs // LEAST_UNITS))
+        return unit_keys // numpy.uint64(n_docs_of_unit)
 
 
-def unit_of(doc: Doc, index: int, unit: int | str) -> int:
-    """The unit of the doc of this index, in 64 bits, for the setting `memory_unit`. Of a number
-    of docs, the index of the first, but the first docs of a corpus have their own."""
+def unit_key(doc: Doc, index: int, unit: int | str) -> int:
+    """The unit of a doc, as a hash of 64 bits or a number.
+
+    doc (Doc): The doc.
+    index (int): Its index in the corpus.
+    unit (int | str): What a unit is: see the setting `memory_unit`. If it is a number of docs, the
+        unit is the index of its first doc, but that of the doc itself at the beginning of a corpus:
+        in a short one units are smaller.
+    """
     if isinstance(unit, int):
         if index < LEAST_UNITS * unit:
             return index
@@ -176,25 +229,18 @@ def unit_of(doc: Doc, index: int, unit: int | str) -> int:
 
 
 def count_rows(counts: UnitCounts) -> UnitCounts:
-    """Merge equal rows: the different ones in ascending order, with the sums of `n_times`."""
-    # The rank of each row: a number in a system whose digits are the ranks of its columns.
-    rank = numpy.zeros(len(counts.n_times), dtype="int64")
-    for column in counts[:3]:
+    """Merge rows of the same unit, value and label, with the sum of their `n_times`. After that the
+    rows are in ascending order."""
+    # Each row as one number, in the order of the rows: its digits are the ranks of the row's unit,
+    # value and label, in a system with as many digits as there are different ones.
+    row_numbers = numpy.zeros(len(counts.n_times), dtype="int64")
+    for column in (counts.unit, counts.value, counts.label):
         distinct, rank_in_column = numpy.unique(column, return_inverse=True)
-        rank = rank * len(distinct) + rank_in_column
-    _, first_rows, group = numpy.unique(rank, return_index=True, return_inverse=True)
+        row_numbers = row_numbers * len(distinct) + rank_in_column
+    _, first_rows, group = numpy.unique(row_numbers, return_index=True, return_inverse=True)
     return UnitCounts(
         unit=counts.unit[first_rows],
         value=counts.value[first_rows],
         label=counts.label[first_rows],
         n_times=numpy.bincount(group, counts.n_times).astype("int32"),
     )
-
-
-def counts_of(
-    keys: Array1d, n_labels: int, starts: Ints1d, value: Ints1d, label: Ints1d, n_times: Ints1d
-) -> Counts:
-    """The counts of values, with their sums over units: see `Counts`."""
-    total = numpy.zeros((len(keys), n_labels), dtype="int32")
-    numpy.add.at(total, (value, label), n_times)
-    return Counts(keys, total, starts, value, label, n_times)

@@ -1,4 +1,9 @@
-"""Lookup of the values of tokens, with array operations."""
+"""From the tokens of a batch to rows of weights, with array operations.
+
+A column gives each token the ids of its values, and has a slot at each of its offsets. The slot at
+offset -1 shows a token the values of the token before it. A slot and a value are one feature, which
+has a row of weights.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,24 +21,26 @@ from .tokens import TokenBatch, Tokens
 from .words import TEXT_FLAGS, WordColumn
 
 MOST_WORDS = 1 << 16
-"""Words that are remembered at a time, with their values and the sums of their weights."""
+"""The number of words that are remembered, with their values and the sums of their weights. Above
+it all are forgotten."""
 
 MOST_ROWS = (1 << 31) - 1
-"""Features that have a number: rows are int32."""
+"""The largest number of features: rows are numbered in int32."""
 
 MARKS = ("is_first_upper", "has_digit")
-"""The flags of words whose other occurrences in the doc count."""
+"""The flags of words that are found for each word, for the columns that look for other occurrences
+of such words in the doc."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
 
 
 class Slots(NamedTuple):
-    """Columns at an offset. A column of several values has as many slots.
+    """S slots: each is a column at some offset. A column of up to w values has w slots there.
 
-    places (Ints1d): Where in an array of value ids its values stand. Shape: (S,)
-    offsets (Ints1d): The offset, positive to the right. Shape: (S,)
-    first_rows (Ints1d): The row of its value 0. Shape: (S,)
+    places (Ints1d): Which of the C ids in a row of value ids each slot reads. Shape: (S,)
+    offsets (Ints1d): How many tokens to the right it reads it. Shape: (S,)
+    first_rows (Ints1d): The row of weights of its value 0. Shape: (S,)
     """
 
     places: Ints1d
@@ -41,30 +48,34 @@ class Slots(NamedTuple):
     first_rows: Ints1d
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
-        """The rows of tokens, from the values in their windows, -1 for none. Shapes: (N, C), (B,)
-        to (N, S)"""
+        """The rows of weights of tokens, from the ids of their values and the lengths of docs; -1
+        for none. Shapes: (N, C), (B,) to (N, S)"""
         return sparse.gather_window(value_ids, lengths, self.places, self.offsets, self.first_rows)
 
     def select(self, is_selected: Array1d) -> "Slots":
-        """Some of the slots. Shape: (S,)"""
-        return Slots(*(column[is_selected] for column in self))
+        """The slots for which this is True. Shape: (S,)"""
+        return Slots(
+            places=self.places[is_selected],
+            offsets=self.offsets[is_selected],
+            first_rows=self.first_rows[is_selected],
+        )
 
 
 class WordCache:
-    """The ids of the values of words, `width` for each word. Words have numbers in the order in
-    which they come.
+    """The values of the words so far, so that they are computed once for each word. Words have ids
+    in the order in which they come; `table` has a row for each, with the ids of its values.
 
-    Rows are only added, and are there before `word_ids` has their words. So any threads may read,
-    without waiting. Those that add wait for each other. `table` grows by another taking its place,
-    so it is read after `word_ids`.
+    Any threads may read without waiting; those that add words wait for each other. A reader finds
+    the id of a word first, then its row. Rows are never changed and are there before `word_ids` has
+    their words. When `table` is full, a larger one with the same rows takes its place: so a reader
+    takes `table` after it found ids.
 
+    width (int): The number of values of a word. A row of `table` has so many.
     slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
-        places in `table`.
+        places in a row of `table`.
     vectors (StaticVectors | None): The static vectors, if they are inputs. The last column of
         `table` has the ids of those of words.
-    vector_slots (Slots): That column at the offsets of the vectors. Shape: (O,)
-    window (Slots): Takes the ids of words, times the number of offsets, to a row for each word and
-        offset. Shape: (number of offsets,)
+    vector_offsets (Sequence[int]): The offsets at which they are inputs.
     """
 
     def __init__(
@@ -78,6 +89,9 @@ class WordCache:
         self.vectors = vectors
         self.vector_slots = slots_of_vectors(width - 1, vector_offsets)
         offsets = to_int32(list(slots_by_offset))
+        # For a table with a row for each word and offset, such as the sums of weights: takes the
+        # first row of the word of each token, (N, 1), to that of each word in the token's window,
+        # (N, number of offsets).
         self.window = Slots(
             places=numpy.zeros_like(offsets),
             offsets=offsets,
@@ -88,8 +102,11 @@ class WordCache:
         self.n_words = 0
 
     def add(self, word_keys: Array1d, rows: Ints2d) -> None:
-        """Add words by their keys, but for those that another thread has added. Shapes: (W,), (W,
-        width)"""
+        """Add words, but for those that another thread has added in the meantime.
+
+        word_keys (Array1d): What the words are known by: see `Tokens`. Shape: (W,)
+        rows (Ints2d): The ids of their values. Shape: (W, width)
+        """
         with _ADDING:
             is_new = self.word_ids.find(word_keys) < 0
             first = self.n_words
@@ -104,27 +121,36 @@ class WordCache:
 
 
 class Lookup:
-    """Columns with their values, as arrays to look tokens up in. Threads can share it.
+    """Finds the ids of the values of tokens, in all columns, and says which rows of weights these
+    are. Threads can share it.
 
-    The values of a column have places next to each other in an array of value ids. A slot is a
-    column at some offset, or each of its places if it has several.
+    A row of value ids has C places: each column has as many, side by side, as a token has values of
+    it at most.
+
+    columns (Sequence[Column]): The columns, with their values.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
-        self.word_columns = [column for column in columns if isinstance(column, WordColumn)]
-        self.batch_columns = [column for column in columns if isinstance(column, BatchColumn)]
-        self.label_columns = [column for column in columns if isinstance(column, LabelColumn)]
         self.reader = reader_of(columns)
+        self.word_columns: list[WordColumn] = []
+        self.batch_columns: list[BatchColumn] = []
+        self.label_columns: list[LabelColumn] = []
         self.places: dict[str, slice] = {}
         self.n_places = 0
+        word_places: list[int] = []
         for column in columns:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
-        self._word_places = to_int32(
-            [self.places[column.name].start for column in self.word_columns]
-        )
+            if isinstance(column, WordColumn):
+                self.word_columns.append(column)
+                word_places.append(first)
+            elif isinstance(column, BatchColumn):
+                self.batch_columns.append(column)
+            elif isinstance(column, LabelColumn):
+                self.label_columns.append(column)
+        self._word_places = to_int32(word_places)
         self.vector_column = vector_column_of(columns)
         self.vector_slots = slots_of_vectors(0, ())
         if self.vector_column is not None:
@@ -136,21 +162,23 @@ class Lookup:
         self._training_vectors: StaticVectors | None = None
 
     def _make_slots(self) -> tuple[Slots, int]:
-        """Number the features: the slots of each column at each offset, and how many rows there
-        are."""
+        """Make the slots of each column at each of its offsets, and number the rows of weights. A
+        slot has a row for each value of its column. Returns the slots and the number of rows."""
         places: list[int] = []
         offsets: list[int] = []
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
             if column is self.vector_column:
-                continue
-            place = self.places[column.name]
+                continue  # see `vector_slots`
+            column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
-                places.extend(range(place.start, place.stop))
-                offsets.extend([offset] * column.width)
-                first_rows.extend([n_rows] * column.width)
+                # Several values of a token have the same rows, whichever place they are in.
+                for place in range(column_places.start, column_places.stop):
+                    places.append(place)
+                    offsets.append(offset)
+                    first_rows.append(n_rows)
                 n_rows += n_values
         if n_rows > MOST_ROWS:
             expected = f"expected at most {MOST_ROWS}, got {n_rows}"
@@ -158,48 +186,54 @@ class Lookup:
         return Slots(to_int32(places), to_int32(offsets), to_int32(first_rows)), n_rows
 
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
-        """The slots that are looked up for each batch; and those that depend on the word alone, by
-        offset, with places in the rows of `WordCache`."""
-        # The place in a row of `WordCache`, -1 for none: first of each place in an array of value
-        # ids, then of each slot.
+        """Divide the slots: those that depend on the batch; and those that depend on the word
+        alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
+        is the same wherever a word stands at this offset, so it can be kept. Static vectors are
+        part of it: their offsets are there, too, even if no slots have them."""
+        # The place in a row of `WordCache` that each place in a row of value ids is from, -1 for
+        # none; then the same of each slot.
         word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
-        for i, place in enumerate(self._word_places):
-            word_place_of_place[place] = i
+        word_place_of_place[self._word_places] = numpy.arange(len(self._word_places))
         word_place = word_place_of_place[self.slots.places]
         is_of_word = word_place >= 0
         word_slots = {}
         word_offsets = numpy.union1d(self.slots.offsets[is_of_word], self.vector_slots.offsets)
         for offset in word_offsets.tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
-            at_offset = self.slots.select(is_selected)
-            # Words are looked up one by one, without the windows that they stand in.
+            # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
                 places=word_place[is_selected],
-                offsets=numpy.zeros_like(at_offset.offsets),
-                first_rows=at_offset.first_rows,
+                offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
+                first_rows=self.slots.first_rows[is_selected],
             )
         return self.slots.select(~is_of_word), word_slots
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        # The values of a word, its marks, and last the id of its vector if vectors are inputs.
+        """A cache for the rows that `_row_of_word` makes and, if static vectors are inputs, the
+        ids of the vectors of words."""
         width = len(self.word_columns) + len(MARKS)
         if vectors is None or self.vector_column is None:
             return WordCache(width, self._word_slots)
         return WordCache(width + 1, self._word_slots, vectors, self.vector_column.offsets)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
-        """The words so far, and the ids of those of tokens among them, (N,). Their values are found
-        once and cached."""
+        """Find the words of tokens in the cache, and add those that are new.
+
+        RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of the word of each token in it.
+            Another thread may begin a new cache: ids are of this one. Shape: (N,)
+        """
         cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)
         if (word_ids >= 0).all():
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
-            self._word_cache = cache = self._empty_cache(self._vectors_for(tokens))
+            cache = self._empty_cache(self._vectors_for(tokens))
+            self._word_cache = cache
             word_ids[:] = -1
-        unknown_tokens = numpy.flatnonzero(word_ids < 0)
-        word_keys, index = numpy.unique(tokens.word_keys[unknown_tokens], return_index=True)
-        lexemes = tokens.lexemes(unknown_tokens[index])
+        # A token of each word that is new, to compute its values from its lexeme.
+        new_tokens = numpy.flatnonzero(word_ids < 0)
+        word_keys, index = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
+        lexemes = tokens.lexemes(new_tokens[index])
         rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes])
         if cache.vectors is not None:
             rows = numpy.column_stack([rows, cache.vectors.find_ids(lexemes)])
@@ -207,21 +241,24 @@ class Lookup:
         return cache, cache.word_ids.find(tokens.word_keys)
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
-        """The words so far, or no words if their vectors are others than those of tokens."""
+        """The cache to find the words of tokens in. It is a new one if static vectors are inputs
+        and those of the cache are others than those of the docs."""
         cache = self._word_cache
         if self.vector_column is None or not tokens.vocabs:
             return cache
         source = vectors_of(tokens)
-        is_of_source = cache.vectors is not None and cache.vectors.source is source
-        # A prediction may have begun a new cache since the last batch of training.
-        has_other_ids = tokens.text_ids is not None and cache.vectors is not self._training_vectors
-        if not is_of_source or has_other_ids:
-            self._word_cache = cache = self._empty_cache(self._vectors_for(tokens))
+        is_of_docs = cache.vectors is not None and cache.vectors.source is source
+        if tokens.text_ids is not None:
+            # In training ids have to stay the same, and a prediction may have begun a new cache.
+            is_of_docs = is_of_docs and cache.vectors is self._training_vectors
+        if not is_of_docs:
+            cache = self._empty_cache(self._vectors_for(tokens))
+            self._word_cache = cache
         return cache
 
     def _vectors_for(self, tokens: Tokens) -> StaticVectors | None:
-        """The vectors of a new cache. In training they stay the same: the ids of vectors are kept
-        for all docs, while words may be forgotten."""
+        """The static vectors for a new cache. In training they are the same as before, as the ids
+        of vectors are kept for all docs, while words may be forgotten."""
         if self.vector_column is None:
             return None
         source = vectors_of(tokens)
@@ -235,29 +272,33 @@ class Lookup:
         return vectors
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
-        """The ids of the values of a word, and its marks as 0 or 1."""
+        """What the cache stores of a word: the ids of its values, -1 for none, then whether it has
+        each of `MARKS`, as 0 or 1."""
         word = lexeme.orth_
-        row = [column.value_id(lexeme, word) for column in self.word_columns]
+        row = []
+        for column in self.word_columns:
+            row.append(column.value_id(lexeme, word))
         for name in MARKS:
             row.append(int(TEXT_FLAGS[name](word)))
         return row
 
     def find_values(self, tokens: Tokens) -> TokenBatch:
-        """Find the values of the tokens of a batch."""
+        """Find the ids of the values of tokens."""
         word_cache, word_ids = self.find_words(tokens)
         return self.find_values_of_words(tokens, word_cache, word_ids)
 
     def find_values_of_words(
         self, tokens: Tokens, cache: WordCache, word_ids: Ints1d
     ) -> TokenBatch:
-        """Find the values of tokens, whose words were found."""
+        """Find the ids of the values of tokens whose words `find_words` has found: copy those that
+        depend on the word from the cache, and let the other columns find theirs."""
         rows = cache.table[word_ids]
         value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
         n_word_columns = len(self.word_columns)
         value_ids[:, self._word_places] = rows[:, :n_word_columns]
         marks = rows[:, n_word_columns : n_word_columns + len(MARKS)]
-        is_capitalised, has_digit = marks.T > 0
-        if self.vector_column is not None and len(rows):
+        is_capitalised, has_digit = marks.T > 0  # in the order of MARKS
+        if cache.vectors is not None and self.vector_column is not None:
             value_ids[:, self.places[self.vector_column.name]] = rows[:, -1:]
         batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
         if len(rows):
@@ -266,12 +307,8 @@ class Lookup:
         return batch
 
 
-def to_int32(numbers: Sequence[int]) -> Ints1d:
-    return numpy.asarray(numbers, dtype="int32")
-
-
 def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
-    """The static vector of the word at each offset, by its id, which stands at a place in an array
+    """The static vector of the word at each offset, by its id, which stands at this place in a row
     of value ids."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
@@ -299,3 +336,8 @@ def vectors_of(tokens: Tokens) -> BaseVectors:
                 "with others"
             )
     return first_vocab.vectors
+
+
+def to_int32(numbers: Sequence[int]) -> Ints1d:
+    """Numbers as an array for native code, which takes no other type."""
+    return numpy.asarray(numbers, dtype="int32")

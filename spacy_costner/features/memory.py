@@ -10,17 +10,18 @@ from ..ragged import places_in, sequence_ids
 from .column import BatchColumn, Saved, Window
 from .counts import TrainingCounts
 from .ids import id_map, pack, unpack
-from .label_counts import Counts, LabelCounts, counts_of
+from .label_counts import Counts, LabelCounts
 from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 OFTEN = 16
-"""Docs with the same text, above which what their units add is remembered: there may be many
-such docs, each in many units."""
+"""If more docs than this have the same text, what their units have counted is summed once and kept:
+the sum takes long, and each of these docs needs it."""
 
 
 class MemoryColumn(BatchColumn):
-    """The labels that the token's value of an attribute had in the training data.
+    """The labels that the token's value of an attribute had in the training data: see
+    `LabelMemory`.
 
     attribute (str): An attribute or extension attribute of tokens.
     """
@@ -42,7 +43,8 @@ class MemoryColumn(BatchColumn):
         self._set_memory(LabelMemory.from_counts(counts.labels, self.attribute))
 
     def recount(self, labels: LabelCounts) -> "MemoryColumn":
-        labels.add_labels(self._memory.labels[1:])  # ids depend on the labels: none may lack
+        # Ids of values depend on the labels, so that those which these docs lack are needed, too.
+        labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
         return column
@@ -66,26 +68,27 @@ class MemoryColumn(BatchColumn):
         keys = tokens.keys[self.attribute]
         if tokens.text_ids is None:
             value_ids[:] = self._memory.find(keys)
-        else:
+        else:  # in training
             value_ids[:] = self._memory.find_in_training(keys, tokens.lengths, tokens.text_ids)
 
 
 class LabelMemory:
     """How often values of an attribute had each label in the training data.
 
-    With n(v, l) how often value v had label l, or O, a token of value v has these features:
+    With n(v, l) the number of times that value v had label l, which may be O, a token of value v
+    has these features:
 
         l and the bin of n(v, l) / sum_m n(v, m), for each l
         l, its bin and the bin of sum_m n(v, m), for the l for which n(v, l) is largest
 
-    In training, what the token's own unit adds to n is subtracted. A unit is a doc or
-    several. A doc is known by its text: see `text_id`. If several units have this text, what they
-    add is subtracted, too.
+    In training, what the token's own unit adds to n is subtracted, as the model would otherwise
+    learn to copy its annotation. A unit is a doc or several. A doc is known by its text: see
+    `text_id`. If several units have docs with this text, what they add is subtracted, too.
 
     labels (Sequence[str]): The L labels, O first.
     counts (Counts): How often V values had them.
-    text_ids (Array1d): The hash of each doc, ascending. Shape: (D,)
-    units (Ints1d): The number of its unit. Shape: (D,)
+    text_ids (Array1d): The hash of the text of each training doc, ascending. Shape: (D,)
+    units (Ints1d): The number of the unit of each of these docs. Shape: (D,)
     """
 
     def __init__(
@@ -101,15 +104,17 @@ class LabelMemory:
         # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
         self._units_and_values = unit_of_count * len(counts.keys) + counts.value
-        # The features outside of training; the last row is for unknown values. (V + 1, width)
+        # The features outside of training. The last row is for unknown values.
+        # Shape: (V + 1, width)
         n_labels_of_value = (counts.total > 0).sum(axis=1)
         self.width = int(n_labels_of_value.max(initial=0)) + 1
         self._features = share_ids(numpy.pad(counts.total, ((0, 1), (0, 0))), self.width)
-        self._often_subtracted: dict[tuple[int, int], Ints1d] = {}
+        # The counts of texts that many docs have, (L,), by text and value.
+        self._counts_of_frequent_texts: dict[tuple[int, int], Ints1d] = {}
 
     @classmethod
     def from_counts(cls, labels: LabelCounts, attribute: str) -> "LabelMemory":
-        """The memory of an attribute whose labels were counted."""
+        """Make the memory of an attribute whose labels were counted. Takes the counts."""
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
 
@@ -119,57 +124,66 @@ class LabelMemory:
         return self._features[self._value_ids.find(keys)]  # -1 is the last row
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
-        """The ids of the features of tokens, -1 for none, from what units without their docs have
-        counted. Shapes: keys (N,), docs (B,), ids (N, width)"""
+        """The ids of the features of tokens in training, without what the units of their docs have
+        counted.
+
+        keys (Array1d): The hashes of the values of tokens. Shape: (N,)
+        lengths (Ints1d): Tokens of each doc. Shape: (B,)
+        text_ids (Array1d): The hash of the text of each doc. Shape: (B,)
+        RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
+        """
         value_of_token = self._value_ids.find(keys)
         is_known = value_of_token >= 0
-        # What a doc's units add is subtracted once for each value in the doc. A doc and a value are
-        # one number, undone by `divmod`.
+        # All tokens of a doc with the same value have the same features, which are computed once. A
+        # doc and a value are one number, undone by `divmod`.
         n_values = max(len(self.counts.keys), 1)
         doc_and_value = sequence_ids(lengths) * n_values + value_of_token
         pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
         docs, value_ids = numpy.divmod(pairs, n_values)
-        subtracted = self._count_in_units(text_ids[docs], value_ids)
-        features_of_pair = share_ids(self.counts.total[value_ids] - subtracted, self.width)
+        counts_in_units = self._count_in_units(text_ids[docs], value_ids)
+        counts_elsewhere = self.counts.total[value_ids] - counts_in_units
+        features_of_pair = share_ids(counts_elsewhere, self.width)
         features = numpy.full((len(keys), self.width), -1, dtype="int32")
         features[is_known] = features_of_pair[pair_of_token]
         return features
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """The counts of values in all units with docs of these texts, a text and a value each. Of
-        texts that many docs have, they are remembered. Shapes: (M,), (M,) to (M, L)"""
+        """For M pairs of a text and a value: how often the value had each label in all units with
+        docs of this text. Of texts that many docs have, it is remembered.
+        Shapes: (M,), (M,) to (M, L)"""
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
-        is_often = end_of_docs - first_doc > OFTEN
+        is_frequent = end_of_docs - first_doc > OFTEN
         counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
-        counts[~is_often] = self._sum_over_units(text_ids[~is_often], value_ids[~is_often])
-        for i in numpy.flatnonzero(is_often).tolist():
-            key = (int(text_ids[i]), int(value_ids[i]))
-            if key not in self._often_subtracted:
+        counts[~is_frequent] = self._sum_over_units(text_ids[~is_frequent], value_ids[~is_frequent])
+        for i in numpy.flatnonzero(is_frequent).tolist():
+            text_and_value = (int(text_ids[i]), int(value_ids[i]))
+            if text_and_value not in self._counts_of_frequent_texts:
                 sums = self._sum_over_units(text_ids[[i]], value_ids[[i]])
-                self._often_subtracted[key] = sums[0]
-            counts[i] = self._often_subtracted[key]
+                self._counts_of_frequent_texts[text_and_value] = sums[0]
+            counts[i] = self._counts_of_frequent_texts[text_and_value]
         return counts
 
     def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """The counts of values in all units with docs of these texts, a text and a value each.
-        Shapes: (M,), (M,) to (M, L)"""
-        # Each unit with docs of a text once: the index of the text and the unit are one number,
-        # undone by `divmod`.
-        text, doc = places_in(self.text_ids, text_ids)
+        """For M pairs of a text and a value: how often the value had each label in all units with
+        docs of this text. Shapes: (M,), (M,) to (M, L)"""
+        # The docs with the text of each pair, and the units of these docs. A unit with several of
+        # them counts once: the index of the pair and the unit are one number, undone by `divmod`.
+        pair, doc = places_in(self.text_ids, text_ids)
         n_units = max(self._n_units, 1)
-        text_and_unit = numpy.unique(text * n_units + self.units[doc])
-        text, unit = numpy.divmod(text_and_unit, n_units)
-        # In each of these units the counts of the value that stands beside the text.
-        unit_and_value = unit * len(self.counts.keys) + value_ids[text]
+        pair_and_unit = numpy.unique(pair * n_units + self.units[doc])
+        pair, unit = numpy.divmod(pair_and_unit, n_units)
+        # In each of these units the counts of the value of the pair.
+        unit_and_value = unit * len(self.counts.keys) + value_ids[pair]
         index, count = places_in(self._units_and_values, unit_and_value)
         sums = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
-        numpy.add.at(sums, (text[index], self.counts.label[count]), self.counts.n_times[count])
+        numpy.add.at(sums, (pair[index], self.counts.label[count]), self.counts.n_times[count])
         return sums
 
     def save(self, saved: dict[str, Any], attribute: str) -> None:
-        """Write the memory to what is saved of all attributes, which share labels and docs."""
+        """Write the memory of an attribute to the part of a saved model for all attributes."""
         if not saved:
+            # The first attribute writes what is the same for all.
             saved["labels"] = self.labels
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
@@ -190,8 +204,9 @@ class LabelMemory:
         units = unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         n_units = len(counts.starts) - 1
-        fits = len(text_ids) == len(units) and ((units >= 0) & (units < n_units)).all()
-        if not fits or not (text_ids[1:] >= text_ids[:-1]).all():
+        is_unit = (units >= 0) & (units < n_units)
+        is_ascending = text_ids[1:] >= text_ids[:-1]
+        if len(text_ids) != len(units) or not is_unit.all() or not is_ascending.all():
             raise ValueError(f"memory: expected the docs of {n_units} units, in order")
         if not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"memory: expected labels, got {labels!r}")
@@ -199,20 +214,22 @@ class LabelMemory:
 
 
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
-    """Load counts, and check that they fit each other. Their sums are not saved."""
+    """Load counts, and check that they fit each other. Their sums over units are not saved, but
+    computed again."""
     keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     starts = unpack(saved["starts"])
     value = unpack(saved["value"])
     label = unpack(saved["label"])
     n_times = unpack(saved["n_times"])
-    fits = len(value) == len(label) == len(n_times) and len(starts) > 0
-    if fits:
-        is_ascending = (numpy.diff(starts) >= 0).all()
-        fits = starts[0] == 0 and starts[-1] == len(value) and is_ascending
-    if not fits:
+    have_equal_lengths = len(value) == len(label) == len(n_times)
+    # Units begin one after another, the first one at 0, and the last one ends with the table.
+    divide_table = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(value)
+    if not have_equal_lengths or not divide_table or not (numpy.diff(starts) >= 0).all():
         raise ValueError("memory: expected a value, a label and a number for each count")
     is_value = (value >= 0) & (value < len(keys))
     is_label = (label >= 0) & (label < n_labels)
     if not (is_value & is_label & (n_times > 0)).all():
         raise ValueError(f"memory: expected counts of {len(keys)} values and {n_labels} labels")
-    return counts_of(keys, n_labels, starts, value, label, n_times)
+    return Counts.with_totals(
+        keys=keys, n_labels=n_labels, starts=starts, value=value, label=label, n_times=n_times
+    )

@@ -10,8 +10,6 @@ from .ids import id_map
 from .lookup import Lookup
 from .tokens import TokenBatch
 
-LOW_BITS = 0xFFFFFFFF
-
 
 class PairColumn(BatchColumn):
     """The values of another column at the token and at the next.
@@ -32,17 +30,17 @@ class PairColumn(BatchColumn):
 
     def collect(self, counts: TrainingCounts) -> None:
         assert counts.tokens is not None  # as it wants all tokens
-        value_ids = Lookup([self.base]).find_values(counts.tokens).value_ids_of(self.base.name)
-        pairs = pair_up(value_ids, counts.tokens.lengths)
-        pairs, n_times = numpy.unique(pairs[pairs >= 0], return_counts=True)
-        self._set_pairs(pairs[n_times >= self.min_count])
+        batch = Lookup([self.base]).find_values(counts.tokens)
+        pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
+        pairs, pair_counts = numpy.unique(pair_of_token[pair_of_token >= 0], return_counts=True)
+        self._set_pairs(pairs[pair_counts >= self.min_count])
 
     def save(self, saved: Saved) -> None:
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
 
     def load(self, saved: Saved) -> None:
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
-        value_ids = numpy.stack([pairs >> 32, pairs & LOW_BITS])
+        value_ids = numpy.stack(split_pairs(pairs))
         n_values = self.base.n_values
         if not ((value_ids >= 0) & (value_ids < n_values)).all():
             raise ValueError(f"{self.name}: expected pairs of {n_values} values")
@@ -50,27 +48,39 @@ class PairColumn(BatchColumn):
 
     @property
     def value_names(self) -> list[str]:
-        names = self.base.value_names
-        return [f"{names[pair >> 32]}+{names[pair & LOW_BITS]}" for pair in self._pairs.tolist()]
+        base_names = self.base.value_names
+        left, right = split_pairs(self._pairs)
+        names = []
+        for left_id, right_id in zip(left.tolist(), right.tolist()):
+            names.append(f"{base_names[left_id]}+{base_names[right_id]}")
+        return names
 
     @property
     def n_values(self) -> int:
         return len(self._pairs)
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        pairs = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
-        pair_ids = self._ids.find(pairs.astype("uint64"))
-        value_ids[:, 0] = numpy.where(pairs < 0, -1, pair_ids)
+        pair_of_token = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
+        pair_ids = self._ids.find(pair_of_token.astype("uint64"))
+        value_ids[:, 0] = numpy.where(pair_of_token < 0, -1, pair_ids)
 
     def slot_name(self, offset: int) -> str:
+        """The start of the names of its features at an offset: "LOWER+LOWER[-1,+0]"."""
         return f"{self.name}[{offset:+d},{offset + 1:+d}]"
 
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
-    """The values of each token and of the next as one number, the first in the upper 32 bits; -1
-    where one of them has none. In int64. Shape: (N,)"""
+    """The pair of the values of each token and the next, as one number in int64: the id of the
+    first in the upper 32 bits, that of the second in the lower 32; -1 where one of them has no
+    value. The last token of a doc has no pair. Shapes: (N,), (B,) to (N,)"""
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]
     right[last_tokens(lengths)] = -1
     return numpy.where((left < 0) | (right < 0), -1, (left << 32) | right)
+
+
+def split_pairs(pairs: Array1d) -> tuple[Ints1d, Ints1d]:
+    """The ids of the first and of the second values of pairs, from the numbers that `pair_up`
+    makes. Shapes: (P,)"""
+    return pairs >> 32, pairs & 0xFFFFFFFF

@@ -22,13 +22,15 @@ ATTRIBUTES = (
     "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",
     "ENT_ID", "ENT_KB_ID", "LANG",
 )  # fmt: skip
-"""Those of spaCy that are looked up in docs, as a token can have its own, beside ORTH, LOWER
-and SHAPE."""
+"""Attributes of spaCy whose value is read from each token, as tokens of the same word can differ.
+ORTH, LOWER and SHAPE are in `WORD_VIEWS`: they depend on the word alone."""
 
 GAZETTEER = "gazetteer"
 CLUSTERS = "clusters"
 VECTORS = "vectors"
 STATIC_VECTORS = "static_vectors"
+"""The kinds in windows that need a setting of their own: files of phrases or words, or numbers of
+clusters."""
 
 DEFAULT_WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -100,9 +102,11 @@ class Template:
         if vectors:
             self.windows.setdefault(VECTORS, 2)
         if include_static_vectors:
-            self.windows.setdefault(STATIC_VECTORS, 1)
-        self.affixes = tuple(affixes)
-        self.flags = tuple(flags)
+            self.windows.setdefault(STATIC_VECTORS, 0)
+        # Each length, flag and number once: a column is made for each.
+        self.affixes = tuple(dict.fromkeys(affixes))
+        self.flags = tuple(dict.fromkeys(flags))
+        self.vectors = tuple(dict.fromkeys(vectors))
         self.bigrams = bigrams or {}
         self.gazetteers = gazetteers or {}
         self.min_count = min_count
@@ -111,7 +115,6 @@ class Template:
         self.elsewhere = elsewhere or {}
         self.document = document or {}
         self.clusters = tuple(clusters)
-        self.vectors = tuple(dict.fromkeys(vectors))
         self.include_static_vectors = include_static_vectors
         _check(self)
 
@@ -121,37 +124,37 @@ class Template:
         columns: list[Column] = []
         columns_of_kind: dict[str, list[Column]] = {}
         for kind, size in self.windows.items():
-            window = Window(around(size), self.least_count(kind))
-            columns_of_kind[kind] = self._make_columns_of_kind(kind, window)
-            columns += columns_of_kind[kind]
+            window = Window(offsets_around(size), self.min_count_of(kind))
+            if kind in KINDS:
+                columns_of_kind[kind] = KINDS[kind](self, window)
+            else:
+                columns_of_kind[kind] = [AttributeColumn(kind, window)]
+            columns.extend(columns_of_kind[kind])
         for kind, size in self.bigrams.items():
             if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
-                continue  # a word may have several clusters or numbers, which make no single pair
-            window = Window(around(size)[:-1], self.least_count(f"{kind}+{kind}"))
-            columns += [PairColumn(base, window) for base in columns_of_kind[kind]]
+                continue  # a word has several clusters, or numbers, which make no single pair
+            # No pair begins at the last token of the window.
+            window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
+            for base in columns_of_kind[kind]:
+                columns.append(PairColumn(base, window))
         for attribute, size in self.memory.items():
-            columns.append(MemoryColumn(attribute, Window(around(size))))
+            columns.append(MemoryColumn(attribute, Window(offsets_around(size))))
         for attribute, n_nearest in self.elsewhere.items():
-            (base,) = columns_of_kind[attribute]
-            columns.append(ElsewhereColumn(base, -1, n_nearest))
-            columns.append(ElsewhereColumn(base, 1, n_nearest))
+            (base,) = columns_of_kind[attribute]  # an attribute has a single column
+            columns.append(ElsewhereColumn(base, side=-1, n_nearest=n_nearest))
+            columns.append(ElsewhereColumn(base, side=1, n_nearest=n_nearest))
         for attribute, size in self.document.items():
-            columns.append(DocumentColumn(attribute, Window(around(size))))
+            columns.append(DocumentColumn(attribute, Window(offsets_around(size))))
         return columns
-
-    def _make_columns_of_kind(self, kind: str, window: Window) -> list[Column]:
-        """The columns of a kind in windows. Other kinds than those of `KINDS` are attributes."""
-        if kind in KINDS:
-            return KINDS[kind](self, window)
-        return [AttributeColumn(kind, window)]
 
     @property
     def cluster_files(self) -> dict[str, str]:
-        """The files of clusters, by the names of their columns."""
+        """The files of clusters by the names of their columns, such as "clusters:brown" for
+        "corpus/brown.txt"."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
-    def least_count(self, kind: str) -> int:
-        """How often a value has to occur to be a feature."""
+    def min_count_of(self, kind: str) -> int:
+        """How often a value of a kind has to be in the training data to be a feature."""
         if isinstance(self.min_count, Mapping):
             return self.min_count.get(kind, 1)
         return self.min_count
@@ -161,78 +164,91 @@ MakeColumns = Callable[[Template, Window], list[Column]]
 """Makes the columns of a kind, with the settings of a template."""
 
 
-def make_word_columns(name: str) -> MakeColumns:
-    """The only column of a kind in `WORD_VIEWS`."""
-    return lambda template, window: [WordColumn(name, window, WORD_VIEWS[name])]
+def word_column_maker(kind: str) -> MakeColumns:
+    """The function that makes the only column of a kind in `WORD_VIEWS`."""
+
+    def make_word_column(template: Template, window: Window) -> list[Column]:
+        return [WordColumn(kind, window, WORD_VIEWS[kind])]
+
+    return make_word_column
 
 
 def make_prefix_columns(template: Template, window: Window) -> list[Column]:
-    """A column for each length."""
-    sizes = dict.fromkeys(template.affixes)
-    return [WordColumn(f"prefix{size}", window, prefix(size)) for size in sizes]
+    """Make a column for each length of prefixes."""
+    return [WordColumn(f"prefix{size}", window, prefix(size)) for size in template.affixes]
 
 
 def make_suffix_columns(template: Template, window: Window) -> list[Column]:
-    """A column for each length."""
-    sizes = dict.fromkeys(template.affixes)
-    return [WordColumn(f"suffix{size}", window, suffix(size)) for size in sizes]
+    """Make a column for each length of suffixes."""
+    return [WordColumn(f"suffix{size}", window, suffix(size)) for size in template.affixes]
 
 
 def make_flag_columns(template: Template, window: Window) -> list[Column]:
-    """A column for each flag."""
-    return [WordColumn(name, window, flag(name)) for name in dict.fromkeys(template.flags)]
+    """Make a column for each flag."""
+    return [WordColumn(name, window, flag(name)) for name in template.flags]
+
+
+def make_caseless_column(template: Template, window: Window) -> list[Column]:
+    """Make the column of words in docs that have only one case."""
+    return [CaselessColumn("caseless", window)]
 
 
 def make_gazetteer_columns(template: Template, window: Window) -> list[Column]:
-    """A column for each gazetteer."""
-    files = template.gazetteers.items()
-    return [GazetteerColumn(f"{GAZETTEER}:{name}", window, path) for name, path in files]
+    """Make a column for each gazetteer."""
+    columns: list[Column] = []
+    for name, path in template.gazetteers.items():
+        columns.append(GazetteerColumn(f"{GAZETTEER}:{name}", window, path))
+    return columns
 
 
 def make_cluster_columns(template: Template, window: Window) -> list[Column]:
-    """A column for each file of clusters."""
-    files = template.cluster_files.items()
-    return [FileClusterColumn(name, window, path) for name, path in files]
+    """Make a column for each file of clusters."""
+    columns: list[Column] = []
+    for name, path in template.cluster_files.items():
+        columns.append(FileClusterColumn(name, window, path))
+    return columns
 
 
 def make_vector_columns(template: Template, window: Window) -> list[Column]:
-    """One column for all numbers of clusters of static vectors."""
+    """Make one column for the clusters of static vectors, of all sizes. Without sizes there is
+    none."""
     if not template.vectors:
         return []
     return [VectorClusterColumn(VECTORS, window, template.vectors)]
 
 
 def make_static_vector_columns(template: Template, window: Window) -> list[Column]:
-    """A column of vectors as they are, not of their clusters."""
+    """Make the column of static vectors, if they are inputs."""
     if not template.include_static_vectors:
         return []
     return [VectorColumn(STATIC_VECTORS, window)]
 
 
 KINDS: dict[str, MakeColumns] = {
-    **{name: make_word_columns(name) for name in WORD_VIEWS},
+    **{kind: word_column_maker(kind) for kind in WORD_VIEWS},
     "prefix": make_prefix_columns,
     "suffix": make_suffix_columns,
     "flags": make_flag_columns,
-    "caseless": lambda template, window: [CaselessColumn("caseless", window)],
+    "caseless": make_caseless_column,
     GAZETTEER: make_gazetteer_columns,
     CLUSTERS: make_cluster_columns,
     VECTORS: make_vector_columns,
     STATIC_VECTORS: make_static_vector_columns,
 }
-"""The kinds in windows besides attributes of tokens: what makes their columns."""
+"""The functions that make columns, by the kind in windows. Other kinds are attributes of tokens."""
 
 
-def around(size: int) -> tuple[int, ...]:
-    """The offsets of a window to both sides of a token."""
+def offsets_around(size: int) -> tuple[int, ...]:
+    """The offsets of a window of up to `size` tokens to either side, and the token itself."""
     return tuple(range(-size, size + 1))
 
 
 def _check(template: Template) -> None:
-    """Check the settings of a template."""
-    word_attributes = [name for name in WORD_VIEWS if name in IDS]
+    """Check the settings of a template. Raises a ValueError that names the first wrong one."""
+    word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER, SHAPE
+    other_kinds = [kind for kind in KINDS if kind not in IDS]
     attributes = [*word_attributes, *ATTRIBUTES]
-    kinds = [*attributes, *(name for name in KINDS if name not in IDS)]
+    kinds = [*attributes, *other_kinds]
     _check_windows("windows", template.windows, kinds, least=0)
     _check_windows("bigrams", template.bigrams, kinds, least=1)
     _check_windows("memory", template.memory, attributes, least=0)
@@ -244,11 +260,12 @@ def _check(template: Template) -> None:
     for attribute in template.elsewhere:
         _expect(attribute in template.windows, "elsewhere", in_windows, attribute)
     for size in template.vectors:
-        _expect_number(size, 1, VECTORS)
+        _expect_number(VECTORS, size, least=1)
     for size in template.affixes:
-        _expect_number(size, 1, "affixes")
+        _expect_number("affixes", size, least=1)
     for name in template.flags:
         _expect(name in FLAGS, "flags", f"some of {', '.join(FLAGS)}", name)
+    # Files with the same name would be the same column.
     have_different_names = len(template.cluster_files) == len(template.clusters)
     _expect(have_different_names, CLUSTERS, "files of different names", [*template.clusters])
     _check_memory_unit(template.memory_unit)
@@ -258,14 +275,16 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Check the kinds of a setting, and the number of each."""
+    """Check a setting that has a number for each kind of feature, such as `windows`: the kinds, and
+    that the numbers are not below the least."""
     expected = f"some of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"
     for kind, size in windows.items():
         _expect(kind in kinds or _is_extension(kind), setting, expected, kind)
-        _expect_number(size, least, f"{setting}.{kind}")
+        _expect_number(f"{setting}.{kind}", size, least=least)
 
 
 def _check_memory_unit(unit: object) -> None:
+    """Check that the unit of label memory is "doc", a number of docs, or an extension attribute."""
     is_number = isinstance(unit, int) and unit >= 1
     is_unit = is_number or unit == DOC or _is_extension(unit)
     extension = f"an extension attribute of docs such as {EXTENSION}name"
@@ -273,25 +292,30 @@ def _check_memory_unit(unit: object) -> None:
 
 
 def _check_min_count(template: Template) -> None:
+    """Check the least count of values: a number for all kinds, or a number for each of some kinds
+    and pairs that the template has."""
     if not isinstance(template.min_count, Mapping):
-        _expect_number(template.min_count, 1, "min_count")
+        _expect_number("min_count", template.min_count, least=1)
         return
     pairs = [f"{kind}+{kind}" for kind in template.bigrams]
     kinds = sorted({*template.windows, *pairs})
     for kind, count in template.min_count.items():
         _expect(kind in kinds, "min_count", f"some of {', '.join(kinds)}", kind)
-        _expect_number(count, 1, "min_count")
+        _expect_number("min_count", count, least=1)
 
 
 def _is_extension(kind: object) -> bool:
+    """Whether this is the name of an extension attribute, such as "_.source"."""
     return isinstance(kind, str) and kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)
 
 
-def _expect_number(number: int, least: int, setting: str) -> None:
+def _expect_number(setting: str, number: object, *, least: int) -> None:
+    """Raise a ValueError, unless a setting is a whole number of at least `least`."""
     is_right = isinstance(number, int) and number >= least
     _expect(is_right, setting, f"a whole number of at least {least}", number)
 
 
 def _expect(is_right: bool, setting: str, expected: str, value: object) -> None:
+    """Raise a ValueError with what was expected of a setting, unless its value is right."""
     if not is_right:
         raise ValueError(f"spacy_costner.Features: {setting}: expected {expected}, got {value!r}")

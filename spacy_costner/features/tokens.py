@@ -18,21 +18,24 @@ EXTENSION = "_."
 """How the name of an extension attribute begins in the config."""
 
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
+"""All characters but letters and digits: see `text_id`."""
 
 KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
-"""Multiplies what is hashed before more is added. It is odd, so that no bit is lost."""
+"""Multiplies a hash before another is added to it, so that their order matters. It is odd, so that
+different hashes stay different."""
 
 HashOf = Callable[[str], int]
 """Hashes a string as spaCy does."""
 
 ReadDocs = Callable[[Sequence[Doc], HashOf], Array1d]
-"""Takes the docs of a batch to the hash of the value of each token, 0 for none. Shape: (N,)"""
+"""Takes the docs of a batch to the hash of the value of each token, 0 for none: see `Column.read`.
+Shape: (N,)"""
 
 SharedT = TypeVar("SharedT")
 
 
 class Tokens(NamedTuple):
-    """The tokens of a batch.
+    """What columns read of the tokens of a batch, as hashes. Nothing of it is looked up yet.
 
     orth (Array1d): The hash of the word. Shape: (N,)
     word_keys (Array1d): The same for tokens whose words have the same features: a hash of the word
@@ -52,10 +55,15 @@ class Tokens(NamedTuple):
     text_ids: Array1d | None = None
 
     def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
-        """The lexemes of some tokens, as the vocabs of their docs have them."""
-        docs = sequence_ids(self.lengths)[tokens].tolist()
-        words = self.orth[tokens].tolist()
-        return [self.vocabs[doc][word] for doc, word in zip(docs, words)]
+        """The lexemes of some tokens, by their indices in the batch. Each is that of the vocab of
+        its doc: vocabs may differ in what they know of a word. Shape: (M,)"""
+        docs = sequence_ids(self.lengths)[tokens]
+        words = self.orth[tokens]
+        lexemes = []
+        for doc, word in zip(docs.tolist(), words.tolist()):
+            vocab = self.vocabs[doc]
+            lexemes.append(vocab[word])
+        return lexemes
 
 
 def string_of(key: int, stores: Iterable[StringStore]) -> str:
@@ -68,15 +76,18 @@ def string_of(key: int, stores: Iterable[StringStore]) -> str:
 
 
 def join_tokens(batches: Sequence[Tokens]) -> Tokens:
-    """Join batches, at least one, that were read for the same columns, without their text ids."""
-    names = batches[0].keys
+    """Join batches, at least one, for columns that need all training tokens at once. They have to
+    be read for the same columns. The result has no text ids."""
     vocabs: list[Vocab] = []
     for batch in batches:
         vocabs.extend(batch.vocabs)
+    keys: dict[str, Array1d] = {}
+    for name in batches[0].keys:
+        keys[name] = numpy.concatenate([batch.keys[name] for batch in batches])
     return Tokens(
         orth=numpy.concatenate([batch.orth for batch in batches]),
         word_keys=numpy.concatenate([batch.word_keys for batch in batches]),
-        keys={name: numpy.concatenate([batch.keys[name] for batch in batches]) for name in names},
+        keys=keys,
         lengths=numpy.concatenate([batch.lengths for batch in batches]),
         vocabs=vocabs,
     )
@@ -96,10 +107,16 @@ class TokenReader:
         lexeme_attributes: Sequence[str],
         doc_readers: Mapping[str, ReadDocs],
     ) -> None:
-        self.spacy_attributes = [name for name in attributes if name in IDS]
-        self.extensions = [name for name in attributes if name.startswith(EXTENSION)]
+        self.spacy_attributes: list[str] = []
+        self.extensions: list[str] = []
+        for name in attributes:
+            if name.startswith(EXTENSION):
+                self.extensions.append(name)
+            else:
+                self.spacy_attributes.append(name)
         self.lexeme_attributes = lexeme_attributes
         self.doc_readers = doc_readers
+        # Its only entry is "vocab": the vocab of the first doc that was read.
         self._first_vocab: dict[str, Vocab] = {}
 
     def read(
@@ -109,12 +126,13 @@ class TokenReader:
         in_training: bool = False,
         strings: StringStore | None = None,
     ) -> Tokens:
-        """Read the tokens of docs. `strings` remembers the values that docs don't have as hashes,
-        so that they can be collected."""
+        """Read the tokens of docs. `in_training` also reads the text ids, by which label memory
+        knows the docs again. `strings` stores the values that docs don't have as hashes, such as
+        those of extension attributes, for the names of features."""
         hash_of: HashOf = get_string_id
         if strings is not None:
             hash_of = strings.add
-        # One call for each doc reads all attributes that spaCy has.
+        # All attributes of spaCy are read at once, with a single call for each doc.
         orth, *attribute_keys = read_attributes(docs, ["ORTH", *self.spacy_attributes])
         keys = dict(zip(self.spacy_attributes, attribute_keys))
         for name in self.extensions:
@@ -130,12 +148,14 @@ class TokenReader:
         return Tokens(orth, word_keys, keys, lengths, vocabs, text_ids)
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
-        """The word keys of tokens: see `Tokens`. Vocabs differ in what they know of a word: a bare
-        one has neither its lower case nor its shape. In the vocab of the first doc that was ever
-        read the word is enough, as it is in nearly all docs. Shape: (N,)"""
+        """Hash words, so that equal hashes have the same features: see `Tokens`. Shape: (N,)
+
+        The word itself isn't enough, as vocabs differ in what they know of it: a bare vocab has
+        neither its lower case nor its shape. So its attributes are hashed, too, but not in docs of
+        the vocab that was read first. Nearly all docs have that vocab."""
         if not docs or not self.lexeme_attributes:
             return orth
-        # `setdefault` is atomic: threads agree on the first vocab.
+        # `setdefault` is atomic, so that threads agree on the first vocab.
         first_vocab = self._first_vocab.setdefault("vocab", docs[0].vocab)
         if all(doc.vocab is first_vocab for doc in docs):
             return orth
@@ -146,12 +166,15 @@ class TokenReader:
 
 
 class TokenBatch:
-    """The tokens of a batch, and the ids of their values as columns find them one after another.
+    """The tokens of a batch with the ids of their values, which columns fill in one after another.
+    A column can read those of columns before it.
 
     tokens (Tokens): The tokens.
-    is_capitalised (Array1d), has_digit (Array1d): What their words are. Shapes: (N,)
-    value_ids (Ints2d): The ids of their values, -1 for none. Shape: (N, C)
-    places (Mapping[str, slice]): Where in the C columns of `value_ids` those of a kind stand.
+    is_capitalised (Array1d), has_digit (Array1d): Whether the word of each token begins with a
+        capital, and whether it has a digit. Shapes: (N,)
+    value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
+    places (Mapping[str, slice]): Where among the C ids of a token those of a column stand, by the
+        name of the column.
     """
 
     def __init__(
@@ -175,15 +198,18 @@ class TokenBatch:
         return self.value_ids[:, self.places[name].start]
 
     def share(self, key: Any, compute: Callable[[], SharedT]) -> SharedT:
-        """What several columns need: the first that asks with this key computes it."""
+        """Compute once what several columns need: the first that asks with this key computes it,
+        the others get the same object."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
 
 
 def read_attributes(docs: Sequence[Doc], names: Sequence[str]) -> Array2d:
-    """The hashes of attributes of spaCy, a row for each attribute. Shape: (A, N)"""
+    """Read attributes of spaCy's tokens as hashes, a row for each of the A attributes.
+    Shape: (A, N)"""
     attribute_ids = [IDS[name] for name in names]
+    # The first table is empty, for a batch without docs.
     tables = [numpy.zeros((0, len(names)), dtype="uint64")]
     for doc in docs:
         # Of a single attribute spaCy makes an array of one dimension.
@@ -192,7 +218,8 @@ def read_attributes(docs: Sequence[Doc], names: Sequence[str]) -> Array2d:
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
-    """The hashes of an extension attribute as text; 0 for None, False and nothing. Shape: (N,)"""
+    """Read an extension attribute, such as "_.source", as the hash of its text; 0 where it is None,
+    False, 0 or empty. Shape: (N,)"""
     name = attribute.removeprefix(EXTENSION)
     if not Token.has_extension(name):
         expected = "to be set with Token.set_extension before the pipeline runs, it is not"
@@ -201,12 +228,15 @@ def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Arra
     for doc in docs:
         for token in doc:
             value = token._.get(name)
-            is_missing = value in (None, False, "")
-            keys.append(0 if is_missing else hash_of(str(value)))
+            if value in (None, False, ""):
+                keys.append(0)
+            else:
+                keys.append(hash_of(str(value)))
     return numpy.asarray(keys, dtype="uint64")
 
 
 def text_id(doc: Doc) -> int:
-    """The hash of the letters and digits of a doc, in lower case. Tokenization does not change it,
-    nor do white space, punctuation and capitals, as augmenters change them."""
+    """Hash the letters and digits of a doc, in lower case, to know a training doc again.
+    Tokenization does not change the hash, nor do white space, punctuation and capitals, which
+    augmenters change."""
     return get_string_id(NOT_IN_TEXT_ID.sub("", doc.text.lower()))

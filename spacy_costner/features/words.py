@@ -13,9 +13,10 @@ from .counts import TrainingCounts
 
 
 class WordView(NamedTuple):
-    """A kind of value of words.
+    """What a column sees of a word, such as its shape or its last three characters.
 
-    value_of (Callable): Takes a lexeme and its text, which is slow to get, to the value or None.
+    value_of (Callable): Takes a lexeme and its text to the value, or to None if it has none. The
+        text is an argument because several columns need it, and a lexeme is slow to give it.
     attribute (str | None): The attribute of the lexeme that it reads; None if the text is enough.
     """
 
@@ -42,20 +43,21 @@ class WordColumn(StringColumn):
         self._ids = {value: i for i, value in enumerate(values)}
 
     def collect(self, counts: TrainingCounts) -> None:
-        n_times: Counter[str] = Counter()
-        for key, n in counts.word_counts.items():
-            lexeme = counts.lexemes[key]
+        value_counts: Counter[str] = Counter()
+        for word_key, word_count in counts.word_counts.items():
+            lexeme = counts.lexemes[word_key]
             value = self.view.value_of(lexeme, lexeme.orth_)
             if value:
-                n_times[value] += n
-        self.collect_frequent(n_times)
+                value_counts[value] += word_count
+        self.collect_frequent(value_counts)
 
     def value_id(self, lexeme: Lexeme, word: str) -> int:
-        """The id of the value of a word, -1 for none."""
+        """The id of the value of a word, -1 if it has none or one that is no feature."""
         return self._ids.get(self.view.value_of(lexeme, word), -1)
 
 
 YES = "yes"
+"""The only value of a flag. A word without the flag has no value."""
 
 TEXT_FLAGS: dict[str, Callable[[str], bool]] = {
     "has_digit": lambda word: any(map(str.isdigit, word)),
@@ -64,29 +66,42 @@ TEXT_FLAGS: dict[str, Callable[[str], bool]] = {
     "ends_with_period": lambda word: word.endswith("."),
     "is_first_upper": lambda word: word[:1].isupper(),
 }
+"""The flags that we compute from the text of a word."""
+
 LEXEME_FLAGS = tuple(
     name for name in IDS if re.match("(IS|LIKE)_", name) and hasattr(Lexeme, name.lower())
 )
+"""The yes-or-no attributes of spaCy's lexemes, such as IS_TITLE. Lexemes don't have all names of
+`IDS`: IS_OOV_DEPRECATED is none of theirs."""
+
 FLAGS = (*LEXEME_FLAGS, *TEXT_FLAGS)
 
 
 def prefix(size: int) -> WordView:
-    """The first characters, of words that are long enough."""
-    return WordView(lambda _, word: word[:size] if len(word) >= size else None)
+    """The first characters of words with at least so many."""
+
+    def first_characters(lexeme: Lexeme, word: str) -> str | None:
+        return word[:size] if len(word) >= size else None
+
+    return WordView(first_characters)
 
 
 def suffix(size: int) -> WordView:
-    """The last characters, of words that are long enough."""
-    return WordView(lambda _, word: word[-size:] if len(word) >= size else None)
+    """The last characters of words with at least so many."""
+
+    def last_characters(lexeme: Lexeme, word: str) -> str | None:
+        return word[-size:] if len(word) >= size else None
+
+    return WordView(last_characters)
 
 
 def flag(name: str) -> WordView:
-    """A yes-or-no attribute of a word."""
+    """Whether a word has one of `FLAGS`: the value "yes", or none."""
     if name in TEXT_FLAGS:
-        is_set = TEXT_FLAGS[name]
-        return WordView(lambda _, word: YES if is_set(word) else None)
-    attribute = name.lower()
-    return WordView(lambda lexeme, _: YES if getattr(lexeme, attribute) else None, name)
+        has_flag = TEXT_FLAGS[name]
+        return WordView(lambda lexeme, word: YES if has_flag(word) else None)
+    attribute = name.lower()  # IS_TITLE is `lexeme.is_title`
+    return WordView(lambda lexeme, word: YES if getattr(lexeme, attribute) else None, name)
 
 
 GREEK = (
@@ -98,7 +113,7 @@ SPELLINGS = {
     "Greek letter": re.compile(f"(?i:{GREEK})|[\u0391-\u03c9]"),
     "base sequence": re.compile("[ACGTU]{4,}"),
 }
-"""Types that are a matter of certain letters. They come before the others."""
+"""The types of words for which their letters matter. A word is compared with these first."""
 
 OUTLINES = {
     "comma": re.compile(","),
@@ -116,7 +131,8 @@ OUTLINES = {
     "letters, then digits": re.compile("[Aa]+[-./]?0+"),
     "digits, then letters": re.compile("0+[-./]?[Aa]+"),
 }
-"""Types of words in which each capital is A, each other letter a, each digit 0."""
+"""The other types, for words in which each capital was replaced by A, each other letter by a, each
+digit by 0."""
 
 
 def character_type(word: str) -> str:
@@ -133,6 +149,7 @@ def character_type(word: str) -> str:
 
 
 def _outline(character: str) -> str:
+    """What stands for a character in `OUTLINES`."""
     if character.isdigit():
         return "0"
     if character.isupper() and character.isalpha():
@@ -143,9 +160,10 @@ def _outline(character: str) -> str:
 
 
 WORD_VIEWS: dict[str, WordView] = {
-    "ORTH": WordView(lambda _, word: word),
-    "LOWER": WordView(lambda lexeme, _: lexeme.lower_, "LOWER"),
-    "SHAPE": WordView(lambda lexeme, _: lexeme.shape_, "SHAPE"),
-    "character_type": WordView(lambda _, word: character_type(word)),
+    "ORTH": WordView(lambda lexeme, word: word),
+    "LOWER": WordView(lambda lexeme, word: lexeme.lower_, "LOWER"),
+    "SHAPE": WordView(lambda lexeme, word: lexeme.shape_, "SHAPE"),
+    "character_type": WordView(lambda lexeme, word: character_type(word)),
 }
-"""The kinds of values of words that have a single column."""
+"""The kinds of features of words that have a single column and no settings, by their names in
+`windows`."""

@@ -21,10 +21,13 @@
 
 namespace costner_sparse {
 
-// From 64-bit keys to numbers from 0, by open addressing. Any threads may find keys while others
-// set some; those that set wait for each other. A place gets its key once, before its number: who
-// sees the number sees the key, and all that was written before. Tables that have become too
-// small stay for those that read them still; together they are no larger than the one in use.
+// From 64-bit keys to numbers from 0, by open addressing: a key stands in its slot or, if that is
+// taken, in the next free place after it. Any threads may find keys while others set some; those
+// that set wait for each other.
+//
+// A place gets its key once, before its number: who sees the number sees the key, and all that was
+// written before. When a table is too small, its keys are copied to a larger one. It stays for
+// threads that are reading it; all old ones together are no larger than the new one.
 class IdMap {
   public:
     IdMap() { add_table(16); }
@@ -44,16 +47,19 @@ class IdMap {
   private:
     struct Place {
         uint64_t key;
-        std::atomic<uint32_t> number_and_1;  // 0: nothing is here
+        std::atomic<uint32_t> number_and_1;  // number + 1; 0 if the place is free
     };
     using Places = std::vector<Place>;
 
+    // Where to look for a key first: some bits of its product with 2^64 / golden ratio (Fibonacci
+    // hashing). The size of a table is a power of 2, so that `& (size - 1)` takes the remainder.
     static size_t slot(const Places& places, uint64_t key) {
         key ^= key >> 32;
         key *= 0x9E3779B97F4A7C15ull;
         return (key >> 20) & (places.size() - 1);
     }
 
+    // The number of a key, -1 at a free place: the key isn't there.
     static int32_t find(const Places& places, uint64_t key) {
         for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
             const uint32_t number = places[at].number_and_1.load(std::memory_order_acquire);
@@ -61,7 +67,7 @@ class IdMap {
         }
     }
 
-    // Whether the key is new.
+    // Sets the number of a key. Returns whether the key is new.
     static bool set(Places& places, uint64_t key, uint32_t number_and_1) {
         for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
             const bool is_free = places[at].number_and_1.load(std::memory_order_relaxed) == 0;
@@ -72,6 +78,8 @@ class IdMap {
         }
     }
 
+    // Makes sure that at most half of the places are taken when n keys are added: otherwise many
+    // would be tried for a key.
     void make_room(int64_t n) {
         const Places& old = *tables_.back();
         size_t size = old.size();
@@ -79,7 +87,7 @@ class IdMap {
         if (size > old.size()) add_table(size);
     }
 
-    // A table with what is in the last one.
+    // Adds a table of this size, with the keys of the last one, and puts it in use.
     void add_table(size_t size) {
         auto larger = std::make_unique<Places>(size);
         if (!tables_.empty())
@@ -104,8 +112,10 @@ inline bool are_below(const int32_t* rows, int64_t n, int64_t n_rows) {
     return !is_beyond;
 }
 
-// What each token sees: slot s shows the value in a column of the token some places away, as a
-// row of weights.
+// The rows of tokens, from the values in their windows. With o, c and f the offset, column and
+// first row of slot s:
+//
+//     rows[t, s] = f + values[t + o, c],  -1 without a value there or beyond the sequence
 inline void gather_window(const int32_t* values, int64_t n_columns, const int32_t* lengths,
                         int64_t n_sequences, const int32_t* columns, const int32_t* offsets,
                         const int32_t* first_rows, int64_t n_slots, int32_t* rows) {
@@ -123,7 +133,9 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
     }
 }
 
-// scores[t] = sum of the rows of token t. Whether all of them are there; others are left out.
+// scores[t] = sum of weights[r] over the rows r of token t. Returns whether all rows are below
+// n_rows; others are left out. Rows are far apart in memory, so those of the slots `ahead` are
+// fetched while these are added.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
                      int64_t n_rows, int64_t width, float* RESTRICT scores) {
     const int64_t n = n_tokens * n_slots, ahead = 16;
@@ -137,6 +149,7 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
                 PREFETCH(soon);
                 PREFETCH(soon + 16);
             }
+            // As unsigned numbers, negative rows are past the end, too: one comparison finds both.
             if (static_cast<uint32_t>(rows[i]) >= past) {
                 are_there &= rows[i] < 0;
                 continue;
@@ -148,8 +161,9 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
     return are_there;
 }
 
-// The rows that a batch has to do with, each once, and the sum of the gradients of the tokens
-// that have it. `place_of` is -1 everywhere, before and after.
+// The rows of the tokens of a batch, each once in `active`, and their gradients: the sums of
+// d_scores over the tokens that have the row. Tokens without a gradient are left out. `place_of`
+// has the place of each row in `active`. It is -1 everywhere, before and after.
 inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
                          const float* d_scores, int64_t width, int32_t* place_of,
                          std::vector<int32_t>& active, std::vector<float>& gradient) {
@@ -163,6 +177,7 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
             if (i + ahead < n && rows[i + ahead] >= 0) PREFETCH(place_of + rows[i + ahead]);
             const int32_t row = rows[i];
             if (row < 0) continue;
+            // -1, as an unsigned number, is past the end: the row is new.
             if (static_cast<uint32_t>(place_of[row]) >= active.size()) {
                 place_of[row] = static_cast<int32_t>(active.size());
                 active.push_back(row);
@@ -188,7 +203,7 @@ inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, cons
     }
 }
 
-// gradient[row] += d_scores[t] for the rows of each token t.
+// gradient[r] += d_scores[t] for the rows r of each token t, in float64.
 inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
                      int64_t width, double* RESTRICT gradient) {
     const int64_t n = n_tokens * n_slots, ahead = 16;
@@ -205,6 +220,7 @@ inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
         }
 }
 
+// The settings of AdaGrad: see table.py.
 struct Step {
     float learn_rate;
     float eps;
@@ -212,8 +228,8 @@ struct Step {
     float l2;
 };
 
-// A table of weights with what AdaGrad and averaging keep for each; `last` is the step up to
-// which a row is worked out.
+// A table of weights with what AdaGrad and averaging keep for each: see table.py. All but `last`,
+// which has a number for each row, are of the same shape.
 struct Table {
     float* weights;
     float* squares;
@@ -222,13 +238,17 @@ struct Table {
     int64_t width;
 };
 
+// The learning rate of one weight.
 inline float step_size(const Step& step, float squares) {
     return step.learn_rate / (std::sqrt(squares) + step.eps);
 }
 
-// n steps without a gradient: each takes shrink off the weight and divides it by 1 + decay.
+// n steps without a gradient, at once: each takes `shrink` (from L1) off the size u of the weight
+// and divides it by 1 + `decay` (from L2). After k steps, until it is 0, the size is
 //
-//     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay,  until that is 0
+//     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay;   u - k shrink  without decay
+//
+// `total` gets the sum over the steps, u_1 + ... + u_n. After n_left of them the weight stays 0.
 inline void idle(float& weight, float& total, int64_t n_steps, double shrink, double decay) {
     double size = std::fabs(weight), n = static_cast<double>(n_steps), sum;
     const double sign = weight < 0 ? -1 : 1;
@@ -247,14 +267,14 @@ inline void idle(float& weight, float& total, int64_t n_steps, double shrink, do
     weight = static_cast<float>(sign * size);
 }
 
-// The same without shrink, where floats are exact enough.
+// The same without `shrink`: u_k = u (1 + decay)^-k, where floats are exact enough.
 inline void decay_only(float& weight, float& total, float n_steps, float decay) {
     const float lost = -std::expm1(-n_steps * std::log1p(decay));
     total += weight * (lost / decay);
     weight -= weight * lost;
 }
 
-// Do for a row what steps up to `now` would have done without a gradient.
+// Does for a row what the steps since `last`, up to `now`, would have done without a gradient.
 inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const Step& step) {
     const int32_t n_steps = now - table.last[row];
     if (n_steps <= 0) return;
@@ -276,7 +296,8 @@ inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const 
     }
 }
 
-// Step number `now` for one row. Its weights have to be worked out up to the step before.
+// Step number `now` for one row, by the formula in table.py. `lazy_regularise` has to have brought
+// its weights up to the step before.
 inline void adagrad(const Table& table, int64_t row, const float* gradient, int32_t now,
                     const Step& step) {
     float* RESTRICT weights = table.weights + row * table.width;
@@ -295,6 +316,7 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
     for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
 }
 
+// Fetches the beginning of a row, two cache lines of each array, before it is updated.
 inline void prefetch(const Table& table, int64_t row) {
     PREFETCH(table.last + row);
     for (const float* part : {table.weights, table.totals, table.squares}) {
@@ -304,7 +326,7 @@ inline void prefetch(const Table& table, int64_t row) {
     }
 }
 
-// Step number `now` for some rows, each once.
+// Step number `now` for the rows that have a gradient, each once.
 inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
                     const float* gradient, int32_t now, const Step& step) {
     const int64_t ahead = 8;

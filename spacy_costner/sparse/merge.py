@@ -1,4 +1,8 @@
-"""Merge rows that the same tokens have."""
+"""Merge the features that always occur together, so that training has fewer weights.
+
+A word that occurs once may have features of its own for the word, its shape, its prefix: rows of
+weights with the same gradient.
+"""
 
 from typing import NamedTuple
 
@@ -17,9 +21,10 @@ class Merged(NamedTuple):
 
     gradients, lengths and angles are those of all rows, and so is each update.
 
-    rows (Ints2d): The groups of each token, from the left; -1 for none. Shape: (N, S')
-    group_of (Ints1d): The group of each row. Shape: (V,)
-    roots (Floats1d): sqrt(c) of each group. Shape: (G,)
+    rows (Ints2d): The groups of each token, S' at most, those that are there from the left; -1 for
+        none. Shape: (N, S')
+    group_of (Ints1d): The group of each row of weights. Shape: (V,)
+    roots (Floats1d): sqrt(c) of each of the G groups. Shape: (G,)
     """
 
     rows: Ints2d
@@ -27,28 +32,31 @@ class Merged(NamedTuple):
     roots: Floats1d
 
     def merge(self, weights: Floats2d) -> Floats2d:
-        """The vectors nearest to some weights. Shape: (V, K) to (G, K)"""
+        """The vectors that replace weights: exact if rows of a group have the same weights, and the
+        nearest otherwise, those of their means. Shape: (V, K) to (G, K)"""
         sums = numpy.zeros((len(self.roots), weights.shape[1]))
         numpy.add.at(sums, self.group_of, weights)
         return sums / self.roots[:, None]
 
     def spread(self, vectors: Floats2d) -> Floats2d:
-        """The weights of all rows. Shape: (G, K) to (V, K)"""
+        """The weights of all rows, from the vectors that replace them. Shape: (G, K) to (V, K)"""
         return (vectors / self.roots[:, None])[self.group_of]
 
 
 def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
-    """Find the rows that the same tokens have.
+    """Find the rows that occur in exactly the same tokens, without comparing sets of tokens.
 
-    They are told apart by the sum, modulo 2^64, of a random number for each of their tokens.
-    That two which differ fall together has a probability of about V^2 / 2^65.
+    Each token gets a random number of 64 bits, and each row the sum of the numbers of its tokens,
+    modulo 2^64. Rows with the same sum are merged. That two which differ have the same sum has a
+    probability of about V^2 / 2^65.
 
     rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
-    n_rows (int): V.
-    RETURNS (Merged): The groups, in the order in which they first come up.
+    n_rows (int): V, the number of rows of weights.
+    RETURNS (Merged): The groups, in the order of their first tokens.
     """
+    rng = numpy.random.default_rng(0)
+    numbers_of_tokens = rng.integers(2**64, size=len(rows), dtype="uint64")
     # The sum of each row over its tokens, and its first token. Shapes: (V,)
-    numbers_of_tokens = numpy.random.default_rng(0).integers(2**64, size=len(rows), dtype="uint64")
     sums = numpy.zeros(n_rows, dtype="uint64")
     first_token = numpy.full(n_rows, len(rows))
     for slot in rows.T:
@@ -65,7 +73,8 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
     group_of_rank = numpy.empty(len(order), dtype="int32")
     group_of_rank[order] = numpy.arange(len(order), dtype="int32")
 
-    # A group stands at its first row. Other rows of it, and no row, the last one, are empty.
+    # A token that has the first row of a group has the group. Its other rows are left out, and so
+    # is row -1, which is the last entry. Shape: (V + 1,)
     group_at_row = numpy.full(n_rows + 1, -1, dtype="int32")
     group_at_row[first_row] = group_of_rank
     return Merged(
@@ -76,7 +85,8 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
 
 
 def _pack_left(rows: Ints2d) -> Ints2d:
-    """The same without empty slots between others, and without slots that are all empty."""
+    """Move the rows of each token to the left, in descending order, and leave out the slots that
+    are then -1 for all tokens. Shapes: (N, S) to (N, S')"""
     descending = -numpy.sort(-rows, axis=1)
     n_slots = int((descending >= 0).sum(axis=1).max(initial=0))
     return numpy.ascontiguousarray(descending[:, :n_slots])

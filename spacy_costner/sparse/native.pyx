@@ -1,10 +1,11 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""Sparse weights, by kernels.hpp.
+"""Sums and updates of sparse weights: checks the arguments and calls kernels.hpp, without the GIL.
 
-N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1. Rows of
-K weights are added up to the token's scores. All arrays are NumPy's, C-contiguous. Shapes that don't
-go together and indices out of their range raise a ValueError before anything is changed.
+N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1. The
+scores of a token are the sum of its rows, of K weights each. All arrays are NumPy's, C-contiguous.
+Shapes that don't go together and indices out of their range raise a ValueError before anything is
+changed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -14,6 +15,7 @@ import numpy
 
 
 def wrong(name, expected, got):
+    """The error to raise for an argument."""
     return ValueError(f"{name}: expected {expected}, got {got}")
 
 
@@ -68,14 +70,14 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
 
 
 cdef int _same(str name, int64_t got, int64_t expected) except -1:
-    """Check a size."""
+    """Check that a length or width is the expected one."""
     if got != expected:
         raise wrong(name, expected, got)
     return 0
 
 
 cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
-    """Check that indices are below n; they may be negative."""
+    """Check that indices are less than n. They may be negative, which stands for none."""
     cdef bint fit = True
     if indices.shape[0]:
         with nogil:
@@ -86,6 +88,7 @@ cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
 
 
 cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
+    """Check that numbers are at least 0."""
     cdef int64_t i
     for i in range(numbers.shape[0]):
         if numbers[i] < 0:
@@ -94,7 +97,8 @@ cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
 
 
 cdef class IdMap:
-    """Map 64-bit keys to numbers. Threads can find keys while others set some."""
+    """Map 64-bit keys, such as hashes of words, to numbers, such as their ids. Any threads can find
+    keys while others set some."""
 
     cdef _IdMap numbers
 
@@ -120,14 +124,15 @@ def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
-    """Find the rows of tokens, from the values in their windows.
+    """Find the rows of tokens, from the values in their windows. A slot sees one column of the
+    token some places away in the same sequence: value v there is row `first_row + v`.
 
     values (Ints2d): The value of each token in each of C columns; -1 for none. Shape: (N, C)
     lengths (Ints1d): Tokens of each sequence. Tokens of a sequence stand side by side. Shape: (B,)
     columns (Ints1d): The column of each slot. Shape: (S,)
-    offsets (Ints1d): The offset of each slot, positive to the right. Shape: (S,)
-    first_rows (Ints1d): The row of its value 0. Shape: (S,)
-    RETURNS (Ints2d): Shape: (N, S)
+    offsets (Ints1d): How many tokens to the right each slot looks. Shape: (S,)
+    first_rows (Ints1d): The row of value 0 in each slot. Shape: (S,)
+    RETURNS (Ints2d): The row of each slot of each token, -1 for none. Shape: (N, S)
     """
     n_tokens, n_slots = values.shape[0], columns.shape[0]
     _not_negative("lengths", lengths)
@@ -155,6 +160,7 @@ cdef int64_t _sum(const int32_t[::1] numbers):
 
 
 cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
+    """Check that the rows of tokens are less than the number of rows of weights."""
     cdef bint fit = True
     if rows.shape[0] and rows.shape[1]:
         with nogil:
@@ -165,7 +171,8 @@ cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
 
 
 def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
-    """Sum the rows of each token. Shapes: (N, S), (V, K) to (N, K)"""
+    """Sum the rows of weights of each token: its scores. Shapes: (N, S), (V, K) to (N, K)"""
+    # The sum itself finds rows out of range, as a check before it would read all rows twice.
     cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores
@@ -200,13 +207,14 @@ def multiply_rows(const float[:, ::1] inputs, const float[:, ::1] weights):
 def collect_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, int32_t[::1] place_of
 ):
-    """Compute the gradient with respect to the rows that are used.
+    """Compute the gradient with respect to the rows of weights that the tokens of a batch have.
 
-    rows (Ints2d): Shape: (N, S)
+    rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
     d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
-    place_of (Ints1d): Scratch: -1 everywhere, before and after. Shape: (V,)
-    RETURNS (tuple[Ints1d, Floats2d]): Each row that is used, once; and its gradient.
-        Shapes: (A,), (A, K)
+    place_of (Ints1d): Room to work in, so that none of the size of all weights is made for each
+        batch. It is -1 everywhere, before and after. Shape: (V,)
+    RETURNS (tuple[Ints1d, Floats2d]): The rows that have a gradient, each once; and their
+        gradients. Shapes: (A,), (A, K)
     """
     cdef vector[int32_t] active
     cdef vector[float] gradient
@@ -230,7 +238,12 @@ def collect_rows(
 def add_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
 ):
-    """Add the gradient with respect to the rows to a dense one. Shapes: (N, S), (N, K), (V, K)"""
+    """Add the gradient with respect to the weights to one of all weights, for L-BFGS.
+
+    rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
+    d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
+    gradient (Floats2d): What is added to, in float64. Shape: (V, K)
+    """
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _same("width of gradient", gradient.shape[1], d_scores.shape[1])
     _check_rows(rows, gradient.shape[0])
@@ -245,6 +258,7 @@ def add_rows(
 cdef Table _table(
     float[:, ::1] weights, float[:, ::1] squares, float[:, ::1] totals, int32_t[::1] last
 ):
+    """The table as the kernels take it: pointers to arrays, whose sizes are checked."""
     cdef Table table
     cdef int64_t n_rows = weights.shape[0], width = weights.shape[1]
     _same("length of table.squares", squares.shape[0], n_rows)
@@ -261,6 +275,7 @@ cdef Table _table(
 
 
 cdef _Step _step(settings):
+    """The settings as the kernels take them."""
     cdef _Step step
     step.learn_rate = settings.learn_rate
     step.eps = settings.eps
@@ -270,11 +285,12 @@ cdef _Step _step(settings):
 
 
 def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
-    """Apply the regularisation of rows up to a step, without gradients since `last`.
+    """Make up for the updates in which rows had no gradient: regularise their weights, and add them
+    to `totals`, for each update since `last`.
 
-    table (Table): The weights.
-    rows (Ints1d): The rows; may repeat, and be -1. Shape: (A,)
-    now (int): The step.
+    table (Table): The weights. Changed in place.
+    rows (Ints1d): The rows, some of which may be there several times; -1 for none. Shape: (A,)
+    now (int): The number of the update up to which it is done.
     settings (AdaGrad): The regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
@@ -288,12 +304,13 @@ def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
-    """Update some rows: see `AdaGrad`.
+    """Update the rows that have a gradient, after the updates that they have waited for: see
+    `AdaGrad`.
 
-    table (Table): The weights.
+    table (Table): The weights. Changed in place.
     rows (Ints1d): The rows, each once. Shape: (A,)
     gradient (Floats2d): Their gradient. Shape: (A, K)
-    now (int): The number of the step, from 1.
+    now (int): The number of this update, from 1.
     settings (AdaGrad): The learning rate and the regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)

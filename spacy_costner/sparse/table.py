@@ -1,4 +1,4 @@
-"""Weights of which each update changes a few rows."""
+"""Weights of which each update changes a few rows, and how AdaGrad updates them."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,12 @@ from thinc.types import Floats2d, Ints1d
 class Table(NamedTuple):
     """Rows of weights, and what AdaGrad and averaging keep for each of them.
 
-    weights (Floats2d): Shape: (V, K)
-    squares (Floats2d): Sum of the squared gradients so far. Shape: (V, K)
-    totals (Floats2d): Sum of the weights after each update of this period. Shape: (V, K)
-    last (Ints1d): The last update up to which a row is regularised. Shape: (V,)
+    weights (Floats2d): The weights. Shape: (V, K)
+    squares (Floats2d): The sums of their squared gradients so far. Shape: (V, K)
+    totals (Floats2d): The sums of the weights after each update of the period that is averaged.
+        Shape: (V, K)
+    last (Ints1d): The update up to which each row is regularised: rows without a gradient wait
+        until they are next used. Shape: (V,)
     """
 
     weights: Floats2d
@@ -21,8 +23,8 @@ class Table(NamedTuple):
 
 
 class AdaGrad(NamedTuple):
-    """The learning rate and regularisation of AdaGrad
-    (Duchi, Hazan and Singer, 2011), composite mirror descent.
+    """The learning rate and regularisation of AdaGrad, by composite mirror descent (Duchi, Hazan &
+    Singer, 2011).
 
     With g the gradient of a weight w and h the sum of its squares so far,
 
@@ -36,7 +38,7 @@ class AdaGrad(NamedTuple):
     learn_rate (float): The size of the first update of a weight, if its gradient is large.
     L1 (float): Weight of the sum of the absolute weights; sets weights to 0.
     L2 (float): Weight of half the sum of the squared weights.
-    eps (float): Makes updates small while gradients have been small.
+    eps (float): Makes the updates of a weight small as long as its gradients are.
     """
 
     learn_rate: float = 0.05

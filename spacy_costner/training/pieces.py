@@ -255,6 +255,15 @@ class TokenStore:
         self.n_tokens += len(values)
         return first_token
 
+    def gather(self, values: Ints2d, lengths: Ints1d) -> FeatureBatch:
+        """The features of tokens, from the values in their windows, (N, C), and the lengths of the
+        sequences that these stand in, (B,)."""
+        rows = self.features.gather(values, lengths)
+        if self.vectors is None:
+            return FeatureBatch(rows, lengths)
+        vector_ids = self.features.gather_vectors(values, lengths)
+        return FeatureBatch(rows, lengths, vectors=self.vectors, vector_ids=vector_ids)
+
 
 class PieceStore:
     """The pieces of docs in one segmentation, and the gold of their tokens."""
@@ -342,7 +351,7 @@ class PieceStore:
         piece_of_token, tokens = ranges(window_begin, window_end)
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
-        features = self.tokens.features.gather(values, window_lengths, self.tokens.vectors)
+        features = self.tokens.gather(values, window_lengths)
         # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
