@@ -139,6 +139,28 @@ def test_scores_gain_the_products_of_the_window(vocab: Vocab, window: int) -> No
     assert not numpy.allclose(expected, without)
 
 
+def test_scores_of_vectors_are_told_by_offset(vocab: Vocab) -> None:
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))
+    by_offset = weights.score_vectors(batch)
+    total = weights.potentials(batch).emissions
+    without = weights.potentials(batch._replace(vector_ids=None)).emissions
+    assert_allclose(by_offset.sum(axis=1), total - without, atol=1e-5)
+    assert not by_offset[-1].any()  # of the doc "c", which has no vector
+    assert weights.score_vectors(batch._replace(vector_ids=None)).shape == (len(total), 0, 3)
+
+
+def test_words_with_a_vector_are_counted(vocab: Vocab) -> None:
+    """Each time that they are there: all words of the texts but twice "c"."""
+    features = features_of(vocab)
+    coverage = features.vector_coverage
+    assert coverage is not None
+    assert coverage.as_text() == "7 of 9 words (78%) have a static vector"
+    loaded = Features(features.template).from_bytes(features.to_bytes())
+    assert loaded.vector_coverage is None
+
+
 @pytest.mark.parametrize("most_bytes", [1 << 27, 300, 0])
 @pytest.mark.parametrize("window", [0, 1, 3])
 def test_predictions_are_the_scores_of_training(

@@ -14,7 +14,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from .collecting import collect_columns, load_columns, recount_labels, save_columns
 from .column import Column
 from .lookup import Lookup, WordCache
-from .static_vectors import StaticVectors
+from .static_vectors import StaticVectors, VectorCoverage
 from .template import Template
 
 
@@ -103,6 +103,14 @@ class Features(Shim):
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.vector_column.n_rows
+
+    @property
+    def vector_coverage(self) -> VectorCoverage | None:
+        """How many words of the training docs have a static vector. None if vectors are no inputs,
+        or the model was loaded."""
+        if not self.has_vocab or self.lookup.vector_column is None:
+            return None
+        return self.lookup.vector_column.coverage
 
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False

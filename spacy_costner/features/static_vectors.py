@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import NAMES, ORTH
@@ -114,11 +115,44 @@ def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
     return ComputedVectors(source, scale)
 
 
+class VectorCoverage(NamedTuple):
+    """How many words of docs have a static vector. A word counts as often as it is there."""
+
+    n_words: int
+    n_with_vector: int
+
+    @property
+    def share(self) -> float:
+        """The share of words with a vector, 0 if there are no words."""
+        return self.n_with_vector / max(self.n_words, 1)
+
+    def as_text(self) -> str:
+        """A line of text."""
+        return (
+            f"{self.n_with_vector:,} of {self.n_words:,} words ({self.share:.0%}) have a static "
+            "vector"
+        )
+
+
+def measure_coverage(
+    vectors: StaticVectors, lexemes: Sequence[Lexeme], n_times: Sequence[int]
+) -> VectorCoverage:
+    """Count the words that have a vector, from the distinct ones and how often each is there."""
+    has_vector = vectors.find_ids(lexemes) >= 0
+    n_words = numpy.asarray(n_times, dtype="int64")
+    return VectorCoverage(int(n_words.sum()), int(n_words[has_vector].sum()))
+
+
 class VectorColumn(Column):
     """The static vector of a word. It has no values that are features, but D numbers, each of which
     has a row of weights at each offset: see `SparseWeights`.
 
     The model saves the dimension and the scale of vectors. The vectors are those of the pipeline.
+
+    name (str): Its name.
+    window (Window): Where vectors are used.
+    coverage (VectorCoverage | None): How many words of the training docs have a vector. None of a
+        loaded model.
     """
 
     lexeme_attributes = ("LOWER",)
@@ -127,6 +161,7 @@ class VectorColumn(Column):
         super().__init__(name, window)
         self.dim = 0
         self.scale = 1.0
+        self.coverage: VectorCoverage | None = None
 
     @property
     def value_names(self) -> Sequence[str]:
@@ -143,7 +178,10 @@ class VectorColumn(Column):
             return
         vectors = scaled_vectors(counts.vocabs[0].vectors, 1.0)
         check_vectors(vectors.source)
-        ids = vectors.find_ids([*counts.lexemes.values()])
+        lexemes = list(counts.lexemes.values())
+        n_times = [counts.word_counts[key] for key in counts.lexemes]
+        self.coverage = measure_coverage(vectors, lexemes, n_times)
+        ids = vectors.find_ids(lexemes)
         rows = vectors.read(numpy.unique(ids[ids >= 0])).astype("float64")
         if not len(rows):
             raise ValueError(

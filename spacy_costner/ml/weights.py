@@ -8,7 +8,7 @@ import numpy
 import srsly
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import FeatureBatch, WordCache
@@ -229,6 +229,17 @@ class SparseWeights(Shim):
         if inputs is not None:
             emissions += inputs.score(weights[self.n_features : self._first_chain_row])
         return emissions
+
+    def score_vectors(self, batch: FeatureBatch) -> Floats3d:
+        """What the static vector at each of O offsets adds to the scores of each token. Shape: (N,
+        O, K)"""
+        inputs = inputs_of(batch)
+        if inputs is None:
+            return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
+        products = inputs.products(self.vector_weights)
+        # The last row is for words without a vector, whose row is -1.
+        without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
+        return numpy.concatenate([products, without_vector])[inputs.rows]
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
         """The sums of the weights of words, kept until weights change. If several threads add words
