@@ -32,7 +32,7 @@ from spacy_costner.analysis.distillation import (
     save_corpus,
     save_gold,
 )
-from spacy_costner.analysis.fitting import train_as_fitted
+from spacy_costner.analysis.fitting import train_pipeline
 from spacy_costner.analysis.preparation import Corpus
 from spacy_costner.readers import make_reader, read_docs
 
@@ -109,7 +109,7 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
     for seed in range(N_SEEDS):
         config = config.copy()
         config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
-        trained.append(spacy.load(train_as_fitted(config, output, sys.stderr)))
+        trained.append(spacy.load(train_pipeline(config, output, sys.stderr)))
     return trained
 
 

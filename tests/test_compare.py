@@ -24,7 +24,7 @@ from spacy_costner.analysis.comparison import (
     run_variant,
     summarise,
 )
-from spacy_costner.analysis.fitting import fit, train_as_fitted
+from spacy_costner.analysis.fitting import fit, train_pipeline
 from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import describe, table
 from spacy_costner.costs.tables import HAMMING
@@ -152,7 +152,7 @@ def test_a_variant_leaves_what_is_needed(
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
@@ -192,7 +192,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
     experiment.output_path.mkdir()
-    train_as_fitted(config, experiment.output_path, log)
+    train_pipeline(config, experiment.output_path, log)
     assert "LOSS NER" in log.getvalue()
     if is_terminal:
         assert not bars
@@ -200,7 +200,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         assert [(bar.desc, bar.n, bar.total) for bar in bars] == [("train", 14, 14)]
 
 
-@pytest.mark.parametrize("step", ["train_as_fitted", "replace_folder"])
+@pytest.mark.parametrize("step", ["train_pipeline", "replace_folder"])
 def test_a_pipeline_stays_until_another_is_complete(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -213,8 +213,8 @@ def test_a_pipeline_stays_until_another_is_complete(
         patch.delattr(f"spacy_costner.analysis.comparison.{step}")
         run_variant(variant)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
-    assert (variant.path / "trained.json").exists() is (step == "train_as_fitted")
-    if step == "train_as_fitted":
+    assert (variant.path / "trained.json").exists() is (step == "train_pipeline")
+    if step == "train_pipeline":
         assert run_variant(first).seconds == outcome.seconds
     assert run_variant(variant).seconds != outcome.seconds
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
@@ -242,7 +242,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
     one_model, two_model = ([path.read_bytes() for path in paths] for paths in models)
     assert (one, one_model) == (two, two_model) and len(one_model) == 4
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert as_json(again) == as_json(row._replace(seconds=again.seconds))

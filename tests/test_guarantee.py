@@ -27,7 +27,7 @@ from spacy_costner.cli.report import page
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
-from spacy_costner.readers.documents import with_data
+from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities
 
 from .support.commands import run
@@ -249,7 +249,7 @@ def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
     assert expected[0] != expected[1]
     for options in ({}, {"n_process": 2, "batch_size": 1}):
         copy = spacy.load(tmp_path / "model")
-        made = [with_data(copy.make_doc(line["text"]), line) for line in lines]
+        made = [with_metadata(copy.make_doc(line["text"]), line) for line in lines]
         found = list(copy.pipe(made, **options))
         assert [*map(places, found[:2])] == expected
         assert not any(KEY in doc.spans for doc in found[2:])

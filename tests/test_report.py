@@ -24,9 +24,9 @@ from spacy_costner.analysis.reporting import (
     Confusion,
     Mistake,
     Report,
+    group_overlapping,
     kind_of,
     report,
-    segments,
 )
 from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.cli.pages import cost_number, number, percent, probability
@@ -341,10 +341,10 @@ def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
     assert [mistake.text[start:end] for start, end, *_ in mistake.annotated] == ["Lima"]
 
 
-def test_segments_are_chains_of_overlap() -> None:
+def test_groups_are_chains_of_overlap() -> None:
     gold = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
     predicted = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
-    assert segments(gold, predicted) == [
+    assert group_overlapping(gold, predicted) == [
         (gold[:2], predicted[:1]),
         (gold[2:3], []),
         ([], predicted[1:2]),

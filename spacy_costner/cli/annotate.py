@@ -60,7 +60,7 @@ def annotate_cli(
 def describe(summary: Summary) -> str:
     """Lines of text, with the first errors."""
     lines = [
-        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
+        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts._asdict()),
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
     ]

@@ -49,9 +49,9 @@ def convert_cli(
 def describe(converted: Converted) -> str:
     """Lines of text."""
     forms: list[str] = []
-    for form, n_files in converted.found["formats"].items():
+    for form, n_files in converted.found.formats.items():
         forms.append(f"{n_files} x {form}" if n_files > 1 else form)
-    forms += [f"{scheme} tags" for scheme in converted.found["schemes"]]
+    forms += [f"{scheme} tags" for scheme in converted.found.schemes]
     lines = [
         ", ".join(forms),
         f"{converted.docs:,} docs",
@@ -62,5 +62,5 @@ def describe(converted: Converted) -> str:
     lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
     if converted.missing:
         lines.append(f"{converted.missing:,} tokens without annotation")
-    lines += [f"warning: {problem.describe()}" for problem in converted.found["problems"]]
+    lines += [f"warning: {problem.as_text()}" for problem in converted.found.problems]
     return "\n".join(lines)

@@ -56,4 +56,4 @@ def fit_cli(
     written = None if config_path else output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
         fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
-    print_result(fitted.result(), fitted.describe(), print_json, written, fitted.path)
+    print_result(fitted.as_dict(), fitted.as_text(), print_json, written, fitted.path)

@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
-from ..analysis.watching import has_file_tokens, watch
-from ..metrics.shift import ENOUGH, Shift
+from ..analysis.watching import Watched, has_file_tokens, watch
+from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
@@ -28,7 +28,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[tuple[dict[str, Any], Shift]],
+    run: partial[Watched],
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -76,16 +76,17 @@ def watch_cli(
                 else:
                     errors.append(answer)
 
-        result, shift = run(ner, predict_docs(), in_order=plot_path is not None)
-        result["failed"] = len(errors)
-        result["file_tokens"] = file_tokens
-        if not result["docs"]:
+        watched = run(ner, predict_docs(), in_order=plot_path is not None)
+        watched = watched._replace(n_failed=len(errors))
+        if not watched.n_docs:
             reason = f": {describe_error(errors[0])}" if errors else ""
             raise ValueError(f"watch: expected texts, could read none{reason}")
         if plot_path is not None:
+            shift = watched.shift
             save(draw_martingale(shift.log_martingale, shift.level), plot_path)
+    result = {**watched.as_dict(), "file_tokens": file_tokens}
     print_result(result, watch_text(result), print_json, plot_path)
-    if result["alarm"]:
+    if watched.is_alarm:
         raise typer.Exit(1)
 
 
