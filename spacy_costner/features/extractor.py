@@ -201,6 +201,14 @@ class Features(Shim):
                     names.append(f"{slot_name}={value_name}")
         return names
 
+    def vector_names(self) -> list[str]:
+        """The names of the static vectors at each offset, such as "static_vectors[-1]"; none if
+        they are no inputs."""
+        column = self.lookup.vector_column
+        if column is None:
+            return []
+        return [column.slot_name(offset) for offset in column.offsets]
+
     def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features from docs with their entities."""
         self._set_columns(collect_columns(docs, self.template))
