@@ -26,7 +26,7 @@ from spacy_costner.analysis.comparison import (
 )
 from spacy_costner.analysis.fitting import fit, train_pipeline
 from spacy_costner.analysis.runs import Done, Failed
-from spacy_costner.cli.compare import describe, table
+from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.saving import as_json
@@ -316,7 +316,7 @@ def test_rows_are_means_over_seeds() -> None:
         assert row.by_seed[name] == [first.scores[name], second.scores[name]]
         assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
     assert row.seconds == 15
-    assert "| 72.73 ± 25.71 |" in table([row])
+    assert "| 72.73 ± 25.71 |" in comparison_text([row])
     # What one seed wins and the other loses is no difference.
     swapped = [finished("b", *GOOD), finished("b", *POOR, seed=1)]
     rows = summarise([one, other, *swapped], n_samples=50)
@@ -356,24 +356,30 @@ def test_untrained_models_are_not_reported() -> None:
     assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
     alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
     assert [rows[0], rows[2]] == alone
-    *_, note = table(rows).splitlines()
+    *_, note = comparison_text(rows).splitlines()
     assert note.startswith("b: the best model was not trained past the first step, with seed 0")
-    assert table(rows).splitlines()[3].split()[1:-1:2] == ["b", *["-"] * 5, "10", "-", "-"]
+    assert comparison_text(rows).splitlines()[3].split()[1:-1:2] == [
+        "b",
+        *["-"] * 5,
+        "10",
+        "-",
+        "-",
+    ]
     rows = summarise([untrained("b"), finished("a", *GOOD), finished("c", *POOR)], n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
     assert all(row.differences == {} for row in rows)
-    assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
+    assert comparison_text(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
 
 
 def test_table_and_lines() -> None:
     rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
-    head, rule, poor, good = table(rows).splitlines()
+    head, rule, poor, good = comparison_text(rows).splitlines()
     assert len({len(line) for line in (head, rule, poor, good)}) == 1
     assert head.split("|")[1:3] == [" loss ", "     F "]
     expected = "poor 54.55 50.00 60.00 0.2500 33.33 10 - -"
     assert poor.split()[1:-1:2] == expected.split()
     good_run, other = Done(finished("good", *GOOD), seconds=9.0), Done(untrained("b"), 10.0)
-    assert describe("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
+    assert variant_text("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
     expected = "b, seed 0: the best model was not trained past the first step, 10 s"
-    assert describe("b, seed 0", other) == expected
-    assert describe("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"
+    assert variant_text("b, seed 0", other) == expected
+    assert variant_text("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"

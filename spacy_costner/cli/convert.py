@@ -43,14 +43,17 @@ def convert_cli(
         names = [name.strip() for name in tag_names.split(",")]
     with errors_shown():
         converted = run(input_path, output_path, tag_names=names)
-    print_result(converted, describe(converted), print_json, output_path)
+    print_result(converted, converted_text(converted), print_json, output_path)
 
 
-def describe(converted: Converted) -> str:
-    """Lines of text."""
+def converted_text(converted: Converted) -> str:
+    """What was read: the formats of the files, the size of the corpus, the entities by label, and
+    what is wrong with the annotation."""
     forms: list[str] = []
     for form, n_files in converted.found.formats.items():
-        forms.append(f"{n_files} x {form}" if n_files > 1 else form)
+        if n_files > 1:
+            form = f"{n_files} x {form}"
+        forms.append(form)
     forms += [f"{scheme} tags" for scheme in converted.found.schemes]
     lines = [
         ", ".join(forms),

@@ -129,19 +129,20 @@ class Features(Shim):
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
         value_ids = token_batch.value_ids
-        batch = FeatureBatch(
+        vector_ids = None
+        if word_cache.vectors is not None and not by_word:
+            vector_ids = self.gather_vectors(value_ids, tokens.lengths)
+        return FeatureBatch(
             rows=self.gather(value_ids, tokens.lengths, by_word=by_word),
             lengths=tokens.lengths,
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
             value_ids=value_ids,
+            word_cache=word_cache if by_word else None,
+            word_ids=word_ids if by_word else None,
             vectors=word_cache.vectors,
+            vector_ids=vector_ids,
         )
-        if by_word:
-            batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
-        elif batch.vectors is not None:
-            batch = batch._replace(vector_ids=self.gather_vectors(value_ids, tokens.lengths))
-        return batch
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
         """The rows of tokens, from the ids of the values in their windows; with `by_word`, without
@@ -163,6 +164,11 @@ class Features(Shim):
         lookup = self.lookup
         offsets = numpy.concatenate([lookup.slots.offsets, lookup.vector_slots.offsets])
         return int(numpy.abs(offsets).max(initial=0))
+
+    def need_labels(self, batch: FeatureBatch) -> bool:
+        """Whether a token of the batch sees labels of a first pass. In a single sentence, where
+        hardly any word occurs twice, mostly none does."""
+        return any((groups >= 0).any() for groups in batch.groups)
 
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]

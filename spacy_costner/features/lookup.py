@@ -29,7 +29,7 @@ MOST_ROWS = (1 << 31) - 1
 
 MARKS = ("is_first_upper", "has_digit")
 """The flags of words that are found for each word, for the columns that look for other occurrences
-of such words in the doc."""
+of such words in the doc: the columns of `TokenBatch.marks`."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
@@ -73,9 +73,8 @@ class WordCache:
     width (int): The number of values of a word. A row of `table` has so many.
     slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
         places in a row of `table`.
-    vectors (StaticVectors | None): The static vectors, if they are inputs. The last column of
-        `table` has the ids of those of words.
-    vector_offsets (Sequence[int]): The offsets at which they are inputs.
+    vectors (StaticVectors | None): The static vectors, if they are inputs.
+    vector_slots (Slots | None): The ids of the vectors in a row of `table`, at each offset.
     """
 
     def __init__(
@@ -83,11 +82,11 @@ class WordCache:
         width: int,
         slots_by_offset: dict[int, Slots],
         vectors: StaticVectors | None = None,
-        vector_offsets: Sequence[int] = (),
+        vector_slots: Slots | None = None,
     ) -> None:
         self.slots_by_offset = slots_by_offset
         self.vectors = vectors
-        self.vector_slots = slots_of_vectors(width - 1, vector_offsets)
+        self.vector_slots = vector_slots or slots_of_vectors(0, ())
         offsets = to_int32(list(slots_by_offset))
         # For a table with a row for each word and offset, such as the sums of weights: takes the
         # first row of the word of each token, (N, 1), to that of each word in the token's window,
@@ -136,26 +135,29 @@ class Lookup:
         self.word_columns: list[WordColumn] = []
         self.batch_columns: list[BatchColumn] = []
         self.label_columns: list[LabelColumn] = []
-        self.places: dict[str, slice] = {}
-        self.n_places = 0
-        word_places: list[int] = []
         for column in columns:
-            first = self.n_places
-            self.n_places += column.width
-            self.places[column.name] = slice(first, self.n_places)
             if isinstance(column, WordColumn):
                 self.word_columns.append(column)
-                word_places.append(first)
             elif isinstance(column, BatchColumn):
                 self.batch_columns.append(column)
             elif isinstance(column, LabelColumn):
                 self.label_columns.append(column)
-        self._word_places = to_int32(word_places)
         self.vector_column = vector_column_of(columns)
+        # Those of words come first: they are copied from the rows of `WordCache` at once. After
+        # them comes the id of the static vector, if vectors are inputs.
+        self.n_word_places = len(self.word_columns)
         self.vector_slots = slots_of_vectors(0, ())
         if self.vector_column is not None:
-            place = self.places[self.vector_column.name].start
-            self.vector_slots = slots_of_vectors(place, self.vector_column.offsets)
+            self.vector_slots = slots_of_vectors(self.n_word_places, self.vector_column.offsets)
+            self.n_word_places += 1
+        self.places: dict[str, slice] = {}
+        for i, word_column in enumerate(self.word_columns):
+            self.places[word_column.name] = slice(i, i + 1)
+        self.n_places = self.n_word_places
+        for column in [*self.batch_columns, *self.label_columns]:
+            first = self.n_places
+            self.n_places += column.width
+            self.places[column.name] = slice(first, self.n_places)
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache(None)
@@ -169,7 +171,7 @@ class Lookup:
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
-            if column is self.vector_column:
+            if isinstance(column, VectorColumn):
                 continue  # see `vector_slots`
             column_places = self.places[column.name]
             n_values = column.n_values
@@ -188,33 +190,26 @@ class Lookup:
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
         """Divide the slots: those that depend on the batch; and those that depend on the word
         alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
-        is the same wherever a word stands at this offset, so it can be kept. Static vectors are
-        part of it: their offsets are there, too, even if no slots have them."""
-        # The place in a row of `WordCache` that each place in a row of value ids is from, -1 for
-        # none; then the same of each slot.
-        word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
-        word_place_of_place[self._word_places] = numpy.arange(len(self._word_places))
-        word_place = word_place_of_place[self.slots.places]
-        is_of_word = word_place >= 0
+        is the same wherever a word stands at this offset, so it can be kept. What static vectors
+        add is part of it: their offsets are there, too, even if no slots have them."""
+        # The places of word columns are the first ones, and the same in a row of `WordCache`.
+        is_of_word = self.slots.places < len(self.word_columns)
         word_slots = {}
         word_offsets = numpy.union1d(self.slots.offsets[is_of_word], self.vector_slots.offsets)
         for offset in word_offsets.tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
-                places=word_place[is_selected],
+                places=self.slots.places[is_selected],
                 offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
                 first_rows=self.slots.first_rows[is_selected],
             )
         return self.slots.select(~is_of_word), word_slots
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        """A cache for the rows that `_row_of_word` makes and, if static vectors are inputs, the
-        ids of the vectors of words."""
-        width = len(self.word_columns) + len(MARKS)
-        if vectors is None or self.vector_column is None:
-            return WordCache(width, self._word_slots)
-        return WordCache(width + 1, self._word_slots, vectors, self.vector_column.offsets)
+        """A cache for the rows that `_rows_of_words` makes, with these vectors."""
+        width = self.n_word_places + len(MARKS)
+        return WordCache(width, self._word_slots, vectors, self.vector_slots)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
         """Find the words of tokens in the cache, and add those that are new.
@@ -224,7 +219,7 @@ class Lookup:
         """
         cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)
-        if (word_ids >= 0).all():
+        if word_ids.min(initial=0) >= 0:
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
             cache = self._empty_cache(self._vectors_for(tokens))
@@ -234,10 +229,7 @@ class Lookup:
         new_tokens = numpy.flatnonzero(word_ids < 0)
         word_keys, index = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
         lexemes = tokens.lexemes(new_tokens[index])
-        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes])
-        if cache.vectors is not None:
-            rows = numpy.column_stack([rows, cache.vectors.find_ids(lexemes)])
-        cache.add(word_keys, rows)
+        cache.add(word_keys, self._rows_of_words(lexemes, cache.vectors))
         return cache, cache.word_ids.find(tokens.word_keys)
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
@@ -271,9 +263,18 @@ class Lookup:
             self._training_vectors = vectors
         return vectors
 
+    def _rows_of_words(self, lexemes: Sequence[Lexeme], vectors: StaticVectors | None) -> Ints2d:
+        """What the cache stores of words: the ids of their values, -1 for none; the id of their
+        static vector, if there are vectors; and whether they have each of `MARKS`, as 0 or 1.
+        Shape: (W, width)"""
+        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes], dtype="int32")
+        if vectors is None:
+            return rows
+        place = len(self.word_columns)
+        return numpy.insert(rows, place, vectors.find_ids(lexemes), axis=1)
+
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
-        """What the cache stores of a word: the ids of its values, -1 for none, then whether it has
-        each of `MARKS`, as 0 or 1."""
+        """See `_rows_of_words`. The vector is left out."""
         word = lexeme.orth_
         row = []
         for column in self.word_columns:
@@ -293,14 +294,12 @@ class Lookup:
         """Find the ids of the values of tokens whose words `find_words` has found: copy those that
         depend on the word from the cache, and let the other columns find theirs."""
         rows = cache.table[word_ids]
-        value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
-        n_word_columns = len(self.word_columns)
-        value_ids[:, self._word_places] = rows[:, :n_word_columns]
-        marks = rows[:, n_word_columns : n_word_columns + len(MARKS)]
-        is_capitalised, has_digit = marks.T > 0  # in the order of MARKS
-        if cache.vectors is not None and self.vector_column is not None:
-            value_ids[:, self.places[self.vector_column.name]] = rows[:, -1:]
-        batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
+        n_word_places = self.n_word_places
+        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
+        value_ids[:, :n_word_places] = rows[:, :n_word_places]
+        value_ids[:, n_word_places:] = -1
+        marks = rows[:, n_word_places:]
+        batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])
@@ -309,7 +308,7 @@ class Lookup:
 
 def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
     """The static vector of the word at each offset, by its id, which stands at this place in a row
-    of value ids."""
+    of value ids and in a row of `WordCache`."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=to_int32(offsets),

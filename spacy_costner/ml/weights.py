@@ -135,7 +135,8 @@ class SparseWeights(Shim):
     @property
     def _chain_weights(self) -> Floats2d:
         """The rows below those of features and vectors. Shape: (K + 2, K)"""
-        self._work_out(self._chain_rows)
+        if self.settings.is_regularised:
+            self._work_out(self._chain_rows)
         return self.table.weights[self._first_chain_row :]
 
     @property
@@ -205,7 +206,7 @@ class SparseWeights(Shim):
     def _score(self, batch: FeatureBatch, inputs: VectorInputs | None) -> Potentials:
         """The scores of docs, from their features and from vectors that are not in word sums."""
         self._work_out(batch.rows)
-        if inputs is not None:
+        if inputs is not None and self.settings.is_regularised:
             self._work_out(self._vector_rows)
         emissions = self._score_tokens(batch.rows, inputs, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
@@ -265,6 +266,7 @@ class SparseWeights(Shim):
             scale = numpy.float32(1 / (1 - dropout))
         inputs = inputs_of(batch)
         scores = self._score(batch, inputs)
+        scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
             # The chain's weights are features, too: after the tokens come K + 2 more "tokens", each
@@ -285,7 +287,7 @@ class SparseWeights(Shim):
                 PendingGradient(all_rows, d_scores.astype("float32"), d_vector_weights)
             )
 
-        return scores._replace(emissions=scores.emissions * scale), add_gradient
+        return scores, add_gradient
 
     def score_held_out(self, batch: FeatureBatch) -> Potentials:
         """Score each training doc with the weights that were not trained on it: see `set_folds`."""
@@ -388,16 +390,13 @@ class SparseWeights(Shim):
 
     def _work_out(self, rows: Ints2d | None = None) -> None:
         """Apply the pending regularisation to some rows, or to all."""
-        settings = self.settings
-        if not settings.L1 and not settings.L2:
-            return
-        if self._uses_average or not self.step:
+        if not self.settings.is_regularised or self._uses_average or not self.step:
             return
         if rows is None:
             rows = numpy.flatnonzero(self.table.last < self.step).astype("int32")
         if rows.size:
             with _CATCHING_UP:
-                sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, settings)
+                sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 
     def _set_table(self, weights: Floats2d) -> None:
         """Begin training, with these weights. Shape: (V + M + K + 2, K)"""
