@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from spacy.util import fix_random_seed
 from spacy.vectors import Mode, Vectors
 from spacy.vocab import Vocab
 from thinc.api import Adam, Model, Optimizer
@@ -26,6 +27,7 @@ from spacy_costner.ml import (
     first_pass_of,
     linear_part,
 )
+from spacy_costner.ml.weights import VECTOR_DROPOUT, VECTOR_RATE
 from spacy_costner.training import lbfgs
 from spacy_costner.training.lbfgs import TotalLoss, train_at_once
 from spacy_costner.types import Gold, Progress
@@ -197,7 +199,14 @@ def test_sums_of_words_are_the_same_in_any_order() -> None:
 # Gradients
 
 
+@pytest.fixture()
+def all_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vector is left out of updates."""
+    monkeypatch.setattr("spacy_costner.ml.weights.VECTOR_DROPOUT", 0.0)
+
+
 @pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.usefixtures("all_vectors")
 def test_gradients_of_an_update(vocab: Vocab, window: int) -> None:
     """Of all weights, those of vectors among them. Two batches count together."""
     model = crf(vocab, window=window)
@@ -222,6 +231,7 @@ def test_gradients_of_an_update(vocab: Vocab, window: int) -> None:
     assert gradient[first : first + weights.n_vector_rows].all(axis=1).any()
 
 
+@pytest.mark.usefixtures("all_vectors")
 def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
     model = crf(vocab)
     _, weights = linear_part(model)
@@ -229,6 +239,37 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
     numpy.random.seed(0)
     samples = [weights.begin_update(batch, 0.3)[0].emissions for _ in range(4000)]
     assert_allclose(numpy.mean(samples, axis=0), weights.potentials(batch).emissions, atol=0.25)
+
+
+def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
+    """The other scores stay as they are: in the mean, a vector counts as often as it is there."""
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))
+    without = weights.potentials(batch._replace(vector_ids=None)).emissions
+    of_vectors = weights.potentials(batch).emissions - without
+    numpy.random.seed(0)
+    samples = [weights.begin_update(batch)[0].emissions for _ in range(4000)]
+    expected = without + (1 - VECTOR_DROPOUT) * of_vectors
+    assert_allclose(numpy.mean(samples, axis=0), expected, atol=0.1)
+
+
+@pytest.mark.usefixtures("all_vectors")
+def test_weights_of_vectors_have_a_learning_rate_of_their_own(vocab: Vocab) -> None:
+    """The first step of AdaGrad is as large as the rate, whatever the gradient."""
+    model = crf(vocab, learn_rate=0.2)
+    _, weights = linear_part(model)
+    before = weights.rows.copy()
+    potentials, backprop = model.begin_update(docs_of(vocab))
+    backprop(sequential(potentials, GOLD).gradient)
+    rows, _ = weights.gradient()
+    weights.finish_update(Optimizer(0.0))
+    change = abs(weights.rows - before)
+    is_of_vector = numpy.zeros(len(change), dtype=bool)
+    is_of_vector[weights.n_features : weights.n_features + weights.n_vector_rows] = True
+    assert change[is_of_vector].max() == pytest.approx(0.2 * VECTOR_RATE, rel=1e-3)
+    assert change[~is_of_vector].max() == pytest.approx(0.2, rel=1e-3)
+    assert not change[numpy.setdiff1d(numpy.arange(len(change)), rows)].any()
 
 
 def initialized(**settings: Any) -> tuple[Language, list[Example]]:
@@ -318,6 +359,7 @@ def pipeline(model: dict[str, Any], **features: Any) -> Language:
 
 
 def updated(nlp: Language, n_steps: int = 30) -> Language:
+    fix_random_seed(0)
     batch = name_examples(nlp, 0, 30)
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(n_steps):
@@ -341,7 +383,8 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 def test_new_words_are_known_by_their_vectors(model: dict[str, Any], name: str) -> None:
     nlp = updated(pipeline(model, **COMBINATIONS[name]))
-    assert f_of_new_words(nlp) > 0.95
+    # The Tok2Vec of a hybrid doesn't know new words, and disturbs.
+    assert f_of_new_words(nlp) > (0.85 if model is HYBRID else 0.95)
     first_pass = first_pass_of(nlp.get_pipe("ner").model)
     if first_pass is not None:
         assert first_pass.weights.vector_weights.any()
@@ -402,11 +445,14 @@ def test_online_steps_are_those_of_update() -> None:
     _, weights = linear_part(ner.model)
     start = weights.rows.copy()
     optimizer = Adam(0.1)
+    numpy.random.seed(0)
     nlp.update(examples, sgd=optimizer)
     expected = weights.rows.copy()
     weights.restart(start)
     ner.cfg["progress"] = Progress()._asdict()
-    train(ner, read_batches(ner, [examples]), optimizer, max_epochs=1)
+    batches = read_batches(ner, [examples])
+    numpy.random.seed(0)
+    train(ner, batches, optimizer, max_epochs=1)
     assert_array_equal(weights.rows, expected)
 
 

@@ -23,6 +23,14 @@ AVERAGE = "average"
 AVERAGE_POWER = 3.0
 """The default of how averages weigh steps, chosen on development data: see docs/linear.md."""
 
+VECTOR_RATE = 0.5
+"""The learning rate of the weights of static vectors, as a share of that of the other weights.
+Chosen on development data, as is `VECTOR_DROPOUT`: see docs/linear.md."""
+
+VECTOR_DROPOUT = 0.3
+"""The share of static vectors that are left out of an update. Nearly all words of training docs may
+have a vector, but not those of new docs: the features of a word have to be enough without it."""
+
 FIRST_PERIOD = 8
 """The number of steps at which the second period of an average begins."""
 
@@ -264,6 +272,7 @@ class SparseWeights(Shim):
         if dropout:
             batch = drop_features(batch, dropout)
             scale = numpy.float32(1 / (1 - dropout))
+        batch = drop_vectors(batch, VECTOR_DROPOUT)
         inputs = inputs_of(batch)
         scores = self._score(batch, inputs)
         scores = scores._replace(emissions=scores.emissions * scale)
@@ -308,32 +317,49 @@ class SparseWeights(Shim):
         return self.potentials(without_tokens)._replace(emissions=emissions)
 
     def gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
-        rows, values = sparse.collect_rows(
+        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K). All
+        rows of static vectors are among them, if they are inputs."""
+        rows, gradient = self._sparse_gradient()
+        d_vector_weights = self._vector_gradient()
+        if d_vector_weights is None:
+            return rows, gradient
+        all_rows = numpy.concatenate([rows, self._vector_rows])
+        return all_rows, numpy.concatenate([gradient, d_vector_weights])
+
+    def _sparse_gradient(self) -> tuple[Ints1d, Floats2d]:
+        """The same without the rows of static vectors."""
+        return sparse.collect_rows(
             numpy.concatenate([pending.rows for pending in self._pending]),
             numpy.concatenate([pending.d_scores for pending in self._pending]),
             self._place_of,
         )
-        for_vectors = [
-            pending.d_vector_weights
-            for pending in self._pending
-            if pending.d_vector_weights is not None
-        ]
-        if for_vectors:
-            rows = numpy.concatenate([rows, self._vector_rows])
-            values = numpy.concatenate([values, numpy.sum(for_vectors, axis=0)])
-        return rows, values
+
+    def _vector_gradient(self) -> Floats2d | None:
+        """The kept gradient for the weights of static vectors, (M, K). None if they are no
+        inputs."""
+        gradients: list[Floats2d] = []
+        for pending in self._pending:
+            if pending.d_vector_weights is not None:
+                gradients.append(pending.d_vector_weights)
+        if not gradients:
+            return None
+        return numpy.sum(gradients, axis=0)
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the weights with the kept gradient. The optimizer only says whether averages are
         wanted. `nlp.rehearse` gives a function in its place."""
         if not self._pending:
             return
-        rows, gradient = self.gradient()
+        rows, gradient = self._sparse_gradient()
+        d_vector_weights = self._vector_gradient()
         self._pending = []
         self._word_sums = None
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
+        if d_vector_weights is not None:
+            vector_rate = VECTOR_RATE * self.settings.learn_rate
+            settings = self.settings._replace(learn_rate=vector_rate)
+            sparse.adagrad(self.table, self._vector_rows, d_vector_weights, self.step, settings)
         averages = getattr(optimizer, "averages", None)
         if averages is not None:
             # The average itself is worked out where it is used.
@@ -492,6 +518,11 @@ def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
     """A batch whose tokens lose a share of their features, and of the vectors in their windows."""
     is_lost = numpy.random.uniform(size=batch.rows.shape) < dropout
     batch = batch._replace(rows=numpy.where(is_lost, numpy.int32(-1), batch.rows))
+    return drop_vectors(batch, dropout)
+
+
+def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
+    """A batch whose tokens lose a share of the vectors in their windows, if vectors are inputs."""
     if batch.vector_ids is None:
         return batch
     is_lost = numpy.random.uniform(size=batch.vector_ids.shape) < dropout
