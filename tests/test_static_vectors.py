@@ -8,6 +8,8 @@ import numpy
 import pytest
 import spacy
 import srsly
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -27,6 +29,7 @@ from spacy_costner.ml import (
     first_pass_of,
     linear_part,
 )
+from spacy_costner.ml.vector_inputs import number_distinct
 from spacy_costner.ml.weights import VECTOR_DROPOUT, VECTOR_RATE
 from spacy_costner.training import lbfgs
 from spacy_costner.training.lbfgs import TotalLoss, train_at_once
@@ -194,6 +197,13 @@ def test_sums_of_words_are_the_same_in_any_order() -> None:
     for word in reversed(words):
         one_by_one.predict([Doc(vocab, words=[word])])
     assert_array_equal(one_by_one.predict([Doc(vocab, words=words)]).emissions, expected)
+
+
+@given(st.lists(st.integers(0, 20), max_size=30))
+def test_distinct_ids_are_numbered(ids: list[int]) -> None:
+    distinct_ids, number_of_id = number_distinct(numpy.asarray(ids, dtype="int32"), 21)
+    assert sorted(distinct_ids.tolist()) == sorted(set(ids))
+    assert distinct_ids[number_of_id].tolist() == ids
 
 
 # Gradients

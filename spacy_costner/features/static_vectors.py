@@ -41,6 +41,11 @@ class StaticVectors(ABC):
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
         """The id of the vector of each word, -1 for none. Shape: (W,)"""
 
+    @property
+    @abstractmethod
+    def n_vectors(self) -> int:
+        """Ids are below this number."""
+
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
         """The vectors of ids as the vocab has them, and anything for -1. Shapes: (W,) to (W, D)"""
@@ -65,6 +70,10 @@ class KeyedVectors(StaticVectors):
                 row = row_of_key.get(lexeme.lower, -1)
             ids.append(row)
         return numpy.asarray(ids, dtype="int32")
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self.source.data)
 
     def _rows(self, ids: Ints1d) -> Floats2d:
         # Read each time: spaCy's table is another array when it has grown.
@@ -94,6 +103,10 @@ class ComputedVectors(StaticVectors):
                 self._add_rows(to_numpy(self.source.get_batch(new_keys)), first)
                 self._id_of_key.update(zip(new_keys, range(first, first + len(new_keys))))
         return numpy.asarray([self._id_of_key[key] for key in keys], dtype="int32")
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self._data)
 
     def _add_rows(self, rows: Floats2d, first: int) -> None:
         """Add rows, from this number on."""

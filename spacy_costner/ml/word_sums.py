@@ -7,7 +7,7 @@ from thinc.types import Array1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import WordCache
-from .vector_inputs import VectorInputs, multiply_by_offset
+from .vector_inputs import VectorInputs, side_by_side
 
 MOST_BYTES = 1 << 27
 """The size of the sums that are kept: those of the words that were seen first. Sixty thousand words
@@ -80,7 +80,9 @@ class WordSums(NamedTuple):
             sums[:, i] = sparse.sum_rows(rows, self._feature_weights)
         if cache.vectors is not None:
             vectors = cache.vectors.read(words[:, cache.vector_slots.places[0]])
-            products = multiply_by_offset(vectors, self._vector_weights)
+            weights = side_by_side(self._vector_weights, vectors.shape[1])
+            # Not by BLAS: the sums of a word are the same, whatever other words there are.
+            products = sparse.multiply_rows(vectors, weights)
             # Vectors may have a smaller window than other values of words.
             offsets = [*cache.slots_by_offset]
             places = [offsets.index(offset) for offset in cache.vector_slots.offsets]
