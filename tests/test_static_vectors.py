@@ -38,7 +38,7 @@ from spacy_costner.types import Gold, Progress
 from .support.fitting import examples_of, read_batches, read_pieces, train
 from .support.gradients import central_difference
 from .support.linear import HYBRID, SPARSE
-from .test_threads import in_threads
+from .support.threads import in_threads
 
 DIM = 3
 WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}

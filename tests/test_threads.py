@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event, local
@@ -31,6 +30,7 @@ from spacy_costner.sparse import AdaGrad
 
 from .support.linear import HYBRID, SPARSE, crf
 from .support.pipelines import SMALL, pipeline, train
+from .support.threads import N_THREADS, in_threads
 
 N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
@@ -49,11 +49,6 @@ def unruly() -> Iterator[None]:
     yield
     chain.set_threads(1)
     sys.setswitchinterval(before)
-
-
-def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> list[Any]:
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(work, range(n_threads)))
 
 
 def fresh_texts(share: int) -> list[str]:
