@@ -32,7 +32,6 @@ from .support.linear import HYBRID, SPARSE, crf
 from .support.pipelines import SMALL, pipeline, train
 from .support.threads import N_THREADS, in_threads
 
-N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
 NUMBERS_IN_THREADS = Path(__file__).parent / "id_map_in_threads.cpp"
 models = pytest.mark.parametrize(
