@@ -8,6 +8,6 @@ N_THREADS = 8
 
 
 def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> list[Any]:
-    """What a function returns for each of the numbers below `n_threads`, a thread each."""
+    """What a function returns in threads that call it at once, with their numbers from 0."""
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, range(n_threads)))
