@@ -8,7 +8,8 @@ from spacy.training import Example
 from thinc.types import Array1d
 
 from . import borders
-from .borders import Boundaries
+from .borders import Boundaries, sentence_starts
+from .readers.inputs import WITHOUT_SENTENCES
 from .spans import Labels, spans_as_entities
 from .token_attrs import TokenAttrs, read_presets
 
@@ -78,3 +79,22 @@ class Annotation:
     def find_borders(self, docs: Sequence[Doc]) -> Array1d:
         """Find the tokens that begin a sequence: see `borders.find_borders`. Shape: (N,)"""
         return borders.find_borders(docs, self.sentence_boundaries)
+
+    def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
+        """Find the tokens of predicted docs that begin a sequence in the epochs of training that
+        cut docs. Where sentences of a predicted doc are not known, those of its reference count:
+        so a corpus with sentence starts teaches the chain both, and features see in training what
+        they see in prediction. Shape: (N,)
+
+        examples (Sequence[Example]): The examples, as they come from the corpus.
+        """
+        is_border = self.find_borders([eg.predicted for eg in examples])
+        if not self.sentence_boundaries:
+            return is_border
+        end = 0
+        for eg in examples:
+            begin = end
+            end = begin + len(eg.predicted)
+            if WITHOUT_SENTENCES not in eg.predicted.user_data:
+                is_border[begin:end] |= sentence_starts(eg)
+        return is_border

@@ -502,7 +502,7 @@ TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
     "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE]
 )
 def test_examples_are_those_of_spacy(settings: dict[str, Any], tmp_path: Path) -> None:
-    """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
+    """From .spacy and from the file that it was made of."""
     nlp = READER
     tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
     more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
@@ -511,8 +511,8 @@ def test_examples_are_those_of_spacy(settings: dict[str, Any], tmp_path: Path) -
         DocBin(docs=read(path, n_sents=n_sents)).to_disk(tmp_path / "a.spacy")
         given = {"gold_preproc": False, **settings}
         expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
-        for read_path, n, kept in ((tmp_path / "a.spacy", None, None), (path, n_sents, False)):
-            examples = list(make_reader(read_path, **settings, n_sents=n, sentences=kept)(nlp))
+        for read_path, n in ((tmp_path / "a.spacy", None), (path, n_sents)):
+            examples = list(make_reader(read_path, **settings, n_sents=n)(nlp))
             assert len(examples) == len(expected)
             assert all(map(same, examples, expected))
         norms = [[token.norm_ for token in eg.predicted] for eg in expected]
@@ -530,16 +530,20 @@ def test_predicted_docs_have_the_values_that_docs_are_grouped_by(tmp_path: Path)
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
-    """With the tokens of the file, where it has tokens, and with its sentences."""
+    """With the tokens of the file, where it has tokens, and with its sentences: the predicted doc
+    has these if the reader is to put them there."""
     path = written(tmp_path / "a.conll", "Dr.Kim's O\nU.S.A. B-LOC\n\nThe O\nUK B-LOC\n")
     block: Any = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
     block = {"@augmenters": "spacy_costner.copies.v1", "augmenter": block} if copies else block
     augmenter = registry.resolve({"augmenter": block})["augmenter"]
     *whole, lower = make_reader(path, n_sents=2, augmenter=augmenter)(READER)
     assert [same(eg, *make_reader(path, n_sents=2)(READER)) for eg in whole] == [True] * copies
-    for doc in (lower.predicted, lower.reference):
+    *_, lower_with_starts = make_reader(path, n_sents=2, augmenter=augmenter, sentences=True)(READER)
+    for doc in (lower.predicted, lower.reference, lower_with_starts.predicted):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
+    for doc in (lower.reference, lower_with_starts.predicted):
         assert [token.is_sent_start for token in doc] == [True, False, True, False]
+    assert not lower.predicted.has_annotation("SENT_START")
     assert entities([lower.reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")]
 
 

@@ -4,7 +4,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_data
 from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
-from .inputs import as_spacy_applies, as_spacy_evaluates
+from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
@@ -204,10 +203,8 @@ class AnyCorpus(Corpus):
         self.predicted: Predicted = Predicted()
         self.info: CorpusInfo | None = None
         self.file_tokens = False
-        self._has_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        self._has_sentences = self._find_has_sentences()
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
@@ -218,23 +215,22 @@ class AnyCorpus(Corpus):
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
-    def _find_has_sentences(self) -> bool:
-        """Whether predicted docs have the sentence starts of the file."""
-        if self.file_tokens:
-            return True
-        if self.options.sentences is not None:
-            return self.options.sentences
-        first_file = corpus_files(Path(self.path))[0]
-        return first_file.suffix != DOCBIN
-
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
         """Restore what spaCy's augmenters lose, as they tokenize again: the tokens of the file, and
         sentence starts."""
         if eg.reference.has_unknown_spaces:
             augmented.predicted = copy_tokens(augmented.reference)
-        if self._has_sentences and len(augmented.text) == len(eg.text):
-            copy_sentences(eg.reference, augmented.predicted)
+        if len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.reference)
+        self._add_sentences(augmented.reference, augmented.predicted)
+
+    def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
+        """Put the sentence starts of the file on a predicted doc, or a mark that training is to
+        ignore them, as the settings say."""
+        if self.file_tokens or self.options.sentences:
+            copy_sentences(reference, predicted)
+        elif self.options.sentences is False:
+            predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
         """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
@@ -247,8 +243,7 @@ class AnyCorpus(Corpus):
             predicted = as_spacy_applies(reference)
         else:
             predicted = as_spacy_evaluates(nlp, reference)
-        if self._has_sentences:
-            copy_sentences(reference, predicted)
+        self._add_sentences(reference, predicted)
         return Example(with_data(predicted, reference.user_data), reference)
 
 
@@ -266,9 +261,6 @@ def examples_to_measure(
     if isinstance(corpus, AnyCorpus):
         corpus = copy(corpus)
         corpus.file_tokens = file_tokens
-        if corpus.options.sentences is None:
-            # Its own default depends on the format: training has the sentences of columns.
-            corpus.options = replace(corpus.options, sentences=file_tokens)
         yield from corpus(nlp)
         return
     for eg in corpus(nlp):  # of a reader of .spacy files, such as spaCy's

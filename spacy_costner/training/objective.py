@@ -83,13 +83,12 @@ class Objective:
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
         batch = self._read(examples, tags)
-        by_doc = make_targets(batch, False, features)
+        is_border = self.annotation.find_training_borders(examples)
+        by_doc = make_targets(batch, numpy.zeros_like(is_border), features)
         self._refuse_ratio(by_doc)
-        borders = self.annotation.find_borders([eg.predicted for eg in examples])
-        if not borders.any():
+        if not is_border.any():
             return Segmentations(by_doc)
-        boundaries = self.annotation.sentence_boundaries
-        return Segmentations(by_doc, make_targets(batch, boundaries, features))
+        return Segmentations(by_doc, make_targets(batch, is_border, features))
 
     def targets_in_epoch(
         self,
@@ -109,8 +108,10 @@ class Objective:
         RAISES (ValueError): As `targets` does.
         """
         batch = self._read(examples, tags)
-        boundaries = self.annotation.sentence_boundaries if cuts_docs(epoch) else False
-        targets = make_targets(batch, boundaries, features)
+        is_border = self.annotation.find_training_borders(examples)
+        if not cuts_docs(epoch):
+            is_border = numpy.zeros_like(is_border)
+        targets = make_targets(batch, is_border, features)
         self._refuse_ratio(targets)
         return targets
 
