@@ -398,6 +398,13 @@ def test_sentences_of_training_are_those_of_predicted_docs_if_they_are_known() -
     assert sentence_starts(Example(annotated, reference)).tolist() == [False, True, False, False]
     unknown = Doc(nlp.vocab, words, spaces)
     assert not sentence_starts(Example(predicted, unknown)).any()
+    # In a text with more white space other tokens are at these characters.
+    words_of_other_text = ["Rome", "    ", "saw", "Lee", "Leesaw"]
+    spaces_of_other_text = [True, False, True, True, False]
+    other_text = Doc(
+        nlp.vocab, words_of_other_text, spaces_of_other_text, sent_starts=[1, -1, 1, -1, -1]
+    )
+    assert not sentence_starts(Example(predicted, other_text)).any()
 
 
 def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() -> None:
