@@ -6,29 +6,47 @@ Each config of the package is trained on CoNLL-2002 Spanish or the corpora that 
 models as `fit` does, others for 200 steps, as more don't change what is measured here. The
 transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
 own, which annotates sentences of the development corpus, one call a sentence.
+
+A second table compares the linear models with a `ner` of spaCy: all of them in one process, in
+turns, one text at a time and in a batch.
 """
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any
 
 import numpy
 import spacy
+from spacy.cli.init_config import init_config
 from spacy.cli.train import train
-from spacy.tokens import DocBin
+from spacy.language import Language
+from spacy.tokens import DocBin, Span
+from spacy.training import Corpus
 from spacy.util import load_config
+from thinc.types import Floats1d
 
+from spacy_costner.analysis import guarantee
 from spacy_costner.analysis.fitting import fit
+from spacy_costner.pipeline.annotations import make_confidence
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
 PARTS = [CORPUS / folder / "esp.spacy" for folder in ("train", "testa")]
-LINEAR, OTHERS = ("sparse", "sparse_document"), ("cnn", "hybrid")
-STEPS, WARM_UP, CALLS = 200, 50, 1000
+LINEAR = ("sparse", "sparse_document")
+OTHERS = ("cnn", "hybrid")
+STEPS = 200
+WARM_UP = 50
+CALLS = 1000
+COMPARED = 100
+"""The number of texts of the second table."""
+TURNS = 30
+"""How often each pipeline of the second table has its turn."""
 SHORT = (5, 40)
 """Words of a short text."""
 
@@ -51,9 +69,14 @@ def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: 
 
 def read_texts(path: Path) -> list[str]:
     """Short texts of a corpus: its sentences, or its docs if it has none."""
-    docs = DocBin().from_disk(path).get_docs(spacy.blank("es").vocab)
-    parts = (s for doc in docs for s in (doc.sents if doc.has_annotation("SENT_START") else [doc]))
-    return [part.text for part in parts if SHORT[0] <= len(part) <= SHORT[1]][:CALLS]
+    least_words, most_words = SHORT
+    texts: list[str] = []
+    for doc in DocBin().from_disk(path).get_docs(spacy.blank("es").vocab):
+        parts: Iterable[Span] = [doc[:]]
+        if doc.has_annotation("SENT_START"):
+            parts = doc.sents
+        texts += [part.text for part in parts if least_words <= len(part) <= most_words]
+    return texts[:CALLS]
 
 
 def peak_bytes() -> int:
@@ -65,9 +88,11 @@ def peak_bytes() -> int:
 def measure(path: str, texts_path: str) -> dict[str, float]:
     """Load a pipeline and annotate texts, one at a time. To be called in a new process."""
     texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
-    memory, began = peak_bytes(), perf_counter()
+    bytes_before = peak_bytes()
+    began = perf_counter()
     nlp = spacy.load(path)
-    loaded, seconds = perf_counter() - began, []
+    load_seconds = perf_counter() - began
+    seconds: list[float] = []
     for i in range(WARM_UP + CALLS):
         began = perf_counter()
         nlp(texts[i % len(texts)])
@@ -75,12 +100,67 @@ def measure(path: str, texts_path: str) -> dict[str, float]:
     middle, high = numpy.percentile(seconds[WARM_UP:], [50, 99]).tolist()
     files = [file for file in Path(path).rglob("*") if file.is_file()]
     return {
-        "load": loaded,
+        "load": load_seconds,
         "median": 1000 * middle,
         "high": 1000 * high,
-        "memory": (peak_bytes() - memory) / MB,
+        "memory": (peak_bytes() - bytes_before) / MB,
         "disk": sum(file.stat().st_size for file in files) / MB,
     }
+
+
+def train_ner(paths: dict[str, str], folder: Path) -> Path:
+    """Train a `ner` of spaCy for 200 steps, and return where the pipeline is."""
+    init_config(lang="es", pipeline=["ner"], optimize="efficiency").to_disk(folder / "ner.cfg")
+    steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
+    with redirect_stdout(sys.stderr):
+        train(folder / "ner.cfg", folder / "ner", overrides={**paths, **steps})
+    return folder / "ner" / "model-last"
+
+
+def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Language]:
+    """The pipelines of the second table, by their names there. Ours write probabilities."""
+    one_pass = spacy.load(folder / LINEAR[0] / "model-best")
+    two_passes = spacy.load(folder / LINEAR[1] / "model-best")
+    promising = spacy.load(folder / LINEAR[0] / "model-best")
+    for nlp in (one_pass, two_passes, promising):
+        ner: Any = nlp.get_pipe("ner")
+        ner.set_confidence(make_confidence())
+    guarantee(promising, Corpus(dev_path)(promising), miss=0.1)
+    return {
+        "one pass": one_pass,
+        "two passes": two_passes,
+        "one pass, with a promise": promising,
+        "spaCy's `ner`": spacy.load(ner_path),
+    }
+
+
+def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
+    """Print the second table: the time of texts one at a time, and of the same in a batch."""
+    print(
+        "\nThe same sentences in pipelines that take turns, in one process: the least CPU time of"
+    )
+    print(f"each sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
+    least_single: dict[str, Floats1d] = {}
+    least_batch: dict[str, float] = {}
+    for _ in range(TURNS):
+        for name, nlp in pipelines.items():
+            single = numpy.asarray([cpu_seconds(nlp, text) for text in texts])
+            batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing is done before
+            least_single[name] = numpy.minimum(single, least_single.get(name, numpy.inf))
+            least_batch[name] = min(batch, least_batch.get(name, numpy.inf))
+    print("| pipeline | `nlp(text)` | `nlp.pipe` |")
+    print("|---|--:|--:|")
+    for name in pipelines:
+        single_ms = 1000 * least_single[name].mean()
+        batch_ms = 1000 * least_batch[name] / len(texts)
+        print(f"| {name} | {single_ms:.2f} | {batch_ms:.3f} |", flush=True)
+
+
+def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
+    """The CPU time of a call."""
+    began = process_time()
+    task(argument)
+    return process_time() - began
 
 
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
@@ -94,16 +174,22 @@ def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> Non
         return
     print("| config | load, s | median, ms | 99 %, ms | memory, MB | disk, MB |")
     print("|---|--:|--:|--:|--:|--:|", flush=True)
+    paths = {"paths.train": train_path, "paths.dev": dev_path}
     with TemporaryDirectory() as folder:
         texts = Path(folder) / "texts.json"
         texts.write_text(json.dumps(read_texts(Path(dev_path))), encoding="utf8")
-        for name in [*LINEAR, *OTHERS, *(["transformer"] if transformer else [])]:
-            paths = {"paths.train": train_path, "paths.dev": dev_path}
+        names = [*LINEAR, *OTHERS]
+        if transformer:
+            names.append("transformer")
+        for name in names:
             path = train_pipeline(name, paths, Path(folder), transformer)
             command = [sys.executable, "-W", "ignore", __file__, "--measure", str(path), str(texts)]
-            found = json.loads(subprocess.check_output(command))
-            cells = [f"{found[key]:.{digits}f}" for key, digits in DIGITS.items()]
+            measured = json.loads(subprocess.check_output(command))
+            cells = [f"{measured[key]:.{digits}f}" for key, digits in DIGITS.items()]
             print(f"| `{name}.cfg` | {' | '.join(cells)} |", flush=True)
+        ner_path = train_ner(paths, Path(folder))
+        pipelines = load_compared(Path(folder), ner_path, dev_path)
+        compare_one_text(pipelines, json.loads(texts.read_text(encoding="utf8"))[:COMPARED])
 
 
 if __name__ == "__main__":

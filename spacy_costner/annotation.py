@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d
+from thinc.types import Array1d, Ints1d
 
 from . import borders
 from .borders import Boundaries, sentence_starts
+from .ent_iob import INSIDE
 from .readers.inputs import WITHOUT_SENTENCES
 from .spans import Labels, spans_as_entities
 from .token_attrs import TokenAttrs, read_presets
@@ -16,7 +17,8 @@ from .token_attrs import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component stands in docs, and what docs are cut at.
+    """Where the annotation of a component stands in docs, for training and prediction alike, and
+    what docs are cut at.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
@@ -48,8 +50,8 @@ class Annotation:
             )
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the annotation of the component as entities. Without a `spans_key` they
-        are there.
+        """Make an example whose entities are the annotation of the component. Without a `spans_key`
+        it is the example itself.
 
         eg (Example): The example.
         labels (Labels): The labels of spans that become entities. None: all.
@@ -71,14 +73,28 @@ class Annotation:
         return Example(eg.predicted, reference)
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read docs that are to be predicted. With a `spans_key` nothing is preset, as `doc.ents`
-        are those of another component."""
+        """Read the tokens of docs that are to be predicted, with the entities that are set already.
+        With a `spans_key` none are, as `doc.ents` are those of another component."""
         tokens = read_presets(docs)
         return tokens if self.spans_key is None else tokens.without_annotation()
 
-    def find_borders(self, docs: Sequence[Doc]) -> Array1d:
-        """Find the tokens that begin a sequence: see `borders.find_borders`. Shape: (N,)"""
-        return borders.find_borders(docs, self.sentence_boundaries)
+    def cut(self, docs: Sequence[Doc], tokens: TokenAttrs) -> tuple[Ints1d, Ints1d]:
+        """Cut docs into the sequences of the chain: see `borders.cut`.
+
+        docs (Sequence[Doc]): The docs.
+        tokens (TokenAttrs): Their tokens, with their presets.
+        RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
+            Shapes: (B,)
+        """
+        is_border = borders.borders_of_tokens(
+            docs,
+            self.sentence_boundaries,
+            tokens.begins_sentence,
+            tokens.is_space,
+            tokens.orth,
+        )
+        # A preset entity across a border joins two sequences.
+        return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
         """Find the tokens of predicted docs that begin a sequence in the epochs of training that
@@ -88,7 +104,8 @@ class Annotation:
 
         examples (Sequence[Example]): The examples, as they come from the corpus.
         """
-        is_border = self.find_borders([eg.predicted for eg in examples])
+        docs = [eg.predicted for eg in examples]
+        is_border = borders.find_borders(docs, self.sentence_boundaries)
         if not self.sentence_boundaries:
             return is_border
         end = 0

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal

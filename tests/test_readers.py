@@ -30,7 +30,7 @@ from spacy_costner.readers import (
     write_columns,
     write_tasks,
 )
-from spacy_costner.readers.documents import attribute
+from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.schemes import decode_tags
 
 from .support.commands import run
@@ -538,7 +538,8 @@ def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
     augmenter = registry.resolve({"augmenter": block})["augmenter"]
     *whole, lower = make_reader(path, n_sents=2, augmenter=augmenter)(READER)
     assert [same(eg, *make_reader(path, n_sents=2)(READER)) for eg in whole] == [True] * copies
-    *_, lower_with_starts = make_reader(path, n_sents=2, augmenter=augmenter, sentences=True)(READER)
+    with_starts = make_reader(path, n_sents=2, augmenter=augmenter, sentences=True)
+    *_, lower_with_starts = with_starts(READER)
     for doc in (lower.predicted, lower.reference, lower_with_starts.predicted):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
     for doc in (lower.reference, lower_with_starts.predicted):
@@ -673,7 +674,7 @@ def test_texts_and_tokens_of_a_document(tmp_path: Path) -> None:
     assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
     assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
     assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
-    assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
+    assert [doc.user_data.get(extension_key("article")) for doc in docs] == ["a", None, None, 7]
     docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
     assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
     assert all(doc.has_unknown_spaces for doc in docs)
@@ -686,7 +687,7 @@ def test_docs_of_a_document(tmp_path: Path) -> None:
     docs[1][1].is_sent_start = True
     docs[1].spans["wrong"] = [docs[1][:1]]
     for doc in docs[:2]:
-        doc.user_data[attribute("article")] = 1
+        doc.user_data[extension_key("article")] = 1
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
     first, second = read(tmp_path / "a.spacy", doc_id="article")
     assert sentences(first) == ["a b", "c", "d"]

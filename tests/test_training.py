@@ -22,9 +22,9 @@ from spacy_costner.analysis.preparation import (
     FEW_SENTENCES,
     annotate_predicted,
     are_few,
+    can_be_fitted,
     components_to_fit,
     hold_out,
-    is_fitted,
     load_linear,
     prepare,
     train_linear,
@@ -232,7 +232,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
     with monkeypatch.context() as patch:
         patch.setattr(Language, "evaluate", interrupted)
         fitted = fit(sparse_config(experiment), experiment.output_path)
-    assert fitted.scores == {} and "dev: not scored" in fitted.describe()
+    assert fitted.scores == {} and "dev: not scored" in fitted.as_text()
     nlp = spacy.load(fitted.path)
     assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
@@ -538,7 +538,7 @@ def test_whether_fit_trains_a_config_is_read_from_the_config(
     state = random.getstate()
     monkeypatch.setattr(preparation, "load_model_from_config", None)
     monkeypatch.setattr(preparation, "fix_random_seed", None)
-    assert {name: is_fitted(config) for name, config in configs.items()} == expected
+    assert {name: can_be_fitted(config) for name, config in configs.items()} == expected
     assert random.getstate() == state
 
 

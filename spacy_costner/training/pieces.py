@@ -18,7 +18,7 @@ import numpy
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Model
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
+from thinc.types import Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
 from ..borders import sentence_starts
