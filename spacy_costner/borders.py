@@ -1,12 +1,11 @@
 """Borders: where the chain of a doc is cut into sequences. Features see the whole doc."""
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal
 
 import numpy
-from spacy.attrs import IDX, IS_SPACE, ORTH, SENT_START
+from spacy.attrs import IS_SPACE, ORTH, SENT_START
 from spacy.tokens import Doc
-from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
 from .doc_attributes import read_attributes
@@ -50,24 +49,6 @@ def borders_of_tokens(
         is_border[first_token : first_token + 1] = False
         first_token += len(doc)
     return is_border
-
-
-def sentence_starts(example: Example) -> Array1d:
-    """True for the tokens of the predicted doc that begin a sentence, but for the first token. If
-    its sentences are not known, they are those of the reference, at the same characters. Shape:
-    (T,)"""
-    doc = example.predicted
-    reference = example.reference
-    # 1: a token begins a sentence; -1: it doesn't; 0: it is not known.
-    if doc.has_annotation("SENT_START"):
-        is_start = doc.to_array(SENT_START) == 1
-    elif reference.has_annotation("SENT_START") and reference.text == doc.text:
-        starts, first_chars = reference.to_array([SENT_START, IDX]).T
-        is_start = numpy.isin(doc.to_array(IDX), first_chars[starts == 1])
-    else:
-        return numpy.zeros(len(doc), dtype=bool)
-    is_start[:1] = False
-    return cast(Array1d, is_start)
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:

@@ -20,8 +20,8 @@ from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.analysis.explanation import explain_tokens
-from spacy_costner.annotation import Annotation
-from spacy_costner.borders import cut, find_borders, sentence_starts
+from spacy_costner.annotation import Annotation, sentence_starts
+from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import Posterior, make_min_cost, make_threshold, make_viterbi
 from spacy_costner.ml import first_pass_of, linear_part

@@ -12,8 +12,11 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
+from spacy.util import load_config
+from thinc.api import Config
 
 from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.checks import NO_STARTS, check
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.pipeline.annotations import measure
@@ -125,6 +128,12 @@ def test_commands_that_measure_read_alike(
     tmp_path.joinpath("out").mkdir()
     done(run(*commands(folder, tmp_path / "out")[command], *option))
     expected = expected_docs(folder / "dev.spacy", file_tokens)
+    if command == "fit" and not file_tokens:
+        # Then it measures the docs with the sentence starts of the annotation, for its note.
+        with_starts = seen[len(expected) :]
+        assert all(any(starts[1:]) for _, starts in with_starts)
+        assert [words for words, _ in with_starts] == [words for words, _ in expected]
+        seen = seen[: len(expected)]
     assert seen[-len(expected) :] == expected
     if command in ("calibrate", "tune", "guarantee"):
         ner: Any = spacy.load(tmp_path / "out").get_pipe("ner")
@@ -229,6 +238,53 @@ def test_another_way_than_before_is_said(folder: Path, tmp_path: Path) -> None:
     options = [folder / "dev.spacy", "--file-tokens", "--output", tmp_path / "out"]
     result = done(run("calibrate", folder / "text", *options))
     assert "run all of them either with --file-tokens, or without" in result.output
+
+
+def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
+    folder: Path, tmp_path: Path
+) -> None:
+    """In one note. `check` says it of both corpora."""
+    dev = folder / "dev.spacy"
+    result = done(run("fit", folder / "config.cfg", "--output", tmp_path))
+    nlp = spacy.load(tmp_path / "model-best")
+    f = {}
+    for has_starts in (False, True):
+        examples = make_reader(dev, sentences=has_starts)(nlp)
+        f[has_starts] = 100 * nlp.evaluate(list(examples))["ents_f"]
+    note = (
+        f"note: {dev}: F {f[False]:.2f} without sentence starts, as no component before ner sets "
+        f"them, and {f[True]:.2f} with those of the annotation"
+    )
+    assert result.output.count(note) == 1
+    messages = [finding.message for finding in check(folder / "config.cfg").findings]
+    assert messages.count(NO_STARTS) == 2
+
+
+def with_sentencizer(config: Config) -> None:
+    config["nlp"]["pipeline"] = ["sentencizer", "ner"]
+    config["components"]["sentencizer"] = {"factory": "sentencizer"}
+
+
+def without_borders(config: Config) -> None:
+    config["components"]["ner"]["sentence_boundaries"] = False
+
+
+def with_starts_of_files(config: Config) -> None:
+    for reader in config["corpora"].values():
+        reader["sentences"] = True
+
+
+@pytest.mark.parametrize("change", [with_sentencizer, without_borders, with_starts_of_files])
+def test_nothing_is_said_of_sentence_starts_that_are_seen_or_not_used(
+    change: Callable[[Config], None], folder: Path, tmp_path: Path
+) -> None:
+    config = load_config(folder / "config.cfg")
+    change(config)
+    config.to_disk(tmp_path / "config.cfg")
+    result = done(run("fit", tmp_path / "config.cfg", "--output", tmp_path))
+    assert "sentence starts" not in result.output
+    findings = check(tmp_path / "config.cfg").findings
+    assert NO_STARTS not in [finding.message for finding in findings]
 
 
 def test_fit_has_no_file_tokens_without_dev(folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from thinc.api import Model
 from thinc.types import Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
-from ..borders import sentence_starts
+from ..annotation import sentence_starts
 from ..features import FeatureBatch, Features
 from ..ml import find_features, linear_part
 from ..progress import progress
