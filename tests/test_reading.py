@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import pytest
 import spacy
+from numpy.testing import assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
@@ -19,6 +20,7 @@ from spacy_costner.analysis.calibration import calibrate
 from spacy_costner.analysis.checks import NO_STARTS, check
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import find_shift, in_random_order
+from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.reading import Reading, find_reading
@@ -238,6 +240,26 @@ def test_another_way_than_before_is_said(folder: Path, tmp_path: Path) -> None:
     options = [folder / "dev.spacy", "--file-tokens", "--output", tmp_path / "out"]
     result = done(run("calibrate", folder / "text", *options))
     assert "run all of them either with --file-tokens, or without" in result.output
+
+
+def test_fit_trains_the_same_weights_from_columns_and_from_spacys_format(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Of the same docs. They are not those of training without sentence starts."""
+    columns = tmp_path / "train.conll"
+    done(run("convert", folder / "train.spacy", columns))
+    docbin = tmp_path / "train.spacy"
+    done(run("convert", columns, docbin))
+    no_starts = ["--corpora.train.sentences", "false"]
+    trainings = {"columns": [columns], "docbin": [docbin], "uncut": [docbin, *no_starts]}
+    weights = {}
+    for name, (train, *settings) in trainings.items():
+        paths = ["--train", train, "--output", tmp_path / name]
+        done(run("fit", folder / "config.cfg", *paths, *settings))
+        ner: Any = spacy.load(tmp_path / name / "model-best").get_pipe("ner")
+        weights[name] = linear_part(ner.model)[1].rows
+    assert_array_equal(weights["columns"], weights["docbin"])
+    assert (weights["columns"] != weights["uncut"]).any()
 
 
 def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
