@@ -58,7 +58,8 @@ class BatchTargets(NamedTuple):
 
     rows (Ints2d): The groups of features of tokens: see `sparse.Merged`. Shape: (N, S)
     targets (Targets): The targets.
-    share (float): How much their loss counts: 1, or half if there are two segmentations.
+    share (float): How much their loss counts: 1, or less if there are two segmentations. See
+        `Segmentations.shares`.
     """
 
     rows: Ints2d
@@ -71,9 +72,10 @@ class TotalLoss:
 
         f(w) = sum over the examples of the loss + c2 |w|^2
 
-    The penalty is that of CRFsuite. The loss of a doc with borders is the mean over both of its
-    segmentations. Docs are read once. Features that always occur together share a part of the
-    vector: see `sparse.Merged`. The vector is in float64, scores are in float32.
+    The penalty is that of CRFsuite. The loss of a doc with borders is a weighted mean over both
+    of its segmentations: see `Segmentations.shares`. Docs are read once. Features that always occur
+    together share a part of the vector: see `sparse.Merged`. The vector is in float64, scores are
+    in float32.
 
     model (Model): A linear model that knows its features.
     objective (Objective): The training objective.
@@ -107,9 +109,8 @@ class TotalLoss:
             batch = examples[i : i + batch_size]
             begin = end
             end += sum(len(eg.predicted) for eg in batch)
-            segmentations = objective.targets(batch, tags).to_list()
-            for targets in segmentations:
-                share = 1 / len(segmentations)
+            segmentations = objective.targets(batch, tags)
+            for targets, share in zip(segmentations.to_list(), segmentations.shares):
                 self.batches.append(BatchTargets(self.merged.rows[begin:end], targets, share))
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
