@@ -108,9 +108,10 @@ class Objective:
         RAISES (ValueError): As `targets` does.
         """
         batch = self._read(examples, tags)
-        is_border = self.annotation.find_training_borders(examples)
-        if not cuts_docs(epoch):
-            is_border = numpy.zeros_like(is_border)
+        if cuts_docs(epoch):
+            is_border = self.annotation.find_training_borders(examples)
+        else:
+            is_border = numpy.zeros(batch.lengths.sum(), dtype=bool)
         targets = make_targets(batch, is_border, features)
         self._refuse_ratio(targets)
         return targets
