@@ -45,6 +45,7 @@ def examples_of(nlp: Language, docs: Sequence[tuple[str, str]] = TEXTS) -> list[
 
 
 def initialized(**settings: Any) -> tuple[Language, list[Example]]:
+    """A pipeline of a linear model that was initialized with TEXTS, and the examples of these."""
     nlp = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2", **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)

@@ -50,6 +50,7 @@ def promise_of(groups: dict[str, Thresholds], *, miss: float) -> Promise:
 
 
 def pipeline(**settings: Any) -> Language:
+    """A blank pipeline with our component on a small CNN; other settings of it take their place."""
     nlp = spacy.blank("xx")
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={**SMALL, **settings})
     return nlp
@@ -64,6 +65,7 @@ def listening(**settings: Any) -> Language:
 
 
 def examples(nlp: Language) -> list[Example]:
+    """The examples of TRAIN."""
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
 
@@ -78,8 +80,10 @@ def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) ->
 
 
 def ents(doc: Doc) -> list[tuple[int, int, str]]:
+    """Entities as (first character, last character + 1, label)."""
     return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
 
 
 def load(path: Path, **settings: Any) -> Language:
+    """Load a pipeline with other settings of its component."""
     return spacy.load(path, config={"components": {"ner": settings}})
