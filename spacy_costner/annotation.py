@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy
+from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Ints1d
+from thinc.types import Array1d, Ints1d
 
 from . import borders
 from .borders import Boundaries
 from .ent_iob import INSIDE
+from .readers.inputs import WITHOUT_SENTENCES
+from .readers.sentences import starts_at_same_characters
 from .spans import Labels, spans_as_entities
 from .token_attrs import TokenAttrs, read_presets
 
@@ -94,3 +98,39 @@ class Annotation:
         )
         # A preset entity across a border joins two sequences.
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
+
+    def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
+        """Find the tokens of predicted docs that begin a sequence in the epochs of training that
+        cut docs. Where sentences of a predicted doc are not known, those of its reference count:
+        so a corpus with sentence starts teaches the chain both, and features see in training what
+        they see in prediction. Shape: (N,)
+
+        examples (Sequence[Example]): The examples, as they come from the corpus.
+        """
+        docs = [eg.predicted for eg in examples]
+        is_border = borders.find_borders(docs, self.sentence_boundaries)
+        if not self.sentence_boundaries:
+            return is_border
+        end = 0
+        for eg in examples:
+            begin = end
+            end = begin + len(eg.predicted)
+            if WITHOUT_SENTENCES not in eg.predicted.user_data:
+                is_border[begin:end] |= sentence_starts(eg)
+        return is_border
+
+
+def sentence_starts(example: Example) -> Array1d:
+    """True for the tokens of the predicted doc that begin a sentence in training, but for the first
+    token. The sentences are its own, if they are known, or else those of the reference.
+    Shape: (T,)"""
+    doc = example.predicted
+    reference = example.reference
+    if doc.has_annotation("SENT_START"):
+        is_start = doc.to_array(SENT_START) == 1
+    elif reference.has_annotation("SENT_START") and reference.text == doc.text:
+        is_start = starts_at_same_characters(reference, doc)
+    else:
+        is_start = numpy.zeros(len(doc), dtype=bool)
+    is_start[:1] = False
+    return is_start

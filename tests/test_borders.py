@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, Token
 from spacy.training import Example
 from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.analysis.explanation import explain_tokens
-from spacy_costner.annotation import Annotation
+from spacy_costner.annotation import Annotation, sentence_starts
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import Posterior, make_min_cost, make_threshold, make_viterbi
@@ -241,8 +240,9 @@ def entities_in_tokens(doc: Doc) -> list[tuple[int, int, str]]:
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
-def test_training_at_once_takes_the_mean_loss_of_docs_and_of_their_sequences() -> None:
-    """The loss over all examples is the mean over both segmentations, plus the penalty."""
+def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> None:
+    """The loss over all examples is .7 of that of whole docs and .3 of that of their sequences,
+    plus the penalty."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
@@ -256,7 +256,9 @@ def test_training_at_once_takes_the_mean_loss_of_docs_and_of_their_sequences() -
     by_doc, _ = ner.objective.evaluate(targets.by_doc, scores, ner.progress)
     by_sequence, _ = ner.objective.evaluate(targets.by_sequence, scores, ner.progress)
     penalty = 0.3 * float(vector @ vector)
-    assert value == pytest.approx(penalty + (by_doc.value + by_sequence.value) / 2, rel=1e-5)
+    assert by_doc.value != pytest.approx(by_sequence.value, rel=1e-3)
+    mean = 0.7 * by_doc.value + 0.3 * by_sequence.value
+    assert value == pytest.approx(penalty + mean, rel=1e-5)
 
     # The gradient is that of central differences.
     step = 1e-2 * numpy.random.default_rng(2).normal(size=vector.shape)
@@ -367,26 +369,73 @@ def test_reasons_of_explain_add_up_to_the_score_of_the_best_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting, of_columns, of_docbin", [(None, 3, 0), (True, 3, 3), (False, 0, 0)], ids=str
+    "setting, has_starts, is_cut",
+    [(None, False, True), (True, True, True), (False, False, False)],
+    ids=str,
 )
-def test_readers_set_sentence_starts_of_predicted_docs(
-    setting: bool | None, of_columns: int, of_docbin: int, tmp_path: Path
+@pytest.mark.parametrize("name", ["a.conll", "a.spacy"])
+def test_training_cuts_docs_at_the_sentences_of_a_file_of_any_format(
+    name: str, setting: bool | None, has_starts: bool, is_cut: bool, tmp_path: Path
 ) -> None:
-    """Of columns by default, of .spacy files if they are asked to; where the tokenizer makes other
-    tokens ("left" and "."), too."""
-    nlp = spacy.blank("xx")
-    reference = Doc(nlp.vocab, words=["Ana", "left.", "Oslo", ".", "So"])
-    for token in reference:
-        token.is_sent_start = token.i in (0, 2, 4)
-    reference.set_ents([])
-    DocBin(docs=[reference]).to_disk(tmp_path / "a.spacy")
+    """Unless `sentences = false`. Predicted docs have the sentences only if it is true. In the
+    .spacy file the tokenizer makes three tokens of "Ana left."."""
+    nlp, _ = initialized(sentence_boundaries=True)
+    ner = nlp.get_pipe("ner")
     columns = "-DOCSTART-\n\nAna O\nleft. O\n\nOslo O\n. O\n\nSo O\n"
     (tmp_path / "a.conll").write_text(columns)
-    for name, n_sentences in (("a.conll", of_columns), ("a.spacy", of_docbin)):
-        (eg,) = make_reader(tmp_path / name, sentences=setting)(nlp)
-        starts = [token.text for token in eg.predicted if token.is_sent_start]
-        assert starts[:n_sentences] == ["Ana", "Oslo", "So"][:n_sentences]
-        assert eg.predicted.has_annotation("SENT_START") is (n_sentences > 0)
+    words = ["Ana", "left.", "Oslo", ".", "So"]
+    spaces = [True] * 5
+    reference = Doc(nlp.vocab, words, spaces, sent_starts=[1, -1, 1, -1, 1], ents=["O"] * 5)
+    DocBin(docs=[reference]).to_disk(tmp_path / "a.spacy")
+    (eg,) = make_reader(tmp_path / name, sentences=setting)(nlp)
+    assert eg.predicted.has_annotation("SENT_START") is has_starts
+    targets = ner.objective.targets([eg], ner.chain_tags)
+    first_sentence = 2 if name == "a.conll" else 3
+    whole_doc = [first_sentence + 3]
+    assert targets.by_doc.lengths.tolist() == whole_doc
+    assert targets.finest.lengths.tolist() == ([first_sentence, 2, 1] if is_cut else whole_doc)
+
+
+def test_sentences_of_training_are_those_of_predicted_docs_if_they_are_known() -> None:
+    """As a component has set them. Otherwise they are those of the reference, where a token of the
+    predicted doc begins at the same character; the last sentence begins within "Leesaw"."""
+    nlp, _ = initialized()
+    words = ["Rome", "saw", "Lee", "Lee", "saw"]
+    spaces = [True, True, True, False, False]
+    reference = Doc(nlp.vocab, words, spaces, sent_starts=[1, -1, 1, -1, 1])
+    words_of_predicted = ["Rome", "saw", "Lee", "Leesaw"]
+    predicted = Doc(nlp.vocab, words_of_predicted, spaces[:4])
+    assert sentence_starts(Example(predicted, reference)).tolist() == [False, False, True, False]
+    annotated = Doc(nlp.vocab, words_of_predicted, spaces[:4], sent_starts=[1, 1, -1, -1])
+    assert sentence_starts(Example(annotated, reference)).tolist() == [False, True, False, False]
+    unknown = Doc(nlp.vocab, words, spaces)
+    assert not sentence_starts(Example(predicted, unknown)).any()
+    # In a text with more white space other tokens are at these characters.
+    words_of_other_text = ["Rome", "    ", "saw", "Lee", "Leesaw"]
+    spaces_of_other_text = [True, False, True, True, False]
+    other_text = Doc(
+        nlp.vocab, words_of_other_text, spaces_of_other_text, sent_starts=[1, -1, 1, -1, -1]
+    )
+    assert not sentence_starts(Example(predicted, other_text)).any()
+
+
+def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() -> None:
+    """Also features of sentence starts, which an extension attribute may read: those of the
+    reference are for the chain alone."""
+    Token.set_extension("begins", getter=lambda token: bool(token.is_sent_start), force=True)
+    features = {**FEATURES, "windows": {"ORTH": 1, "_.begins": 1}}
+    nlp, _ = initialized(model={**TWO_PASSES, "features": features}, sentence_boundaries=True)
+    eg = Example(doc_of(nlp, starts=False), doc_of(nlp, "B-X O B-X O B-X O"))
+    nlp.initialize(lambda: [eg])
+    ner = nlp.get_pipe("ner")
+    pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, [eg])
+    of_prediction = linear_part(ner.model)[0].find([doc_of(nlp, starts=False)])
+    of_starts = linear_part(ner.model)[0].find([doc_of(nlp)])
+    assert (of_starts.rows != of_prediction.rows).any()
+    assert [len(segmentation) for segmentation in pieces.to_list()] == [1, 3]
+    for segmentation in pieces.to_list():
+        in_training, _ = join(segmentation).read()
+        assert_array_equal(in_training.rows, of_prediction.rows)
 
 
 def test_a_model_of_two_passes_learns_from_one_doc() -> None:

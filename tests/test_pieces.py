@@ -15,7 +15,7 @@ from spacy.util import minibatch
 from thinc.api import Adam
 
 from spacy_costner.ml import linear_part
-from spacy_costner.training.pieces import batch_pieces, join, sentence_starts
+from spacy_costner.training.pieces import batch_pieces, join
 
 from .support.config import HAMMING
 from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
@@ -89,17 +89,6 @@ def test_an_entity_across_a_sentence_start_is_not_cut() -> None:
     eg = article(nlp, 1, 0)
     eg.reference[4].is_sent_start = True
     assert begins_of(nlp, eg) == [0, 3]
-
-
-def test_sentences_are_those_of_the_reference_or_of_other_tokens() -> None:
-    """Those of the predicted doc, if its tokens differ from those of the reference."""
-    nlp, _ = initialized()
-    eg = article(nlp, 1, 1)
-    assert numpy.flatnonzero(sentence_starts(eg)).tolist() == [3]
-    words = ["Rome", "sawLee", "Rome", "saw", "Lee"]
-    predicted = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 1, 0, 0])
-    starts = sentence_starts(Example(predicted, eg.reference))
-    assert numpy.flatnonzero(starts).tolist() == [2]
 
 
 def test_features_are_those_of_the_whole_doc() -> None:

@@ -686,8 +686,7 @@ def norms(examples: list[Any]) -> list[list[str]]:
 def test_examples_are_those_of_spacys_corpus(
     file: str, reader_settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Both from .spacy and from the file that it was made of. `sentences=False`: spaCy leaves
-    predicted docs without sentences."""
+    """Both from .spacy and from the file that it was made of. Predicted docs have no sentences."""
     if file == "texts and spans":
         text = "I don't like New York. Kim does."
         task = {"text": text, "label": [[13, 21, "X"], [23, 26, "PER"]]}
@@ -700,7 +699,7 @@ def test_examples_are_those_of_spacys_corpus(
 
     theirs = list(Corpus(spacy_file, **{"gold_preproc": False, **reader_settings})(READER))
     from_spacy_file = list(make_reader(spacy_file, **reader_settings)(READER))
-    read_source = make_reader(source, **reader_settings, n_sents=n_sents, sentences=False)
+    read_source = make_reader(source, **reader_settings, n_sents=n_sents)
     from_source = list(read_source(READER))
 
     for ours in (from_spacy_file, from_source):
@@ -737,10 +736,14 @@ def test_augmented_examples_keep_the_tokens_and_sentences_of_the_file(
     augment = registry.resolve({"augmenter": augmenter})["augmenter"]
 
     *originals, lower = make_reader(path, n_sents=2, augmenter=augment)(READER)
+    read_with_starts = make_reader(path, n_sents=2, augmenter=augment, sentences=True)
+    *_, lower_with_starts = read_with_starts(READER)
 
-    for doc in (lower.predicted, lower.reference):
+    for doc in (lower.predicted, lower.reference, lower_with_starts.predicted):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
+    for doc in (lower.reference, lower_with_starts.predicted):
         assert [token.is_sent_start for token in doc] == [True, False, True, False]
+    assert not lower.predicted.has_annotation("SENT_START")
     assert entities([lower.reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")]
     assert len(originals) == n_originals
     for eg in originals:

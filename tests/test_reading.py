@@ -1,7 +1,7 @@
 """Two ways of reading a file, as `spacy evaluate` and as `spacy apply`: which command reads how,
 what is kept of it, and what is said where other docs are given."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,18 @@ from typing import Any
 import numpy
 import pytest
 import spacy
+from numpy.testing import assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
+from spacy.util import load_config
+from thinc.api import Config
 
 from spacy_costner.analysis.calibration import calibrate
+from spacy_costner.analysis.checks import NO_STARTS, check
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.metrics.shift import find_shift, in_random_order
+from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.reading import Reading, find_reading
@@ -134,6 +139,12 @@ def test_commands_that_measure_read_as_spacy_does(
     succeed(*commands(folder, tmp_path / "out")[command], *option)
 
     expected = expected_docs(folder / "dev.spacy", file_tokens)
+    if command == "fit" and not file_tokens:
+        # Then it measures the docs with the sentence starts of the annotation, for its note.
+        with_starts = seen[len(expected) :]
+        assert all(any(starts[1:]) for _, starts in with_starts)
+        assert [words for words, _ in with_starts] == [words for words, _ in expected]
+        seen = seen[: len(expected)]
     assert seen[-len(expected) :] == expected
     if command in ("calibrate", "tune", "guarantee"):
         ner: Any = spacy.load(tmp_path / "out").get_pipe("ner")
@@ -265,6 +276,73 @@ def test_calibrate_warns_of_another_reading_than_that_of_the_guarantee(
     options = [folder / "dev.spacy", "--file-tokens", "--output", tmp_path / "out"]
     result = succeed("calibrate", folder / "text", *options)
     assert "run all of them either with --file-tokens, or without" in result.output
+
+
+def test_fit_trains_the_same_weights_from_columns_and_from_spacys_format(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Of the same docs. They are not those of training without sentence starts."""
+    columns = tmp_path / "train.conll"
+    succeed("convert", folder / "train.spacy", columns)
+    docbin = tmp_path / "train.spacy"
+    succeed("convert", columns, docbin)
+    no_starts = ["--corpora.train.sentences", "false"]
+    trainings = {"columns": [columns], "docbin": [docbin], "uncut": [docbin, *no_starts]}
+    weights = {}
+    for name, (train, *settings) in trainings.items():
+        paths = ["--train", train, "--output", tmp_path / name]
+        succeed("fit", folder / "config.cfg", *paths, *settings)
+        ner: Any = spacy.load(tmp_path / name / "model-best").get_pipe("ner")
+        weights[name] = linear_part(ner.model)[1].rows
+    assert_array_equal(weights["columns"], weights["docbin"])
+    assert (weights["columns"] != weights["uncut"]).any()
+
+
+def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
+    folder: Path, tmp_path: Path
+) -> None:
+    """In one note. `check` says it of both corpora."""
+    dev = folder / "dev.spacy"
+    result = succeed("fit", folder / "config.cfg", "--output", tmp_path)
+    nlp = spacy.load(tmp_path / "model-best")
+    f = {}
+    for has_starts in (False, True):
+        examples = make_reader(dev, sentences=has_starts)(nlp)
+        f[has_starts] = 100 * nlp.evaluate(list(examples))["ents_f"]
+    note = (
+        f"note: {dev}: F {f[False]:.2f} without sentence starts, as no component before ner sets "
+        f"them, and {f[True]:.2f} with those of the annotation"
+    )
+    assert result.output.count(note) == 1
+    messages = [finding.message for finding in check(folder / "config.cfg").findings]
+    assert messages.count(NO_STARTS) == 2
+
+
+def with_sentencizer(config: Config) -> None:
+    config["nlp"]["pipeline"] = ["sentencizer", "ner"]
+    config["components"]["sentencizer"] = {"factory": "sentencizer"}
+
+
+def without_borders(config: Config) -> None:
+    config["components"]["ner"]["sentence_boundaries"] = False
+
+
+def with_starts_of_files(config: Config) -> None:
+    for reader in config["corpora"].values():
+        reader["sentences"] = True
+
+
+@pytest.mark.parametrize("change", [with_sentencizer, without_borders, with_starts_of_files])
+def test_nothing_is_said_of_sentence_starts_that_are_seen_or_not_used(
+    change: Callable[[Config], None], folder: Path, tmp_path: Path
+) -> None:
+    config = load_config(folder / "config.cfg")
+    change(config)
+    config.to_disk(tmp_path / "config.cfg")
+    result = succeed("fit", tmp_path / "config.cfg", "--output", tmp_path)
+    assert "sentence starts" not in result.output
+    findings = check(tmp_path / "config.cfg").findings
+    assert NO_STARTS not in [finding.message for finding in findings]
 
 
 def test_fit_refuses_file_tokens_without_a_development_corpus(folder: Path, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_only_missing_annotation_needs_a_mask() -> None:
     for ents, has_mask in (("B-LOC O", False), ("B-LOC -", True)):
         eg = Example(doc_of("Rome in"), doc_of("Rome in", ents))
         batch = read_annotation([eg], IOB2, VOCAB.strings, Annotation(), Weights(), warned=set())
-        gold = make_targets(batch, boundaries=False).gold
+        gold = make_targets(batch, is_border=numpy.zeros(2, bool)).gold
         assert (gold.allowed is not None) is has_mask
 
 

@@ -20,10 +20,10 @@ from spacy.util import load_model_from_config, registry, resolve_dot_names
 from thinc.types import Array1d, Ints1d
 
 from .. import ent_iob
-from ..borders import find_borders
 from ..features import check_vectors, measure_coverage, scaled_vectors
 from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.reading import begins_sentences
 from ..progress import progress
 from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
@@ -90,7 +90,16 @@ ONE_SENTENCE = (
 
 CROSSING = (
     "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "
-    "can't be predicted"
+    "can't be predicted if the pipeline cuts docs there"
+)
+
+STARTS = frozenset(("token.is_sent_start", "doc.sents"))
+"""What components that set sentence starts say that they assign: senter, sentencizer, parser."""
+
+NO_STARTS = (
+    "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
+    "with and without them, and measured without. `fit` prints both scores. A senter, sentencizer "
+    "or parser would set them"
 )
 
 LOST_SPANS = (
@@ -215,9 +224,9 @@ def check(
     result = check_corpora(ner, corpora, labels, evaluations)
     train_docs = [eg.reference for eg in corpora["train"]]
     vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
-    return result._replace(
-        findings=join_findings([*result.findings, *file_findings, *vector_findings])
-    )
+    border_findings = check_sentence_starts(nlp, ner, corpora)
+    findings = [*result.findings, *file_findings, *vector_findings, *border_findings]
+    return result._replace(findings=join_findings(findings))
 
 
 def read_corpus(
@@ -238,6 +247,23 @@ def read_corpus(
     if IO_WITHOUT_PREFIXES in info.schemes:
         findings.append(Finding(WARNING, corpus, NO_PREFIXES))
     return examples, findings
+
+
+def check_sentence_starts(
+    nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
+) -> Iterator[Finding]:
+    """Find corpora with sentence starts that a component uses in training, but won't see in
+    prediction, as no component before it sets them."""
+    if not ner.annotation.sentence_boundaries:
+        return
+    for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
+        # A component that isn't trained can't be asked by running it.
+        if STARTS.intersection(nlp.get_pipe_meta(name).assigns):
+            return
+    for corpus, examples in corpora.items():
+        has_starts = any(begins_sentences(eg.reference) for eg in examples)
+        if has_starts and not any(begins_sentences(eg.predicted) for eg in examples):
+            yield Finding(WARNING, corpus, NO_STARTS)
 
 
 def check_static_vectors(
@@ -548,7 +574,7 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
     incorrect_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     refused = {(span.start, span.end, span.label_) for span in incorrect_spans}
-    borders = find_borders([eg.predicted], ner.annotation.sentence_boundaries)
+    borders = ner.annotation.find_training_borders([eg])
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
         if borders.any() and crosses_border(eg, ent, borders):

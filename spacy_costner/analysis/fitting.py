@@ -18,9 +18,10 @@ from thinc.api import Config
 from ..features import VectorCoverage
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.reading import find_reading
+from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
+from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
@@ -79,7 +80,7 @@ class Fitted:
     calibration: Calibration | None = None
     tuning: Tuning | None = None
     held_out: dict[str, Any] | None = None  # scores before, without a development corpus
-    notes: Sequence[str] = ()  # what may make scores on the development corpus misleading
+    notes: Sequence[str] = ()  # what to know of the scores on the development corpus
 
     @property
     def is_interrupted(self) -> bool:
@@ -123,8 +124,7 @@ class Fitted:
             scores = self.held_out
         if scores is None:
             return "not evaluated: there is no development corpus"
-        spans_key = self.ners[0].annotation.spans_key
-        prefix = "ents" if spans_key is None else f"spans_{spans_key}"
+        prefix = score_prefix(self.ners[0])
         parts: list[str] = []
         for letter, word in DEV_SCORES.items():
             score = scores.get(f"{prefix}_{letter}")
@@ -258,7 +258,9 @@ def fit(
     # It is saved without scores if evaluation is interrupted.
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        scores = nlp.evaluate(dev)
+        scores_of_dev = nlp.evaluate(dev)
+        notes += note_sentence_starts(nlp, ners, dev, dev_source, scores_of_dev)
+        scores = scores_of_dev
     losses = {name: outcome.value for name, outcome in outcomes.items()}
     save_trained(path, nlp, training, scores, losses)
     fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes)
@@ -281,6 +283,49 @@ def fit(
         raise ValueError(message) from error
     save_folder(path, nlp.to_disk)
     return improved
+
+
+def score_prefix(ner: CostSensitiveNER) -> str:
+    """What the names of the scores of a component begin with, in `nlp.evaluate`."""
+    spans_key = ner.annotation.spans_key
+    return "ents" if spans_key is None else f"spans_{spans_key}"
+
+
+def note_sentence_starts(
+    nlp: Language,
+    ners: Sequence[CostSensitiveNER],
+    dev: Sequence[Example],
+    source: str,
+    scores: Mapping[str, Any],
+) -> list[str]:
+    """Say how good a pipeline would be if it had sentence starts, where docs are annotated with
+    some that it doesn't see.
+
+    ners (Sequence[CostSensitiveNER]): Its components that were trained.
+    dev (Sequence[Example]): The docs.
+    source (str): The name of the docs.
+    scores (Mapping[str, Any]): The scores of the pipeline on them.
+    RETURNS (list[str]): A sentence with F without and with the starts, or none.
+    """
+    first_ner = ners[0]
+    uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
+    if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
+        return []
+    dev_with_starts: list[Example] = []
+    for eg in dev:
+        predicted = eg.predicted.copy()
+        copy_sentences(eg.reference, predicted)
+        dev_with_starts.append(Example(predicted, eg.reference))
+    score = f"{score_prefix(first_ner)}_f"
+    f = scores.get(score)
+    f_with_starts = nlp.evaluate(dev_with_starts).get(score)
+    if f is None or f_with_starts is None:
+        return []
+    return [
+        f"{source}: F {100 * f:.2f} without sentence starts, as no component before "
+        f"{first_ner.name} sets them, and {100 * f_with_starts:.2f} with those of the annotation: "
+        "if that is better, put a senter, sentencizer or parser before it"
+    ]
 
 
 def train_components(

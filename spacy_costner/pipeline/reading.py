@@ -104,6 +104,15 @@ def sets_sentence_starts(nlp: Language, name: str) -> bool:
     return doc.has_annotation("SENT_START")
 
 
+def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example]) -> bool:
+    """Whether docs are annotated with sentence starts that a component of the pipeline doesn't see:
+    the predicted docs have none, and no component before this one sets them."""
+    has_starts = any(begins_sentences(eg.reference) for eg in examples)
+    if not has_starts or any(begins_sentences(eg.predicted) for eg in examples):
+        return False
+    return not sets_sentence_starts(nlp, name)
+
+
 def find_difference(
     reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
 ) -> str | None:

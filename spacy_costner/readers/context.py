@@ -32,8 +32,8 @@ class ReadOptions:
         `doc.ents`. Where a format has no such spans, it gets the entities.
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
-    sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
-        None: only if the format is not .spacy.
+    sentences (bool | None): True: predicted docs have the sentence starts of the annotation.
+        None: they have none, but training also cuts docs there. False: not even that.
     RAISES (ValueError): If a number is out of its range.
     """
 

@@ -4,7 +4,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
 from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
-from .inputs import as_spacy_applies, as_spacy_evaluates
+from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
@@ -232,8 +231,6 @@ class AnyCorpus(Corpus):
         self.predicted: Predicted = Predicted()
         self.info: CorpusInfo | None = None
         self.file_tokens = False
-        # Whether predicted docs get the sentence starts of the file: set by each call.
-        self._keeps_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the examples of the corpus.
@@ -241,7 +238,6 @@ class AnyCorpus(Corpus):
         nlp (Language): The pipeline.
         YIELDS (Example): The examples, with those of the augmenter.
         """
-        self._keeps_sentences = self._should_keep_sentences()
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
@@ -256,25 +252,23 @@ class AnyCorpus(Corpus):
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
-    def _should_keep_sentences(self) -> bool:
-        """Whether predicted docs get the sentence starts of the file. If no setting says so, they
-        do unless the corpus is of .spacy files, as spaCy's own reader doesn't keep them."""
-        if self.file_tokens:
-            return True
-        if self.options.sentences is not None:
-            return self.options.sentences
-        first_file = corpus_files(Path(self.path))[0]
-        return first_file.suffix != DOCBIN
-
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
         """Restore in an augmented example what spaCy's augmenters lose, as they tokenize its text
         again: the tokens of the file, and sentence starts."""
         if eg.reference.has_unknown_spaces:
             augmented.predicted = copy_tokens(augmented.reference)
         # Sentences can be found again only if the augmenter moved no characters.
-        if self._keeps_sentences and len(augmented.text) == len(eg.text):
-            copy_sentences(eg.reference, augmented.predicted)
+        if len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.reference)
+        self._add_sentences(augmented.reference, augmented.predicted)
+
+    def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
+        """Put the sentence starts of the file on a predicted doc, or a mark that training is to
+        ignore them, as the settings say."""
+        if self.file_tokens or self.options.sentences:
+            copy_sentences(reference, predicted)
+        elif self.options.sentences is False:
+            predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
         """Make an example of an annotated doc, in place of spaCy's method of this name: it doesn't
@@ -294,8 +288,7 @@ class AnyCorpus(Corpus):
             predicted = as_spacy_applies(reference)
         else:
             predicted = as_spacy_evaluates(nlp, reference)
-        if self._keeps_sentences:
-            copy_sentences(reference, predicted)
+        self._add_sentences(reference, predicted)
         return Example(with_metadata(predicted, reference.user_data), reference)
 
 
@@ -313,9 +306,6 @@ def examples_to_measure(
     if isinstance(corpus, AnyCorpus):
         corpus = copy(corpus)
         corpus.file_tokens = file_tokens
-        if corpus.options.sentences is None:
-            # The default is for training, and depends on the format.
-            corpus.options = replace(corpus.options, sentences=file_tokens)
         yield from corpus(nlp)
         return
     for eg in corpus(nlp):  # another reader of examples, such as spaCy's of .spacy files

@@ -10,6 +10,10 @@ from spacy.tokens import Doc
 from .documents import with_metadata
 from .sentences import copy_tokens
 
+WITHOUT_SENTENCES = "spacy_costner.without_sentences"
+"""The key in `doc.user_data` of predicted docs that training doesn't cut at the sentence starts of
+the annotation, as the reader has `sentences = false`."""
+
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     """Make what a pipeline gets of a doc in `spacy evaluate`: its text, tokenized by the pipeline,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY, TAG
@@ -157,11 +157,16 @@ def copy_sentences(doc: Doc, other: Doc) -> None:
     sentences, the other stays as it is."""
     if not doc.has_annotation("SENT_START"):
         return
-    sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
-    sent_start_chars = first_chars[sent_start == 1]
-    is_start = numpy.isin(other.to_array([IDX]), sent_start_chars)
+    is_start = starts_at_same_characters(doc, other)
     # A table of one column, for one attribute. (T, 1)
     other.from_array([SENT_START], _sent_start_values(is_start).reshape(-1, 1))
+
+
+def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
+    """True for the tokens of another doc of the same text that begin where a sentence of this doc
+    does. Shape: (T,)"""
+    sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
+    return cast(Array1d, numpy.isin(other.to_array(IDX), first_chars[sent_start == 1]))
 
 
 def find_tag_key(record: Any) -> str | None:

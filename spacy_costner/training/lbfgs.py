@@ -68,7 +68,8 @@ class BatchTargets(NamedTuple):
 
     rows (Ints2d): The rows of `TotalLoss.table` that tokens have, -1 for none. Shape: (N, S)
     targets (Targets): The targets.
-    share (float): How much their loss counts: 1, or half if there are two segmentations.
+    share (float): How much their loss counts: 1, or less if there are two segmentations. See
+        `Segmentations.shares`.
     """
 
     rows: Ints2d
@@ -82,8 +83,8 @@ class TotalLoss:
         f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
     The penalty is that of CRFsuite, but for the weights of static vectors, whose c2 is their own.
-    The loss of a doc with borders is the mean over both of its segmentations. Docs are read once.
-    The vector is in float64, scores are in float32.
+    The loss of a doc with borders is a weighted mean over both of its segmentations: see
+    `Segmentations.shares`. Docs are read once. The vector is in float64, scores are in float32.
 
     The vector is a table of K columns. Its rows are G groups of features that always occur
     together, see `sparse.Merged`; M of static vectors, if they are inputs; and K + 2 of the chain.
@@ -141,9 +142,8 @@ class TotalLoss:
             batch = examples[i : i + batch_size]
             begin = end
             end += sum(len(eg.predicted) for eg in batch)
-            segmentations = self.objective.targets(batch, self.tags).to_list()
-            for targets in segmentations:
-                share = 1 / len(segmentations)
+            segmentations = self.objective.targets(batch, self.tags)
+            for targets, share in zip(segmentations.to_list(), segmentations.shares):
                 batches.append(BatchTargets(rows[begin:end], targets, share))
         return batches
 

@@ -11,7 +11,6 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..annotation import Annotation
-from ..borders import find_borders
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Tags
 from ..types import (
@@ -84,13 +83,12 @@ class Objective:
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
         batch = self._read(examples, tags)
-        by_doc = make_targets(batch, False, features)
+        is_border = self.annotation.find_training_borders(examples)
+        by_doc = make_targets(batch, numpy.zeros_like(is_border), features)
         self._refuse_ratio(by_doc)
-        boundaries = self.annotation.sentence_boundaries
-        borders = find_borders([eg.predicted for eg in examples], boundaries)
-        if not borders.any():
+        if not is_border.any():
             return Segmentations(by_doc)
-        return Segmentations(by_doc, make_targets(batch, boundaries, features))
+        return Segmentations(by_doc, make_targets(batch, is_border, features))
 
     def targets_in_epoch(
         self,
@@ -110,8 +108,11 @@ class Objective:
         RAISES (ValueError): As `targets` does.
         """
         batch = self._read(examples, tags)
-        boundaries = self.annotation.sentence_boundaries if cuts_docs(epoch) else False
-        targets = make_targets(batch, boundaries, features)
+        if cuts_docs(epoch):
+            is_border = self.annotation.find_training_borders(examples)
+        else:
+            is_border = numpy.zeros(batch.lengths.sum(), dtype=bool)
+        targets = make_targets(batch, is_border, features)
         self._refuse_ratio(targets)
         return targets
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy
-from spacy.attrs import ORTH, SENT_START
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Model
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
+from thinc.types import Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
+from ..annotation import sentence_starts
 from ..features import FeatureBatch, Features, StaticVectors
 from ..ml import find_features, linear_part
 from ..progress import progress
@@ -215,19 +215,6 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
             is_in_doc = (begin < sequence_begins) & (sequence_begins < end)
             cuts.append((sequence_begins[is_in_doc] - begin).tolist())
     return cuts
-
-
-def sentence_starts(example: Example) -> Array1d:
-    """True for the tokens of the predicted doc that begin a sentence, but for the first token.
-    Sentences are those of the reference or, if it has other tokens, of the predicted doc itself.
-    Shape: (T,)"""
-    words, starts = example.predicted.to_array([ORTH, SENT_START]).T
-    reference_words, reference_starts = example.reference.to_array([ORTH, SENT_START]).T
-    if numpy.array_equal(words, reference_words):
-        starts = reference_starts
-    is_start = starts == 1  # 0: it is not known; -1: it doesn't begin one
-    is_start[:1] = False
-    return cast(Array1d, is_start)
 
 
 def _choose_cuts(places: Ints1d, n_tokens: int, most_words: int) -> list[int]:

@@ -17,7 +17,7 @@ from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
 from ..annotation import Annotation
-from ..borders import Boundaries, cut, find_borders
+from ..borders import cut
 from ..ent_iob import INSIDE
 from ..ragged import sequence_ids
 from ..tags import OUTSIDE, Entities, Tags
@@ -307,21 +307,21 @@ def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
 
 
 def make_targets(
-    batch: AnnotatedBatch, boundaries: Boundaries, features: Ints2d | None = None
+    batch: AnnotatedBatch, is_border: Array1d, features: Ints2d | None = None
 ) -> Targets:
     """Cut the docs of a batch into sequences, and make their targets. An entity across a border
     joins two sequences, and docs with soft targets have those of their teacher. Docs whose
     annotation contradicts itself are left out, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
-    boundaries (Boundaries): What to cut the docs at.
+    is_border (Array1d): True for the tokens that begin a sequence, but for the first of each doc.
+        Shape: (N,)
     features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
     RETURNS (Targets): The targets.
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     tags = batch.tags
-    borders = find_borders([eg.predicted for eg in batch.examples], boundaries)
-    lengths, doc_of = cut(batch.lengths, borders & ~batch.is_in_one_entity)
+    lengths, doc_of = cut(batch.lengths, is_border & ~batch.is_in_one_entity)
     lengths, doc_of = cut_as_taught(batch.examples, lengths, doc_of)
     soft, is_untaught = read_soft_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of, batch.example_weights
