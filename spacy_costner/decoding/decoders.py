@@ -132,14 +132,18 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
         best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
     """
-    candidates = numpy.flatnonzero(gains >= 0)
-    by_end = candidates[numpy.argsort(entities.end[candidates], kind="stable")]
-    entities = entities.select(by_end)
+    is_candidate = gains >= 0
+    candidates = entities.select(is_candidate)
+    if (candidates.begin[1:] >= candidates.end[:-1]).all():  # nothing overlaps, as is usual
+        return candidates
+    by_end = numpy.argsort(candidates.end, kind="stable")
+    candidates = candidates.select(by_end)
+    candidate_gains = gains[is_candidate][by_end]
     # The number of candidates that end before each begins: they are the first ones.
-    n_before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
+    n_before = numpy.searchsorted(candidates.end, candidates.begin, side="right").tolist()
     best_gains = [0.0]  # that of the best choice among the first i candidates
     is_in_best: list[bool] = []  # whether the best choice among the first i + 1 has the last
-    for gain, n in zip(gains[by_end].tolist(), n_before):
+    for gain, n in zip(candidate_gains.tolist(), n_before):
         gain_with = gain + best_gains[n]
         is_in_best.append(gain_with >= best_gains[-1])
         best_gains.append(max(gain_with, best_gains[-1]))
@@ -154,7 +158,7 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         else:
             n_left = last
     chosen.reverse()
-    return entities.select(numpy.asarray(chosen, dtype="int64"))
+    return candidates.select(numpy.asarray(chosen, dtype="int64"))
 
 
 def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:

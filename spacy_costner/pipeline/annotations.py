@@ -510,7 +510,6 @@ def annotate(
     spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
     """
     lengths = prediction.tokens.lengths
-    lengths = prediction.tokens.lengths
     label_hashes = add_labels(docs, prediction.labels)
     predicted = spans_by_doc(docs, prediction.entities, label_hashes, lengths, prediction.probs)
     if spans_key is None:
