@@ -276,7 +276,8 @@ def train_linear(
     penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
 
     The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
-    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`.
+    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`. Then the
+    weights are made slim, unless all are to be kept: see `slim_down`.
 
     examples (Iterable[Example]): The docs, as `prepare` returns them.
     n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
@@ -294,6 +295,7 @@ def train_linear(
         if is_small:
             trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
             ner.cfg["progress"] = trained.progress._asdict()
+            weights.restart(weights.slim(weights.rows))
             return trained
 
     batches = batch_pieces(
@@ -336,7 +338,7 @@ def train_linear(
         if trained.reason == INTERRUPTED:
             break
     ner.cfg["progress"] = trained.progress._asdict()
-    weights.restart((total / n_trainings).astype("float32"))
+    weights.restart(weights.slim((total / n_trainings).astype("float32")))
     return trained
 
 

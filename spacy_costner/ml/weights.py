@@ -15,6 +15,7 @@ from ..features import FeatureBatch, WordCache
 from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
+from .slimming import check_rows, pack_rows, slim_down, unpack_rows
 from .word_sums import WordSums
 
 AVERAGE = "average"
@@ -47,6 +48,10 @@ class SparseWeights(Shim):
         average_n = (1 - s) average_b + s (w_{b+1} + ... + w_n) / (n - b),  s = 1 - (b / n)^(p + 1)
 
     Shamir & Zhang (2013), section 4: polynomial-decay averaging.
+
+    settings (AdaGrad): Learning rate and regularisation.
+    average_power (float): p.
+    keep_all (bool): Whether weights after training are used as they are: see `slim`.
     """
 
     table: Table
@@ -58,10 +63,12 @@ class SparseWeights(Shim):
         self,
         settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
         average_power: float = AVERAGE_POWER,
+        keep_all: bool = False,
     ) -> None:
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
+        self.keep_all = keep_all
         self._uses_average = False
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
 
@@ -253,12 +260,13 @@ class SparseWeights(Shim):
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights after each update temporarily, if an optimizer has it."""
-        if (self.id, AVERAGE) not in params or not self.step or self._uses_average:
+        """Use the average of the weights after each update temporarily, if an optimizer has it. It
+        is slim, as what is evaluated is saved."""
+        if not self._has_average(params):
             yield
             return
         table = self.table
-        self.table = table._replace(weights=self._mean())
+        self.table = table._replace(weights=self.slim(self._mean()))
         self._uses_average = True
         try:
             yield
@@ -270,8 +278,28 @@ class SparseWeights(Shim):
     def averaged(self, optimizer: Optimizer) -> Floats2d:
         """The weights to use after training: their average if the optimizer keeps one, or the last
         ones. Shape: (V + K + 2, K)"""
-        with self.use_params(optimizer.averages or {}):
-            return self.rows.copy()
+        if self._has_average(optimizer.averages or {}):
+            return self._mean()
+        return self.rows.copy()
+
+    def _has_average(self, params: dict[tuple[int, str], Any]) -> bool:
+        """Whether an optimizer has the average of these weights, and it isn't in use already."""
+        return (self.id, AVERAGE) in params and self.step > 0 and not self._uses_average
+
+    def slim(self, rows: Floats2d) -> Floats2d:
+        """The weights to use after training as they are saved: without those that hardly matter,
+        and rounded; or as they are, if all are to be kept. Shape: (V + K + 2, K)"""
+        if self.keep_all:
+            return rows
+        return slim_down(rows, self.n_features)
+
+    def select(self, rows: Ints1d) -> "SparseWeights":
+        """The weights of some features and those of the chain, without the state of training.
+        Shape: (V',)"""
+        feature_rows = self.emissions[rows]
+        weights = SparseWeights(self.settings, self.average_power, self.keep_all)
+        weights.restart(numpy.concatenate([feature_rows, self._chain_weights]))
+        return weights
 
     def _mean(self) -> Floats2d:
         """The average of the weights after each update. Shape: (V + K + 2, K)"""
@@ -339,20 +367,17 @@ class SparseWeights(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights, in 16 bits each, without rows that are 0 throughout. The state of
+        """Save the weights, in 16 bits at most, without rows that are 0 throughout. The state of
         AdaGrad and of averaging is left out: training has to start anew."""
         if not self.is_allocated:
             return srsly.msgpack_dumps({"n_features": None})
         weights = self.rows
-        used_rows = numpy.flatnonzero(weights.any(axis=1)).astype("int32")
-        scale = float(numpy.abs(weights).max(initial=0)) or 1.0
         return srsly.msgpack_dumps(
             {
                 "n_features": self.n_features,
                 "n_tags": self.n_tags,
-                "scale": scale,
-                "used": used_rows.tobytes(),
-                "weights": (weights[used_rows] / scale).astype("<f2").tobytes(),
+                "features": pack_rows(weights[: self.n_features]),
+                "chain": pack_rows(weights[self.n_features :]),
             }
         )
 
@@ -372,18 +397,31 @@ class SparseWeights(Shim):
         """Load what was saved, and check that its parts fit each other."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
-        scale = saved["scale"]
-        used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
-        weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
-        if isinstance(scale, bool) or not (0 < scale < numpy.inf):
-            raise ValueError(f"expected finite weights, got a scale of {scale!r}")
-        if not numpy.isfinite(weights).all():
-            raise ValueError("expected finite weights")
         n_rows = n_features + n_tags + 2
-        if not (n_features >= 0 and n_rows < 2**31 and len(weights) == len(used_rows)):
-            raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(weights)}")
-        is_ascending = (used_rows[1:] > used_rows[:-1]).all()
-        if len(used_rows) and not (is_ascending and 0 <= used_rows[0] <= used_rows[-1] < n_rows):
-            raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
-        self.allocate(n_features, n_tags)
-        self.table.weights[used_rows] = weights * numpy.float32(scale)
+        if not (n_features >= 0 and n_rows < 2**31):
+            raise ValueError(f"expected the weights of features, got {n_features} features")
+        if "scale" in saved:  # up to 0.3.0
+            weights = load_floats(saved, n_rows)
+        else:
+            feature_rows = unpack_rows(saved["features"], n_features, n_tags)
+            chain_rows = unpack_rows(saved["chain"], n_tags + 2, n_tags)
+            weights = numpy.concatenate([feature_rows, chain_rows])
+        self._set_table(weights)
+
+
+def load_floats(saved: dict[str, Any], n_rows: int) -> Floats2d:
+    """The weights of a model that was saved up to 0.3.0, as floats of 16 bits. Shape: (rows, K)"""
+    n_tags = saved["n_tags"]
+    scale = saved["scale"]
+    used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
+    weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
+    if isinstance(scale, bool) or not (0 < scale < numpy.inf):
+        raise ValueError(f"expected finite weights, got a scale of {scale!r}")
+    if not numpy.isfinite(weights).all():
+        raise ValueError("expected finite weights")
+    if len(weights) != len(used_rows):
+        raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(weights)}")
+    check_rows(used_rows, n_rows)
+    rows = numpy.zeros((n_rows, n_tags), dtype="float32")
+    rows[used_rows] = weights * numpy.float32(scale)
+    return rows

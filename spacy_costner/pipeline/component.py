@@ -63,6 +63,7 @@ from .serialization import (
     check_keys,
     load_model,
     reading_part,
+    save_model,
     sign,
 )
 
@@ -898,7 +899,7 @@ class CostSensitiveNER(TrainablePipe):
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
         if "model" in exclude:
             return cfg, b""
-        model = self.model.to_bytes()
+        model = save_model(self.model)
         return sign(cfg, model), model
 
     def _complete_cfg(self) -> Cfg:

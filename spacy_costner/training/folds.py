@@ -215,8 +215,8 @@ def _train_anew(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average. Raises a KeyboardInterrupt again:
-    initialization needs all weights. Shape: (V + K + 2, K)"""
+    """Train weights from 0, and return their average, as it is saved. Raises a KeyboardInterrupt
+    again: initialization needs all weights. Shape: (V + K + 2, K)"""
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
     optimizer = Optimizer(0.0, use_averages=True)
@@ -232,4 +232,4 @@ def _train_anew(
     )
     if trained.reason == INTERRUPTED:
         raise KeyboardInterrupt
-    return weights.averaged(optimizer)
+    return weights.slim(weights.averaged(optimizer))

@@ -14,6 +14,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.types import Array1d
 
+from ..features.ids import pack_hashes, unpack_hashes
 from ..features.tokens import NOT_IN_TEXT_ID
 
 LONG = 8
@@ -21,6 +22,9 @@ LONG = 8
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
 LOWEST_32_BITS = 0xFFFFFFFF
+
+PACKED = "packed:"
+"""What hashes begin with that are compressed. Up to 0.3.0 they were not."""
 
 
 def sentence_ids(doc: Doc) -> list[int]:
@@ -57,12 +61,16 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
 
 
 def pack_ids(ids: Iterable[int]) -> str:
-    """Hashes as text for JSON, ascending: 5 or 6 characters each."""
-    ascending = numpy.asarray(sorted({*ids}), dtype="<u4")
-    return base64.b64encode(ascending.tobytes()).decode("ascii")
+    """Hashes as text for JSON, ascending: 4 characters each, if there are thousands."""
+    ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
+    if not len(ascending):
+        return ""
+    return PACKED + base64.b64encode(pack_hashes(ascending)).decode("ascii")
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """The hashes of a text that `pack_ids` made. Raises a ValueError if it is none."""
-    packed_bytes = base64.b64decode(packed, validate=True)
-    return numpy.frombuffer(packed_bytes, dtype="<u4")
+    """The hashes of a text that `pack_ids` made. Raises an error if it is none."""
+    packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
+    if packed.startswith(PACKED):
+        return unpack_hashes(packed_bytes)
+    return numpy.frombuffer(packed_bytes, dtype="<u4")  # up to 0.3.0
