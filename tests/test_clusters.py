@@ -16,6 +16,7 @@ from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, Template
 from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
+from spacy_costner.features.ids import pack_hashes, unpack_hashes
 
 VOCAB = spacy.blank("xx").vocab
 PATH = "0110" + "11" + "0101" + "1" * 10 + "00"
@@ -153,7 +154,8 @@ def test_damaged_clusters_are_refused(numbers: Path) -> None:
     features = collected(numbers)
     saved = srsly.msgpack_loads(features.to_bytes())
     column = saved["clusters"]["clusters:numbers"]
-    damages: list[dict[str, Any]] = [{"keys": column["keys"][8:]}, {"width": 0}, {"numbers": b""}]
+    fewer_keys = pack_hashes(unpack_hashes(column["short_keys"])[1:])
+    damages: list[dict[str, Any]] = [{"short_keys": fewer_keys}, {"width": 0}, {"numbers": b""}]
     for damage in damages:
         clusters = {"clusters:numbers": {**column, **damage}}
         data = srsly.msgpack_dumps({**saved, "clusters": clusters})

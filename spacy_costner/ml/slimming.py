@@ -15,8 +15,9 @@ from ..features.ids import compress, decompress, pack, unpack
 
 DROPPED = 0.04
 """The share of the sum of the squared weights of features that is set to 0, in the rows whose
-largest weight is smallest. On Spanish these are three of four rows. Orders by how often a row occurs
-or by its squared gradients (LeCun, Denker & Solla, 1990, Optimal brain damage) were no better."""
+largest weight is smallest. On Spanish these are three of four rows. Orders by how often a row
+occurs or by its squared gradients (LeCun, Denker & Solla, 1990, Optimal brain damage) were no
+better."""
 
 ROUNDED = 0.01
 """Rounding adds noise of this share of the mean square of the weights, at most."""
