@@ -36,12 +36,12 @@ PART = 250
 
 def as_line(doc: Doc, number: int) -> str:
     """What `annotate` writes for a model without confidence."""
-    ents = [
-        {"start": e.start_char, "end": e.end_char, "label": e.label_, "score": None}
-        for e in doc.ents
+    entities = [
+        {"start": ent.start_char, "end": ent.end_char, "label": ent.label_, "score": None}
+        for ent in doc.ents
     ]
-    value = {"id": number, "text": doc.text, "entities": ents}
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    row = {"id": number, "text": doc.text, "entities": entities}
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Callable[[], object]]:
@@ -68,63 +68,86 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Call
     }
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def output_files(folder: Path) -> dict[str, bytes]:
+    """The contents of the files that `annotate` has written, by their names."""
     return {path.name: path.read_bytes() for path in folder.glob("*-*.jsonl")}
 
 
 def with_deaths(model: str, path: Path, folder: Path) -> None:
     """Kill a worker every few seconds, and compare the files with those of workers that live."""
-    stop, rng, deaths = Event(), random.Random(0), []
+    stop = Event()
+    rng = random.Random(0)
+    n_deaths = 0
 
     def kill() -> None:
+        nonlocal n_deaths
         while not stop.wait(rng.uniform(2.5, 5)):
-            for worker in active_children()[:1]:
-                os.kill(worker.pid or 0, SIGKILL)
-                deaths.append(worker.pid)
+            workers = active_children()
+            if workers:
+                os.kill(workers[0].pid or 0, SIGKILL)
+                n_deaths += 1
 
     annotate(model, [path], folder / "alive", n_rows=PART)
     Thread(target=kill, daemon=True).start()
-    found = annotate(model, [path], folder / "killed", n_rows=PART, jobs=2)
+    summary = annotate(model, [path], folder / "killed", n_rows=PART, jobs=2)
     stop.set()
-    same = written(folder / "alive") == written(folder / "killed")
-    print(f"{len(deaths)} deaths, {found.docs:,} docs, same files: {same}, errors: {found.errors}")
+    is_same = output_files(folder / "alive") == output_files(folder / "killed")
+    print(
+        f"{n_deaths} deaths, {summary.docs:,} docs, same files: {is_same}, errors: {summary.errors}"
+    )
 
 
 def scale(model: str, path: str, *addresses: str) -> None:
     """Print a row for each way to annotate a file. CPU time and memory of a cluster don't count."""
-    nlp, texts = spacy.load(model), Path(path).read_text(encoding="utf8").splitlines()
+    nlp = spacy.load(model)
+    texts = Path(path).read_text(encoding="utf8").splitlines()
+    n = len(texts)
     list(nlp.pipe(["warm up"]))
-    begin, cpu, n = perf_counter(), process_time(), len(texts)
+    began = perf_counter()
+    cpu_began = process_time()
     assert sum(1 for _ in nlp.pipe(texts)) == n
-    seconds, cpu = perf_counter() - begin, process_time() - cpu
-    print(f"nlp.pipe: {n:,} texts, {seconds:.1f} s, {1e6 * cpu / n:.1f} CPU microseconds a text")
+    seconds = perf_counter() - began
+    cpu_seconds = process_time() - cpu_began
+    microseconds = 1e6 * cpu_seconds / n
+    print(f"nlp.pipe: {n:,} texts, {seconds:.1f} s, {microseconds:.1f} CPU microseconds a text")
     clusters = [["--address", address] for address in addresses]
     for options in (["--jobs", "1"], ["--jobs", "2"], *clusters):
-        with TemporaryDirectory() as name:
-            short = Path(name, "short.txt")
-            short.write_text("One.\n", encoding="utf8")
-            start, cpu_of_start = run_command(model, str(short), name + "/short", *options)
-            seconds, cpu = run_command(model, path, name + "/long", *options)
-        memory = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(f"{' '.join(options)}: {seconds:.1f} s, one text {start:.1f} s, a process at most")
-        print(f"{memory:.0f} MB, {1e6 * (cpu - cpu_of_start) / n:.1f} CPU microseconds a text")
+        with TemporaryDirectory() as folder:
+            # The CPU time of one text is that of starting up.
+            short_path = Path(folder, "short.txt")
+            short_path.write_text("One.\n", encoding="utf8")
+            start_seconds, start_cpu_seconds = run_command(
+                model, str(short_path), f"{folder}/short", *options
+            )
+            seconds, cpu_seconds = run_command(model, path, f"{folder}/long", *options)
+        megabytes = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
+        microseconds = 1e6 * (cpu_seconds - start_cpu_seconds) / n
+        print(
+            f"{' '.join(options)}: {seconds:.1f} s, one text {start_seconds:.1f} s, a process at "
+            f"most\n{megabytes:.0f} MB, {microseconds:.1f} CPU microseconds a text"
+        )
 
 
 def run_command(model: str, path: str, output: str, *options: str) -> tuple[float, float]:
-    """Seconds on the clock, and of the processor in all processes that are waited for."""
+    """Annotate a file by the command. Seconds on the clock, and of the processor in all processes
+    that are waited for."""
     words = ["-W", "ignore", "-m", "spacy", "costner", "annotate", model, path, "--output", output]
-    begin, before = perf_counter(), getrusage(RUSAGE_CHILDREN)
+    began = perf_counter()
+    before = getrusage(RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words, *options], check=True, stdout=sys.stderr)
     after = getrusage(RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return perf_counter() - begin, cpu
+    user_seconds = after.ru_utime - before.ru_utime
+    system_seconds = after.ru_stime - before.ru_stime
+    return perf_counter() - began, user_seconds + system_seconds
 
 
 def main(model: str, text_path: str, *modes: str) -> None:
     if modes:
-        scale(model, text_path, *modes[1:])
+        _, *addresses = modes
+        scale(model, text_path, *addresses)
         return
-    nlp, path = spacy.load(model), Path(text_path)
+    nlp = spacy.load(model)
+    path = Path(text_path)
     with TemporaryDirectory() as name:
         folder = Path(name)
         seconds: dict[str, list[float]] = {}
@@ -132,10 +155,10 @@ def main(model: str, text_path: str, *modes: str) -> None:
             for label, task in tasks(nlp, model, path, folder).items():
                 begin = process_time()
                 task()
-                if turn:  # The first warms up.
+                if turn > 0:  # the first one warms up
                     seconds.setdefault(label, []).append(process_time() - begin)
-        for label, values in seconds.items():
-            print(f"{label:20} {median(values):8.2f} CPU seconds")
+        for label, seconds_of_task in seconds.items():
+            print(f"{label:20} {median(seconds_of_task):8.2f} CPU seconds")
         with_deaths(model, path, folder)
 
 

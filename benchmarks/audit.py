@@ -20,6 +20,7 @@ from cleanlab.token_classification.filter import find_label_issues
 from cleanlab.token_classification.rank import get_label_quality_scores
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
+from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from spacy_costner.analysis.auditing import KINDS, cross_fit, rank
 from spacy_costner.analysis.preparation import Fold
@@ -44,138 +45,231 @@ class Item(NamedTuple):
 
 
 def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
-    ents = [(i, (e.start, e.end, e.label_)) for i, doc in enumerate(docs) for e in doc.ents]
-    labels = sorted({ent[2] for _, ent in ents})
-    rng.shuffle(ents)
-    for n, (i, ent) in enumerate(ents):
-        begin, end, label = ent
-        if n % 4 == 0:
-            yield i, [ent], [(begin, end, rng.choice([x for x in labels if x != label]))], LABEL
-        elif n % 4 == 1:
-            moves = [(-1, 0), (0, 1), *([(1, 0), (0, -1)] if end - begin > 1 else [])]
-            left, right = rng.choice(moves)
-            yield i, [ent], [(begin + left, end + right, label)], BOUNDARY
-        elif n % 4 == 2:
-            yield i, [ent], [], MISSING
+    """Random changes, a quarter of each kind."""
+    entities: list[tuple[int, Entity]] = []
+    for i, doc in enumerate(docs):
+        entities += [(i, (ent.start, ent.end, ent.label_)) for ent in doc.ents]
+    labels = sorted({label for _, (_, _, label) in entities})
+    rng.shuffle(entities)
+    for n, (i, entity) in enumerate(entities):
+        begin, end, label = entity
+        kind = KINDS[n % 4]
+        if kind == LABEL:
+            other_label = rng.choice([name for name in labels if name != label])
+            yield i, [entity], [(begin, end, other_label)], LABEL
+        elif kind == BOUNDARY:
+            # What is added to begin and end. An entity of a token can't become shorter.
+            moves = [(-1, 0), (0, 1)]
+            if end - begin > 1:
+                moves += [(1, 0), (0, -1)]
+            of_begin, of_end = rng.choice(moves)
+            yield i, [entity], [(begin + of_begin, end + of_end, label)], BOUNDARY
+        elif kind == MISSING:
+            yield i, [entity], [], MISSING
         else:
+            # As long as the entity, anywhere: each token is as probable as the other.
             (j,) = rng.choices(range(len(docs)), [len(doc) for doc in docs])
             start = rng.randrange(len(docs[j]))
             yield j, [], [(start, start + end - begin, rng.choice(labels))], SPURIOUS
 
 
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
+    """Changes as people might make them: labels that the same words have elsewhere, then what a
+    model thinks probable."""
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
-    ents = [(i, ent) for i, doc in enumerate(docs) for ent in doc.ents]
-    labels: dict[str, set[str]] = {}
-    for _, ent in ents:
-        labels.setdefault(ent.text, set()).add(ent.label_)
+    ents: list[tuple[int, Span]] = []
+    labels_of_text: dict[str, set[str]] = {}
+    for i, doc in enumerate(docs):
+        for ent in doc.ents:
+            ents.append((i, ent))
+            labels_of_text.setdefault(ent.text, set()).add(ent.label_)
     rng.shuffle(ents)
     for i, ent in ents:
-        for label in sorted(labels[ent.text] - {ent.label_})[:1]:
-            place = (ent.start, ent.end)
-            yield i, [(*place, ent.label_)], [(*place, label)], SAME_WORDS
-    other = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
-    keyed = [(rng.random() ** (1 / max(s.prob_suggested, 1e-9)), s) for s in suspects]
-    for _, s in sorted(keyed, key=lambda pair: -pair[0]):  # without replacement, by probability
-        yield s.doc, s.annotated, s.suggested, other[s.kind]
+        other_labels = sorted(labels_of_text[ent.text] - {ent.label_})
+        if other_labels:
+            old = (ent.start, ent.end, ent.label_)
+            new = (ent.start, ent.end, other_labels[0])
+            yield i, [old], [new], SAME_WORDS
+    # What the model would add becomes a spurious entity of the corrupted corpus.
+    kind_of_change = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
+    # Sorted by u^(1/p), u uniform: drawn without replacement, in proportion to p.
+    keys = [rng.random() ** (1 / max(suspect.prob_suggested, 1e-9)) for suspect in suspects]
+    for _, suspect in sorted(zip(keys, suspects), key=lambda pair: -pair[0]):
+        kind = kind_of_change[suspect.kind]
+        yield suspect.doc, suspect.annotated, suspect.suggested, kind
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
-    """Make the first changes of each kind that don't overlap, nor cross sentences."""
-    n = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
-    ents: list[set[Entity]] = [{(e.start, e.end, e.label_) for e in doc.ents} for doc in docs]
-    quota = Counter({**dict.fromkeys(KINDS, n), SAME_WORDS: n // 2})
-    done: list[Item] = []
-    for i, old, new, said in changes:
-        kind, bounds = said.split(",")[0], [b for one in (*old, *new) for b in one[:2]]
-        begin, end, rest = min(bounds), max(bounds), ents[i] - {*old}
-        others = [entity[:2] for entity in rest] + [d[1:3] for d in done if d.doc == i]
-        is_free = {*old} <= ents[i] and all(e <= begin or end <= b for b, e in others)
-        is_free &= begin >= 0 and end <= len(docs[i]) and quota[said] > 0 and quota[kind] > 0
-        if is_free and not any(docs[i][t].is_sent_start for t in range(begin + 1, end)):
-            quota.subtract({said, kind})
-            ents[i] = rest | {*new}
-            done.append(Item(i, begin, end, kind, 0.0))
-    copies = [doc.copy() for doc in docs]
-    for doc, own in zip(copies, ents):
-        doc.set_ents([Span(doc, b, e, label=label) for b, e, label in sorted(own)])
-    return copies, done
+    """Make the first changes of each kind that don't overlap, nor cross sentences. The corrupted
+    docs, and the corruptions."""
+    n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
+    entities_in: list[set[Entity]] = []
+    for doc in docs:
+        entities_in.append({(ent.start, ent.end, ent.label_) for ent in doc.ents})
+    # How many changes are still to be made. Those of the same words count as labels, too.
+    quota = Counter({**dict.fromkeys(KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
+    corruptions: list[Item] = []
+    for i, old, new, name in changes:
+        kind = name.split(",")[0]
+        begin = min(entity[0] for entity in (*old, *new))
+        end = max(entity[1] for entity in (*old, *new))
+        unchanged = entities_in[i] - {*old}
+        taken = [(entity[0], entity[1]) for entity in unchanged]
+        taken += [(item.begin, item.end) for item in corruptions if item.doc == i]
+        is_possible = (
+            quota[name] > 0
+            and quota[kind] > 0
+            and {*old} <= entities_in[i]
+            and begin >= 0
+            and end <= len(docs[i])
+            and all(taken_end <= begin or end <= taken_begin for taken_begin, taken_end in taken)
+            and not any(docs[i][t].is_sent_start for t in range(begin + 1, end))
+        )
+        if is_possible:
+            quota.subtract({name, kind})
+            entities_in[i] = unchanged | {*new}
+            corruptions.append(Item(i, begin, end, kind, 0.0))
+    corrupted = [doc.copy() for doc in docs]
+    for doc, entities in zip(corrupted, entities_in):
+        doc.set_ents([Span(doc, begin, end, label) for begin, end, label in sorted(entities)])
+    return corrupted, corruptions
+
+
+class TokenScores(NamedTuple):
+    """How suspect the annotation of each token is, by a method, and which tokens it flags. Shapes:
+    (N,)"""
+
+    scores: Floats1d
+    is_flagged: Array1d
+
+
+def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, TokenScores]:
+    """The methods that score tokens: those with a score above 0.1 are flagged or, by "issues",
+    those that cleanlab finds.
+
+    probs (Floats2d): The probability of each tag. Shape: (N, K)
+    gold (Ints1d): The annotated tags. Shape: (N,)
+    starts (Ints1d): The first token of each doc. Shape: (B,)
+    """
+    probs_of_docs = numpy.split(probs, starts[1:])
+    gold_of_docs = [tags.tolist() for tags in numpy.split(gold, starts[1:])]
+    scores = {"1 - p by token": 1 - probs[numpy.arange(len(gold)), gold]}
+    for method in ("self_confidence", "normalized_margin"):
+        _, qualities = get_label_quality_scores(
+            gold_of_docs, probs_of_docs, token_score_method=method
+        )
+        scores[f"cleanlab, {method}"] = 1 - numpy.concatenate(qualities)
+    methods = {name: TokenScores(values, values > 0.1) for name, values in scores.items()}
+    is_issue = numpy.zeros(len(gold), bool)
+    for i, token in find_label_issues(gold_of_docs, probs_of_docs):
+        is_issue[starts[i] + token] = True
+    methods["cleanlab, issues"] = TokenScores(scores["cleanlab, self_confidence"], is_issue)
+    return methods
 
 
 def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
-    """Adjacent tokens with a score above 0.1 or, for "issues", those that cleanlab finds."""
-    posterior, tags = fold.dev.posterior, fold.dev.posterior.tags.collapsed
-    lengths, probs = posterior.potentials.lengths, posterior.marginals.astype("float64")
-    given, starts = tags.encode(fold.dev.gold, len(probs)), numpy.cumsum(lengths) - lengths
+    """The places that the methods of `score_tokens` find: adjacent tokens of a doc that are
+    flagged, with the highest score of them. Each with the name of its method."""
+    posterior = fold.dev.posterior
+    tags = posterior.tags.collapsed
+    lengths = posterior.potentials.lengths
+    starts = numpy.cumsum(lengths) - lengths
+    doc_of_token = numpy.repeat(numpy.arange(len(lengths)), lengths)
+    probs = posterior.marginals.astype("float64")
     probs /= probs.sum(axis=1, keepdims=True)
-    parts = numpy.split(probs, starts[1:])
-    labels = [part.tolist() for part in numpy.split(given, starts[1:])]
-    scores = {"1 - p by token": 1 - probs[numpy.arange(len(given)), given]}
-    for method in ("self_confidence", "normalized_margin"):
-        _, found = get_label_quality_scores(labels, parts, token_score_method=method)
-        scores[f"cleanlab, {method}"] = 1 - numpy.concatenate(found)
-    flags = {name: score > 0.1 for name, score in scores.items()}
-    scores["cleanlab, issues"] = scores["cleanlab, self_confidence"]
-    flags["cleanlab, issues"] = issues = numpy.zeros(len(given), bool)
-    issues[[int(starts[i]) + t for i, t in find_label_issues(labels, parts)]] = True
-    doc, best = numpy.repeat(numpy.arange(len(lengths)), lengths), probs.argmax(1)
-    for name, flag in flags.items():
-        edges = numpy.flatnonzero(numpy.diff(flag) | (numpy.diff(doc) > 0)) + 1
-        for run in numpy.split(numpy.arange(len(given)), edges):
-            if flag[run[0]]:
-                old, new = ({*tags.label_of[some[run]].tolist()} - {-1} for some in (given, best))
-                kind = LABEL if old != new else BOUNDARY
-                kind = MISSING if not old else SPURIOUS if not new else kind
-                i, begin = doc[run[0]], int(run[0] - starts[doc[run[0]]])
-                place = (int(fold.docs[i]), begin, begin + len(run), kind)
-                yield name, Item(*place, float(scores[name][run].max()))
+    gold = tags.encode(fold.dev.gold, len(probs))
+    likely = probs.argmax(axis=1)
+    for name, (scores, is_flagged) in score_tokens(probs, gold, starts).items():
+        # Tokens are cut where flagged ones begin or end, and where docs begin.
+        is_cut = numpy.diff(is_flagged) | (numpy.diff(doc_of_token) > 0)
+        cuts = numpy.flatnonzero(is_cut) + 1
+        for tokens in numpy.split(numpy.arange(len(gold)), cuts):
+            first = tokens[0]
+            if not is_flagged[first]:
+                continue
+            i = doc_of_token[first]
+            begin = int(first - starts[i])
+            kind = kind_of(tags.label_of[gold[tokens]], tags.label_of[likely[tokens]])
+            score = float(scores[tokens].max())
+            yield name, Item(int(fold.docs[i]), begin, begin + len(tokens), kind, score)
 
 
-def evaluate(items: Sequence[Item], done: Sequence[Item], kinds: Sequence[str]) -> list[bool]:
+def kind_of(gold_labels: Ints1d, likely_labels: Ints1d) -> str:
+    """The kind of a mistake by the labels of its tokens, -1 for O: annotated and likely ones."""
+    annotated = set(gold_labels.tolist()) - {-1}
+    likely = set(likely_labels.tolist()) - {-1}
+    if not annotated:
+        return MISSING
+    if not likely:
+        return SPURIOUS
+    return LABEL if annotated != likely else BOUNDARY
+
+
+def evaluate(
+    items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
+) -> list[bool]:
     """Whether each item, by score, is right for these kinds. Those on other corruptions, or on ones
     found before, are left out."""
-    by_doc: dict[int, list[Item]] = {}
-    for one in done:
-        by_doc.setdefault(one.doc, []).append(one)
-    found, hits = set(), []
+    corruptions_in: dict[int, list[Item]] = {}
+    for corruption in corruptions:
+        corruptions_in.setdefault(corruption.doc, []).append(corruption)
+    hit_before: set[Item] = set()
+    is_right: list[bool] = []
     for item in sorted(items, key=lambda item: -item.score):
-        hit = {d for d in by_doc.get(item.doc, ()) if d.begin < item.end and item.begin < d.end}
-        if not hit or any(d.kind in kinds and d not in found for d in hit):
-            hits.append(bool(hit))
-            found |= hit
-    return hits
+        hit: set[Item] = set()
+        for corruption in corruptions_in.get(item.doc, ()):
+            if corruption.begin < item.end and item.begin < corruption.end:
+                hit.add(corruption)
+        is_new = any(c.kind in kinds and c not in hit_before for c in hit)
+        if not hit or is_new:
+            is_right.append(bool(hit))
+            hit_before |= hit
+    return is_right
+
+
+def average_precision(
+    items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
+) -> float:
+    """The mean, over the corruptions of some kinds, of the precision where each is found; 0 for
+    those that are not."""
+    is_right = numpy.asarray(evaluate(items, corruptions, kinds), dtype=float)
+    precisions = numpy.cumsum(is_right) / numpy.arange(1, len(is_right) + 1)
+    n_corruptions = sum(corruption.kind in kinds for corruption in corruptions)
+    return float((precisions * is_right).sum() / n_corruptions)
 
 
 def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
-    docs, rng = (
-        list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab)),
-        random.Random(int(seed)),
-    )
-    docs, done = corrupt(docs, made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang))
+    docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
+    rng = random.Random(int(seed))
+    changes = made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang)
+    docs, corruptions = corrupt(docs, changes)
     begin = process_time()
     config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
     folds = cross_fit(config, docs)
     suspects = rank(folds, docs)
-    print(f"{how}, {len(done)} corruptions, {process_time() - begin:.0f} s of CPU time\n")
-    places = [Item(s.doc, *s.extent, s.kind, s.score) for s in suspects]
-    minus = [s.prob_suggested - s.prob_annotated for s in suspects]
-    methods = {"audit": places, "p - p": [p._replace(score=x) for p, x in zip(places, minus)]}
-    for name, item in (found for fold in folds for found in by_token(fold)):
-        methods.setdefault(name, []).append(item)
-
-    def precision(items: Sequence[Item], kinds: Sequence[str]) -> float:
-        hits = numpy.asarray(evaluate(items, done, kinds), dtype=float)
-        at = numpy.cumsum(hits) / numpy.arange(1, len(hits) + 1)
-        return float((at * hits).sum() / sum(d.kind in kinds for d in done))
-
+    print(f"{how}, {len(corruptions)} corruptions, {process_time() - begin:.0f} s of CPU time\n")
+    methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
+    for suspect in suspects:
+        item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)
+        difference = suspect.prob_suggested - suspect.prob_annotated
+        methods["audit"].append(item)
+        methods["p - p"].append(item._replace(score=difference))
+    for fold in folds:
+        for name, item in by_token(fold):
+            methods.setdefault(name, []).append(item)
     rows = []
     for name, items in methods.items():
-        of_kind = {kind: [item for item in items if item.kind == kind] for kind in KINDS}
-        cells = [f"{precision(of_kind[k], [k]):.2f} / {precision(items, [k]):.2f}" for k in KINDS]
-        hits = evaluate(items, done, KINDS)
-        at = [f"{numpy.mean(hits[:n]):.2f}" for n in (100, 300)]
-        rows.append([name, f"{precision(items, KINDS):.3f}", *cells, *at])
+        row = [name, f"{average_precision(items, corruptions, KINDS):.3f}"]
+        for kind in KINDS:
+            items_of_kind = [item for item in items if item.kind == kind]
+            of_kind = average_precision(items_of_kind, corruptions, [kind])
+            of_all = average_precision(items, corruptions, [kind])
+            row.append(f"{of_kind:.2f} / {of_all:.2f}")
+        is_right = evaluate(items, corruptions, KINDS)
+        for n in (100, 300):
+            row.append(f"{numpy.mean(is_right[:n]):.2f}")
+        rows.append(row)
     print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows))
 
 

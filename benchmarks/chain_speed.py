@@ -36,7 +36,9 @@ SHAPES = (
     (32, 25, 145),
     (32, 25, 265),
 )
-OURS, PYTORCH_CRF, TORCH_STRUCT = "spacy-costner", "pytorch-crf", "torch-struct"
+OURS = "spacy-costner"
+PYTORCH_CRF = "pytorch-crf"
+TORCH_STRUCT = "torch-struct"
 MOST_BYTES = 2**28
 """torch-struct multiplies the K x K matrices of neighbouring steps with each other; a tensor of
 all terms of these products may take no more than this."""
@@ -118,7 +120,10 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
     _set_parameters(crf, batch.potentials)
     parts = LinearChainCRF.struct.to_parts(batch.tags, n_tags, lengths=batch.lengths).float()
     steps = torch.arange(longest - 1)[:, None, None]
-    is_first, is_last = steps == 0, steps == (batch.lengths - 2)[:, None, None, None]
+    # A step is a pair of neighbouring tokens. The first one has the start scores and the emissions
+    # of the first token, the last one the end scores.
+    is_first = steps == 0
+    is_last = steps == (batch.lengths - 2)[:, None, None, None]
 
     def distribution() -> LinearChainCRF:
         edges = batch.emissions[:, 1:, :, None] + crf.transitions.T.contiguous()

@@ -71,18 +71,21 @@ def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
 
 
 def work() -> None:
-    """Do what standard input says, and tell the seconds that each repetition took."""
+    """Print the names of the tasks; then do those that standard input names, and print the seconds
+    that each repetition took."""
     tasks = make_tasks()
     repeats: dict[str, int] = {}
     print(*tasks, sep="\t", flush=True)
     for line in sys.stdin:
         name = line.rstrip("\n")
         if name not in repeats:
-            repeats[name] = max(1, round(LEAST_SECONDS / max(seconds_of(tasks[name], 1), 1e-6)))
+            seconds = max(seconds_of(tasks[name], 1), 1e-6)
+            repeats[name] = max(1, round(LEAST_SECONDS / seconds))
         print(seconds_of(tasks[name], repeats[name]), flush=True)
 
 
 def seconds_of(task: Callable[[], object], n_times: int) -> float:
+    """The seconds that a task takes, the mean of several times."""
     began = time.perf_counter()
     for _ in range(n_times):
         task()
@@ -92,9 +95,11 @@ def seconds_of(task: Callable[[], object], n_times: int) -> float:
 def start(checkout: Path) -> "subprocess.Popen[str]":
     """A process of a checkout, in its own environment, which has its entry points."""
     path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
-    own = checkout / ".venv" / "bin" / "python"
+    python = checkout / ".venv" / "bin" / "python"
+    if not python.exists():
+        python = Path(sys.executable)
     return subprocess.Popen(
-        [str(own) if own.exists() else sys.executable, "-W", "ignore", __file__, "--work"],
+        [str(python), "-W", "ignore", __file__, "--work"],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -103,6 +108,7 @@ def start(checkout: Path) -> "subprocess.Popen[str]":
 
 
 def ask(process: "subprocess.Popen[str]", name: str) -> float:
+    """Have the process of a checkout do a task. The seconds that it took."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(name + "\n")
     process.stdin.flush()
@@ -110,29 +116,36 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
-    here, there = start(ROOT), start(Path(other).resolve())
-    names = []
-    for process in (here, there):
+    this_process = start(ROOT)
+    other_process = start(Path(other).resolve())
+    tasks_of_checkouts: list[list[str]] = []
+    for process in (this_process, other_process):
         assert process.stdout is not None
-        names.append(process.stdout.readline().rstrip("\n").split("\t"))
+        tasks_of_checkouts.append(process.stdout.readline().rstrip("\n").split("\t"))
+    our_tasks, their_tasks = tasks_of_checkouts
     print(f"\n## This checkout against {Path(other).name}\n")
     print("| task | ms | ratio: median | quartiles |\n|---|---|---|---|")
-    for name in (name for name in names[0] if name in names[1]):
-        ours: list[float] = []
+    for name in our_tasks:
+        if name not in their_tasks:
+            continue
+        our_seconds: list[float] = []
         ratios: list[float] = []
         for turn in range(turns + 1):
-            order = (here, there) if turn % 2 else (there, here)
-            took = {process.pid: ask(process, name) for process in order}
-            if turn:
-                ours.append(took[here.pid])
-                ratios.append(took[here.pid] / took[there.pid])
+            # Which of them is first changes, as the second one may find a warm cache.
+            order = [other_process, this_process]
+            if turn % 2 == 1:
+                order.reverse()
+            seconds = {process.pid: ask(process, name) for process in order}
+            if turn > 0:  # the first one warms up
+                our_seconds.append(seconds[this_process.pid])
+                ratios.append(seconds[this_process.pid] / seconds[other_process.pid])
         low, middle, high = quantiles(ratios, n=4)
+        milliseconds = sorted(our_seconds)[turns // 2] * 1e3
         print(
-            f"| {name} | {sorted(ours)[turns // 2] * 1e3:.3f} | {middle:.3f} "
-            f"| {low:.3f} to {high:.3f} |",
+            f"| {name} | {milliseconds:.3f} | {middle:.3f} | {low:.3f} to {high:.3f} |",
             flush=True,
         )
-    for process in (here, there):
+    for process in (this_process, other_process):
         process.communicate()
 
 

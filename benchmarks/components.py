@@ -10,7 +10,7 @@ thousand words taking turns; then they take turns at the test documents.
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,13 @@ Task = Callable[..., object]
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
-OURS, PEER, REST = "cost_sensitive_ner", "ner", "ours without the encoder"
-CONFIGS = {OURS: "cnn.cfg", PEER: "baseline_ner.cfg", REST: "cnn.cfg"}
+OURS = "cost_sensitive_ner"
+PEER = "ner"
+WITHOUT_ENCODER = "ours without the encoder"
+CONFIGS = {OURS: "cnn.cfg", PEER: "baseline_ner.cfg", WITHOUT_ENCODER: "cnn.cfg"}
 FOLDERS = {"paths.train": "train", "paths.dev": "testa"}
-TRAINING_BATCHES, SHORT_DOCS = 60, 300
+TRAINING_BATCHES = 60
+SHORT_DOCS = 300
 
 
 def load(name: str) -> Language:
@@ -46,8 +49,13 @@ def read(nlp: Language, path: Path) -> list[Doc]:
 
 
 def unannotated(docs: list[Doc]) -> list[Doc]:
-    """The same words, to be annotated."""
-    return [Doc(d.vocab, [t.text for t in d], [bool(t.whitespace_) for t in d]) for d in docs]
+    """Docs with the same words, to be annotated."""
+    copies: list[Doc] = []
+    for doc in docs:
+        words = [token.text for token in doc]
+        spaces = [bool(token.whitespace_) for token in doc]
+        copies.append(Doc(doc.vocab, words, spaces))
+    return copies
 
 
 def encode(nlp: Language, batch: list[Example]) -> None:
@@ -67,28 +75,30 @@ def learn(nlp: Language, batch: list[Example], sgd: Callable) -> None:
 
 
 def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> None:
-    """Each turn is one batch."""
-    batches = {}
+    """Compare how fast pipelines are trained. Each turn is one batch."""
+    batches: dict[str, list[list[Example]]] = {}
     for name, nlp in pipelines.items():
         docs = read(nlp, path)
-        examples = [Example(x, y) for x, y in zip(unannotated(docs), docs)]
+        examples = [Example(doc, gold) for doc, gold in zip(unannotated(docs), docs)]
         batches[name] = list(islice(minibatch_by_words(examples, 1000), TRAINING_BATCHES))
-    words = sum(len(eg) for batch in batches[OURS] for eg in batch) / len(batches[OURS])
+    n_words = sum(len(eg) for eg in chain.from_iterable(batches[OURS]))
+    words_of_batch = n_words / len(batches[OURS])
     sgd = {name: nlp.create_optimizer() for name, nlp in pipelines.items()}
-    upcoming = {name: cycle(each) for name, each in batches.items()}
-    tasks: dict[str, Task] = {
-        name: partial(pipelines[name].update, sgd=sgd[name], drop=0.2) for name in (OURS, PEER)
-    }
-    tasks[REST] = lambda batch: learn(pipelines[REST], batch, sgd[REST])
+    endless_batches = {name: cycle(batches[name]) for name in batches}
+    tasks: dict[str, Task] = {}
+    for name in (OURS, PEER):
+        tasks[name] = partial(pipelines[name].update, sgd=sgd[name], drop=0.2)
+    nlp_without_encoder = pipelines[WITHOUT_ENCODER]
+    tasks[WITHOUT_ENCODER] = partial(learn, nlp_without_encoder, sgd=sgd[WITHOUT_ENCODER])
 
     def prepare(name: str) -> list[Example]:
-        batch = next(upcoming[name])
-        if name == REST:
-            encode(pipelines[REST], batch)
+        batch = next(endless_batches[name])
+        if name == WITHOUT_ENCODER:
+            encode(nlp_without_encoder, batch)
         return batch
 
     timed = compare(tasks, OURS, turns, prepare=prepare)
-    print_row("training, batches of 1,000 words", timed, words)
+    print_row("training, batches of 1,000 words", timed, words_of_batch)
 
 
 def annotate_at_once(pipe: Any, docs: list[Doc]) -> None:
@@ -104,16 +114,19 @@ def annotate_singly(pipe: Any, docs: list[Doc]) -> None:
 
 
 def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> None:
-    """Each turn is the whole test corpus; then short documents, one at a time."""
+    """Compare how fast pipelines annotate. Each turn is the whole test corpus; then short
+    documents, one at a time."""
     docs = {name: read(nlp, path) for name, nlp in pipelines.items()}
-    encoder: Any = pipelines[REST].get_pipe("tok2vec")
-    ner: Any = pipelines[REST].get_pipe("ner")
+    encoder: Any = pipelines[WITHOUT_ENCODER].get_pipe("tok2vec")
+    ner: Any = pipelines[WITHOUT_ENCODER].get_pipe("ner")
 
     def prepare(name: str) -> list[Doc]:
         new_docs = unannotated(docs[name])
-        return list(encoder.pipe(new_docs)) if name == REST else new_docs
+        if name == WITHOUT_ENCODER:
+            return list(encoder.pipe(new_docs))
+        return new_docs
 
-    pipes: dict[str, Any] = {OURS: pipelines[OURS], PEER: pipelines[PEER], REST: ner}
+    pipes: dict[str, Any] = {OURS: pipelines[OURS], PEER: pipelines[PEER], WITHOUT_ENCODER: ner}
     tasks: dict[str, Task] = {name: partial(annotate_at_once, pipe) for name, pipe in pipes.items()}
     timed = compare(tasks, OURS, turns, prepare=prepare)
     print_row("`nlp.pipe`", timed, sum(map(len, docs[OURS])))
@@ -124,11 +137,16 @@ def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> Non
 
 
 def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
-    speeds = [f"{words / timed[name].seconds:,.0f}" for name in (OURS, PEER)]
-    _, ratio, low, high = timed[PEER]
-    share = [f"{100 * part:.0f}" for part in timed[REST][1:]]
-    rest = f"{share[0]} % ({share[1]} to {share[2]})"
-    cells = [title, *speeds, f"{ratio:.2f} ({low:.2f} to {high:.2f})", rest]
+    """Print a row of the table. `words` is the number of words of a turn."""
+    peer = timed[PEER]
+    component = timed[WITHOUT_ENCODER]
+    cells = [
+        title,
+        f"{words / timed[OURS].seconds:,.0f}",
+        f"{words / peer.seconds:,.0f}",
+        f"{peer.ratio:.2f} ({peer.low:.2f} to {peer.high:.2f})",
+        f"{100 * component.ratio:.0f} % ({100 * component.low:.0f} to {100 * component.high:.0f})",
+    ]
     print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -15,11 +15,11 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
@@ -32,12 +32,16 @@ from spacy_costner.analysis.distillation import (
     save_corpus,
     save_gold,
 )
-from spacy_costner.analysis.fitting import train_as_fitted
+from spacy_costner.analysis.fitting import train_pipeline
 from spacy_costner.analysis.preparation import Corpus
+from spacy_costner.cli.tables import mean_and_deviation
 from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
-N_GOLD, N_SEEDS, N_TIMED, N_TURNS = 2000, 3, 40, 3
+N_GOLD = 2000
+N_SEEDS = 3
+N_TIMED = 40
+N_TURNS = 3
 SETTINGS = {
     "best reading": (False, 0.0, 0.0),
     "best reading + gold": (False, 0.0, 1.0),
@@ -57,33 +61,48 @@ Measured = dict[str, list[Evaluation]]
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
     """Save the docs with the first sentences, and the others."""
-    nlp, n_sents = spacy.blank(lang), 0
-    parts: tuple[list[Doc], list[Doc]] = ([], [])
-    for doc in DocBin().from_disk(train).get_docs(nlp.vocab):
+    vocab = spacy.blank(lang).vocab
+    n_sents = 0
+    gold_docs: list[Doc] = []
+    raw_docs: list[Doc] = []
+    for doc in DocBin().from_disk(train).get_docs(vocab):
         sents = list(doc.sents)
-        n_here = min(max(N_GOLD - n_sents, 0), len(sents))
-        border = sents[n_here].start if n_here < len(sents) else len(doc)
-        for part, span in zip(parts, (doc[:border], doc[border:])):
-            if len(span):
-                part.append(doc if len(span) == len(doc) else span.as_doc())
-                part[-1].has_unknown_spaces = doc.has_unknown_spaces
+        # A doc may have the last sentence with gold, and the first one without it.
+        n_gold_sents = min(max(N_GOLD - n_sents, 0), len(sents))
+        border = len(doc)
+        if n_gold_sents < len(sents):
+            border = sents[n_gold_sents].start
+        add_part(gold_docs, doc[:border])
+        add_part(raw_docs, doc[border:])
         n_sents += len(sents)
-    paths = output / "gold.spacy", output / "raw.spacy"
-    for path, docs in zip(paths, parts):
-        DocBin(docs=docs).to_disk(path)
-    return paths
+    gold_path = output / "gold.spacy"
+    raw_path = output / "raw.spacy"
+    DocBin(docs=gold_docs).to_disk(gold_path)
+    DocBin(docs=raw_docs).to_disk(raw_path)
+    return gold_path, raw_path
+
+
+def add_part(docs: list[Doc], span: Span) -> None:
+    """Add a part of a doc as a doc, unless it has no tokens."""
+    if len(span) == 0:
+        return
+    part = span.doc
+    if len(span) < len(span.doc):
+        part = span.as_doc()
+        part.has_unknown_spaces = span.doc.has_unknown_spaces
+    docs.append(part)
 
 
 def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
-    rows = {
-        part: [evaluate_pipeline("", nlp, read) for nlp in pipelines]
-        for part, read in parts.items()
-    }
-    rates = [speed(nlp, parts["test"]) for nlp in pipelines]
-    return {
-        part: [row._replace(tokens_per_second=rate) for row, rate in zip(of_part, rates)]
-        for part, of_part in rows.items()
-    }
+    """The scores of pipelines on each part, and their speed on the test part."""
+    speeds = [speed(nlp, parts["test"]) for nlp in pipelines]
+    measured: Measured = {}
+    for part, read in parts.items():
+        measured[part] = []
+        for nlp, tokens_per_second in zip(pipelines, speeds):
+            evaluation = evaluate_pipeline("", nlp, read)
+            measured[part].append(evaluation._replace(tokens_per_second=tokens_per_second))
+    return measured
 
 
 def speed(nlp: Language, read: Corpus) -> float:
@@ -92,15 +111,22 @@ def speed(nlp: Language, read: Corpus) -> float:
     for _ in range(N_TURNS):
         docs = [example.predicted for example in islice(read(nlp), N_TIMED)]
         began = time.process_time()
-        n_tokens = sum(map(len, nlp.pipe(docs)))
+        n_tokens = sum(len(doc) for doc in nlp.pipe(docs))
         rates.append(n_tokens / (time.process_time() - began))
     return max(rates)
 
 
-def together(teachers: Sequence[Language], each: list[Measured], parts: Parts) -> Measured:
+def together(
+    teachers: Sequence[Language], measured_teachers: list[Measured], parts: Parts
+) -> Measured:
     """The rows of the mean of several teachers."""
-    rows = {part: [row for of_teacher in each for row in of_teacher[part]] for part in parts}
-    return {part: [evaluate_together(teachers, rows[part], read)] for part, read in parts.items()}
+    rows: Measured = {}
+    for part, read in parts.items():
+        rows_of_teachers: list[Evaluation] = []
+        for measured in measured_teachers:
+            rows_of_teachers += measured[part]
+        rows[part] = [evaluate_together(teachers, rows_of_teachers, read)]
+    return rows
 
 
 def students(config: Config, corpus: Path, output: Path) -> list[Language]:
@@ -108,22 +134,29 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
     trained = []
     for seed in range(N_SEEDS):
         config = config.copy()
-        config["paths"]["train"], config["system"]["seed"] = str(corpus), seed
-        trained.append(spacy.load(train_as_fitted(config, output, sys.stderr)))
+        config["paths"]["train"] = str(corpus)
+        config["system"]["seed"] = seed
+        trained.append(spacy.load(train_pipeline(config, output, sys.stderr)))
     return trained
 
 
 def report(name: str, rows: Measured, low: float = 0.0, high: float = 0.0) -> float:
-    """Print a row of the table. RETURNS (float): F on the test set."""
-    scores = [[100 * row.f_score for row in rows[part]] for part in ("dev", "test")]
-    shown = [f"{mean(f):.1f}" + (f" ± {stdev(f):.1f}" if len(f) > 1 else "") for f in scores]
-    test = mean(scores[1])
-    kept = f"{100 * (test - low) / (high - low):.0f} %" if low else ""
-    fastest = max(row.tokens_per_second for of_part in rows.values() for row in of_part)
-    size = rows["dev"][0].megabytes
-    print(
-        f"| {name} | {shown[0]} | {shown[1]} | {kept} | {fastest:,.0f} | {size:.1f} |", flush=True
-    )
+    """Print a row of the table. `low` and `high` are F of gold alone and of the teacher: the row
+    says how much of the gain from low to high the student keeps.
+
+    RETURNS (float): F on the test set.
+    """
+    dev_scores = [100 * row.f_score for row in rows["dev"]]
+    test_scores = [100 * row.f_score for row in rows["test"]]
+    test = mean(test_scores)
+    gain_kept = ""
+    if low > 0:
+        gain_kept = f"{100 * (test - low) / (high - low):.0f} %"
+    fastest = max(row.tokens_per_second for row in rows["dev"] + rows["test"])
+    megabytes = rows["dev"][0].megabytes
+    cells = [name, mean_and_deviation(dev_scores, 1), mean_and_deviation(test_scores, 1)]
+    cells += [gain_kept, f"{fastest:,.0f}", f"{megabytes:.1f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
     return test
 
 
@@ -140,18 +173,21 @@ def main() -> None:
     nlp = load_model_from_config(config, auto_fill=True)
     parts: Parts = {"dev": make_reader(dev), "test": make_reader(test)}
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
-    each = [measure([nlp], parts) for nlp in teachers]
-    tops = [report(f"teacher: {Path(name).parent.name}", rows) for name, rows in zip(names, each)]
+    measured_teachers = [measure([teacher], parts) for teacher in teachers]
+    high = 0.0
+    for name, measured in zip(names, measured_teachers):
+        high = report(f"teacher: {Path(name).parent.name}", measured)
     teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
-        tops.append(report("teachers together", together(teachers, each, parts)))
+        high = report("teachers together", together(teachers, measured_teachers, parts))
     low = report("gold only", measure(students(config, gold, output), parts))
     corpus = output / "train"
-    for name, (soft, least, weight) in SETTINGS.items():
-        save_corpus(corpus, save_answers(teachers, nlp.vocab, [raw], output, soft=soft), least)
-        if weight:
-            save_gold(corpus, read_docs(nlp, gold), weight)
-        report(name, measure(students(config, corpus, output), parts), low, tops[-1])
+    for name, (soft, min_confidence, gold_weight) in SETTINGS.items():
+        answers = save_answers(teachers, nlp.vocab, [raw], output, soft=soft)
+        save_corpus(corpus, answers, min_confidence)
+        if gold_weight > 0:
+            save_gold(corpus, read_docs(nlp, gold), gold_weight)
+        report(name, measure(students(config, corpus, output), parts), low, high)
 
 
 if __name__ == "__main__":

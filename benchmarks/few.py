@@ -11,14 +11,14 @@ linear.py, a sequence a sentence; spaCy's `ner` with the model of `nlp.add_pipe(
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pycrfsuite
 import spacy
-from linear import CRFSUITE, ROOT, features, words_of
+from linear import CRFSUITE, ROOT, features
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example, iob_to_biluo, tags_to_entities
@@ -31,7 +31,9 @@ from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
-SIZES, N_ARTICLE, N_NER = (100, 300, 1_000), 20, 300
+SIZES = (100, 300, 1_000)
+N_ARTICLE = 20  # sentences that make an article, where there are none
+N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
 Articles = list[list[Doc]]
@@ -39,28 +41,36 @@ Articles = list[list[Doc]]
 
 def read(name: str, part: str) -> Articles:
     """The sentences of each article."""
-    file, *ends = SPEC["corpora"][name][part]
-    docs = corpora.read_docs(ROOT / file, VOCAB, *ends)
-    group = corpora.DOCUMENTS[SPEC["corpora"][name].get("documents")]
-    groups = group(docs, *ends) if group else [i // N_ARTICLE for i in range(len(docs))]
+    file, begin, end = SPEC["corpora"][name][part]
+    docs = corpora.read_docs(ROOT / file, VOCAB, begin, end)
+    article_of_sentence = corpora.DOCUMENTS[SPEC["corpora"][name].get("documents")]
+    keys: Sequence[object] = [i // N_ARTICLE for i in range(len(docs))]
+    if article_of_sentence is not None:
+        keys = article_of_sentence(docs, begin, end)
     articles: dict[object, list[Doc]] = {}
-    for doc, key in zip(docs, groups):
+    for doc, key in zip(docs, keys):
         articles.setdefault(key, []).append(doc)
     return list(articles.values())
 
 
-def draw(articles: Articles, n: int, seed: int, *, whole: bool) -> Articles:
-    """Sentences, or articles of so many sentences in all."""
-    units = articles if whole else [[doc] for article in articles for doc in article]
+def as_sentences(articles: Articles) -> Articles:
+    """Each sentence as an article by itself."""
+    return [[sentence] for sentence in chain.from_iterable(articles)]
+
+
+def draw(articles: Articles, n: int, seed: int) -> Articles:
+    """Draw articles with n sentences in all. The last one is cut."""
+    n_missing = n
     drawn: Articles = []
-    for unit in random.Random(seed).sample(units, len(units)):
-        if n > 0:
-            drawn.append(unit[:n])
-            n -= len(unit)
+    for article in random.Random(seed).sample(articles, len(articles)):
+        if n_missing > 0:
+            drawn.append(article[:n_missing])
+            n_missing -= len(article)
     return drawn
 
 
 def save(articles: Articles, path: Path) -> Path:
+    """Save a doc for each article. The path of the file."""
     DocBin(docs=map(corpora.join, articles)).to_disk(path)
     return path
 
@@ -78,6 +88,7 @@ def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = No
 
 
 def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
+    """F of CRFsuite, in percent."""
     cache: dict[str, list[tuple[int, str]]] = {}
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
@@ -87,16 +98,21 @@ def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
     trainer.train(str(path))
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
-    gold = [*chain.from_iterable(dev)]
-    found = [Doc(VOCAB, words) for words in words_of(gold)]
-    for doc in found:
-        tags = tagger.tag(features([token.text for token in doc], cache))
-        spans = tags_to_entities(iob_to_biluo(tags))
-        doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in spans])
-    return 100 * get_ner_prf([*map(Example, found, gold)])["ents_f"]
+    examples: list[Example] = []
+    for gold in chain.from_iterable(dev):
+        words = [token.text for token in gold]
+        predicted = Doc(VOCAB, words)
+        tags = tagger.tag(features(words, cache))
+        entities = tags_to_entities(iob_to_biluo(tags))
+        predicted.set_ents(
+            [Span(predicted, first, last + 1, label) for label, first, last in entities]
+        )
+        examples.append(Example(predicted, gold))
+    return 100 * get_ner_prf(examples)["ents_f"]
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
+    """F of spaCy's `ner`, in percent."""
     fix_random_seed(seed)
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
@@ -105,10 +121,13 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
         docs = DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab)
         return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in docs]
 
-    own, n_done = examples(train), 0
-    optimizer = nlp.initialize(lambda: own)
+    train_examples = examples(train)
+    optimizer = nlp.initialize(lambda: train_examples)
+    n_done = 0
+    # It ends with a pass over all examples.
     while n_done < n_steps:
-        for batch in minibatch(random.sample(own, len(own)), 8):
+        shuffled = random.sample(train_examples, len(train_examples))
+        for batch in minibatch(shuffled, 8):
             nlp.update(batch, sgd=optimizer, drop=0.2)
             n_done += 1
     return 100 * nlp.evaluate(examples(dev))["ents_f"]
@@ -118,10 +137,11 @@ def systems(
     train: Articles, dev: Articles, lang: str, seed: int, folder: Path
 ) -> dict[str, Callable[[], float]]:
     """What trains each system, and returns its F."""
-    paths = save(train, folder / "train.spacy"), save(dev, folder / "dev.spacy")
+    train_path = save(train, folder / "train.spacy")
+    dev_path = save(dev, folder / "dev.spacy")
     return {
-        "`fit`": lambda: fit(*paths, lang, seed),
-        "by updates": lambda: fit(*paths, lang, seed, is_small=False),
+        "`fit`": lambda: fit(train_path, dev_path, lang, seed),
+        "by updates": lambda: fit(train_path, dev_path, lang, seed, is_small=False),
         "CRFsuite": lambda: by_crfsuite(train, dev, folder / "crfsuite"),
     }
 
@@ -129,17 +149,19 @@ def systems(
 def main(n_seeds: int = 3, n_steps: int = 1_000, *sizes: int) -> None:
     print("| corpus | docs | sentences | seed | system | F |\n|---|---|---|---|---|---|")
     parts = {name: (read(name, "train"), read(name, "dev")) for name in NAMES}
-    wholes = {"sentences": False, "articles": True}
-    for size, seed, name, docs in product(sizes or SIZES, range(n_seeds), NAMES, wholes):
+    units = ("sentences", "articles")
+    for size, seed, name, unit in product(sizes or SIZES, range(n_seeds), NAMES, units):
         train, dev = parts[name]
-        train = draw(train, size, seed, whole=wholes[docs])
-        dev = dev if wholes[docs] else [[doc] for article in dev for doc in article]
-        row = f"| {name} | {docs} | {size} | {seed}"
+        if unit == "sentences":
+            train = as_sentences(train)
+            dev = as_sentences(dev)
+        drawn = draw(train, size, seed)
+        row = f"| {name} | {unit} | {size} | {seed}"
         with TemporaryDirectory() as folder:
-            for system, score in systems(train, dev, NAMES[name], seed, Path(folder)).items():
+            for system, score in systems(drawn, dev, NAMES[name], seed, Path(folder)).items():
                 print(f"{row} | {system} | {score():.2f} |", flush=True)
     for name, (train, dev) in parts.items():
-        drawn = draw(train, N_NER, 0, whole=False)
+        drawn = draw(as_sentences(train), N_NER, seed=0)
         f = by_ner(drawn, dev, NAMES[name], 0, n_steps)
         print(f"| {name} | sentences | {N_NER} | 0 | `ner` | {f:.2f} |", flush=True)
 

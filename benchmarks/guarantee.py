@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy
 import spacy
+from spacy.training import Example
 
 from spacy_costner.analysis.guarantees import LOWEST, score_spans
 from spacy_costner.analysis.predictions import get_component
@@ -34,6 +35,7 @@ Half = tuple[Any, Any]
 
 
 def losses_of(gold: Any, by: str) -> conformal.Losses:
+    """The losses of the docs with annotated entities, for what is missed of them."""
     return conformal.miss_losses(gold["score"], gold["doc"], by=by)
 
 
@@ -41,82 +43,126 @@ class Tally:
     """What the splits showed of one way to choose thresholds."""
 
     def __init__(self) -> None:
-        self.misses: list[float] = []
-        self.sizes: list[float] = []
-        self.refused = 0
+        self.miss_rates: list[float] = []
+        self.spans_per_entity: list[float] = []
+        self.n_refused = 0  # splits in which nothing could be promised
 
-    def add(self, at: float | None, half: Half, by: str) -> None:
-        if at is None:
-            self.refused += 1
+    def add(self, threshold: float | None, half: Half, by: str) -> None:
+        """Count what a threshold misses of the second half of a split."""
+        if threshold is None:
+            self.n_refused += 1
             return
         spans, gold = half
-        self.misses.append(float(losses_of(gold, by).mean(numpy.asarray([at]))[0]))
-        self.sizes.append(float((spans["score"] >= at).sum() / len(gold)))
+        (miss_rate,) = losses_of(gold, by).mean(numpy.asarray([threshold])).tolist()
+        n_in_set = int((spans["score"] >= threshold).sum())
+        self.miss_rates.append(miss_rate)
+        self.spans_per_entity.append(n_in_set / len(gold))
 
     def cells(self, limit: float) -> list[str]:
-        if not self.misses:
-            return ["-", "-", f"- ({self.refused})"]
-        misses, refused = numpy.asarray(self.misses), f" ({self.refused})" * (self.refused > 0)
-        error = misses.std() / len(misses) ** 0.5
-        late = " !" * bool(misses.mean() > limit + 2 * error)
-        over = f"{100 * (misses > limit).sum() / (len(misses) + self.refused):.1f} %"
-        return [f"{misses.mean():.4f}{late}", over, f"{numpy.mean(self.sizes):.2f}{refused}"]
+        """The cells of COLUMNS for a promised limit."""
+        if not self.miss_rates:
+            return ["-", "-", f"- ({self.n_refused})"]
+        miss_rates = numpy.asarray(self.miss_rates)
+        miss = f"{miss_rates.mean():.4f}"
+        standard_error = miss_rates.std() / len(miss_rates) ** 0.5
+        if miss_rates.mean() > limit + 2 * standard_error:
+            miss += " !"
+        n_splits = len(miss_rates) + self.n_refused
+        over = f"{100 * (miss_rates > limit).sum() / n_splits:.1f} %"
+        spans = f"{numpy.mean(self.spans_per_entity):.2f}"
+        if self.n_refused > 0:
+            spans += f" ({self.n_refused})"
+        return [miss, over, spans]
 
 
-def halves(both: Half, n_docs: int, seed: int) -> tuple[Half, Half]:
-    first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
-    one, other = (tuple(each[which[each["doc"]]] for each in both) for which in (first, ~first))
-    return (one[0], one[1]), (other[0], other[1])
+def of_docs(half: Half, is_wanted: Any) -> Half:
+    """The spans and the entities of some docs. `is_wanted` has a boolean for each doc, (D,)."""
+    spans, gold = half
+    return spans[is_wanted[spans["doc"]]], gold[is_wanted[gold["doc"]]]
+
+
+def halves(all_docs: Half, n_docs: int, seed: int) -> tuple[Half, Half]:
+    """Split the docs into random halves."""
+    is_first = numpy.random.default_rng(seed).permutation(n_docs) < n_docs // 2
+    return of_docs(all_docs, is_first), of_docs(all_docs, ~is_first)
 
 
 def naive(losses: conformal.Losses, limit: float) -> float | None:
     """The largest threshold that keeps the limit on the calibration docs."""
     candidates = numpy.unique(numpy.clip(losses.score, LOWEST, 1))
-    kept = losses.mean(candidates) <= limit
-    return float(candidates[kept][-1]) if kept.any() else None
+    passes = losses.mean(candidates) <= limit
+    if not passes.any():
+        return None
+    return float(candidates[passes][-1])
 
 
-def run(limit: float, by: str, both: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
-    tallies: dict[str, Tally] = {name: Tally() for name in ("mean", "sure", "naive", "p")}
+def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
+    """The cells of a limit: what each way to choose thresholds showed.
+
+    all_docs (Half): The docs, with our score.
+    plain (Half): The same docs, with the probability as score.
+    """
+    mean = Tally()
+    sure = Tally()
+    naive_tally = Tally()
+    p = Tally()
     for seed in range(splits):
-        (_, gold), test = halves(both, n_docs, seed)
-        (_, plain_gold), plain_test = halves(plain, n_docs, seed)
+        (_, gold), test = halves(all_docs, n_docs, seed)
         losses = losses_of(gold, by)
-        for name, delta in (("mean", None), ("sure", 0.05)):
-            at = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
-            tallies[name].add(at, test, by)
-        tallies["naive"].add(naive(losses, limit), test, by)
-        at = conformal.threshold(losses_of(plain_gold, by), limit, floor=LOWEST)
-        # Below what is searched for, the plain set is not known.
-        tallies["p"].add(None if at is not None and at < 0.001 else at, plain_test, by)
-    cells = [tally.cells(limit) for tally in tallies.values()]
-    return [*cells[0], *cells[1], *cells[2], cells[3][-1]]
+        mean.add(conformal.threshold(losses, limit, floor=LOWEST), test, by)
+        sure.add(conformal.threshold(losses, limit, delta=0.05, floor=LOWEST), test, by)
+        naive_tally.add(naive(losses, limit), test, by)
+        (_, plain_gold), plain_test = halves(plain, n_docs, seed)
+        threshold = conformal.threshold(losses_of(plain_gold, by), limit, floor=LOWEST)
+        if threshold is not None and threshold < 0.001:
+            # Below what is searched for, the plain set is not known.
+            threshold = None
+        p.add(threshold, plain_test, by)
+    *_, p_spans = p.cells(limit)
+    return [*mean.cells(limit), *sure.cells(limit), *naive_tally.cells(limit), p_spans]
 
 
-def run_groups(by: str, both: Half, groups: Any, splits: int) -> list[list[str]]:
+def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[str]]:
     """What is missed of each group, with a threshold of its own and with one for all. `groups` has
     the group of each doc. Shape: (D,)"""
-    rows = [["group", "limit", *(f"{way} {cell}" for way in ("own", "one") for cell in COLUMNS)]]
+    own_columns = [f"own {column}" for column in COLUMNS]
+    one_columns = [f"one {column}" for column in COLUMNS]
+    rows = [["group", "limit", *own_columns, *one_columns]]
     for limit, group in product(LIMITS, numpy.unique(groups)):
-        tallies = Tally(), Tally()
+        is_in_group = groups == group
+        with_own_threshold = Tally()
+        with_one_threshold = Tally()
         for seed in range(splits):
-            (_, gold), test = halves(both, len(groups), seed)
-            spans, wanted = (each[groups[each["doc"]] == group] for each in test)
-            for tally, rows_ in zip(tallies, (gold[groups[gold["doc"]] == group], gold)):
-                at = conformal.threshold(losses_of(rows_, by), limit, floor=LOWEST)
-                tally.add(at, (spans, wanted), by)
-        rows.append([group, f"{limit:g}", *tallies[0].cells(limit), *tallies[1].cells(limit)])
+            first_half, second_half = halves(all_docs, len(groups), seed)
+            test = of_docs(second_half, is_in_group)
+            for tally, calibration in (
+                (with_own_threshold, of_docs(first_half, is_in_group)),
+                (with_one_threshold, first_half),
+            ):
+                _, gold = calibration
+                threshold = conformal.threshold(losses_of(gold, by), limit, floor=LOWEST)
+                tally.add(threshold, test, by)
+        cells = [*with_own_threshold.cells(limit), *with_one_threshold.cells(limit)]
+        rows.append([group, f"{limit:g}", *cells])
     return rows
 
 
-def shift(by: str, both: Half, other: Half) -> list[list[str]]:
+def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
     """A promise on all docs, and what is missed of docs of another kind."""
+    _, gold = calibration
     rows = []
     for limit in LIMITS:
-        at, tally = conformal.threshold(losses_of(both[1], by), limit, floor=LOWEST), Tally()
-        tally.add(at, other, by)
+        tally = Tally()
+        threshold = conformal.threshold(losses_of(gold, by), limit, floor=LOWEST)
+        tally.add(threshold, shifted, by)
         rows.append([f"{limit:g}", *tally.cells(limit)])
     return rows
+
+
+def of_label(half: Half, i: int) -> Half:
+    """The spans and the entities with the i-th label."""
+    spans, gold = half
+    return spans[spans["label"] == i], gold[gold["label"] == i]
 
 
 def main() -> None:
@@ -129,38 +175,43 @@ def main() -> None:
     parser.add_argument("--per-label", action="store_true")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--by-group")
-    given = parser.parse_args()
-    nlp = spacy.load(given.model)
+    options = parser.parse_args()
+    nlp = spacy.load(options.model)
     ner = get_component(nlp, "ner")
-    examples = [eg for path in given.docs for eg in make_reader(path)(nlp)]
-    names = [f"{way} {cell}" for way in ("mean", "sure", "naive") for cell in COLUMNS]
-    rows: list[list[str]] = [["found", "label", "limit", *names, "p spans"]]
-    for found in given.found:
-        terms = Terms(miss=0.5, found=found, by=given.by, per_label=given.per_label)
-        plain_terms = Terms(false_alarm=0.5, found=found, per_label=given.per_label)
-        both = score_spans(nlp, ner, examples, terms)[:2]
-        if given.by_group:
-            groups = numpy.asarray([str(eg.reference.user_data[given.by_group]) for eg in examples])
-            print(f"{found}\n{text_table(run_groups(given.by, both, groups, given.splits))}")
+    examples: list[Example] = []
+    for path in options.docs:
+        examples += make_reader(path)(nlp)
+    header = ["found", "label", "limit"]
+    for way in ("mean", "sure", "naive"):
+        header += [f"{way} {column}" for column in COLUMNS]
+    rows: list[list[str]] = [[*header, "p spans"]]
+    for found_by in options.found:
+        # The numbers of the promise don't matter: these are for the scores that it is made with.
+        terms = Terms(miss=0.5, found=found_by, by=options.by, per_label=options.per_label)
+        plain_terms = Terms(false_alarm=0.5, found=found_by, per_label=options.per_label)
+        all_docs = score_spans(nlp, ner, examples, terms)[:2]
+        if options.by_group:
+            key = options.by_group
+            groups = numpy.asarray([str(eg.reference.user_data[key]) for eg in examples])
+            table = run_groups(options.by, all_docs, groups, options.splits)
+            print(f"{found_by}\n{text_table(table)}")
             continue
         plain = score_spans(nlp, ner, examples, plain_terms)[:2]
-        if given.shifted and found == "exact":
-            shifted = list(make_reader(given.shifted)(nlp))
-            other = score_spans(nlp, ner, shifted, terms)[:2]
-            rows_of_shift = shift(given.by, both, other)
+        if options.shifted and found_by == "exact":
+            shifted_examples = list(make_reader(options.shifted)(nlp))
+            shifted = score_spans(nlp, ner, shifted_examples, terms)[:2]
+            rows_of_shift = shift(options.by, all_docs, shifted)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
-        for i, label in enumerate(ner.labels if given.per_label else [""]):
-            some, plainly = both, plain
-            if given.per_label:
-                some, plainly = (
-                    (spans[spans["label"] == i], gold[gold["label"] == i])
-                    for spans, gold in (both, plain)
-                )
-            for limit in LIMITS:
-                cells = run(limit, given.by, some, plainly, len(examples), given.splits)
-                rows.append([found, label, f"{limit:g}", *cells])
-    print(f"{len(examples):,} docs, {given.splits} splits, by {given.by}")
-    if not given.by_group:
+        parts = [("", all_docs, plain)]
+        if options.per_label:
+            parts = []
+            for i, label in enumerate(ner.labels):
+                parts.append((label, of_label(all_docs, i), of_label(plain, i)))
+        for (label, part, plain_part), limit in product(parts, LIMITS):
+            cells = run(limit, options.by, part, plain_part, len(examples), options.splits)
+            rows.append([found_by, label, f"{limit:g}", *cells])
+    print(f"{len(examples):,} docs, {options.splits} splits, by {options.by}")
+    if not options.by_group:
         print(f"\n{text_table(rows)}")
 
 

@@ -11,6 +11,7 @@ own, which annotates sentences of the development corpus, one call a sentence.
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from time import perf_counter
 import numpy
 import spacy
 from spacy.cli.train import train
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from spacy.util import load_config
 
 from spacy_costner.analysis.fitting import fit
@@ -27,8 +28,11 @@ from spacy_costner.analysis.fitting import fit
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
 PARTS = [CORPUS / folder / "esp.spacy" for folder in ("train", "testa")]
-LINEAR, OTHERS = ("sparse", "sparse_document"), ("cnn", "hybrid")
-STEPS, WARM_UP, CALLS = 200, 50, 1000
+LINEAR = ("sparse", "sparse_document")
+OTHERS = ("cnn", "hybrid")
+STEPS = 200
+WARM_UP = 50
+CALLS = 1000
 SHORT = (5, 40)
 """Words of a short text."""
 
@@ -51,9 +55,14 @@ def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: 
 
 def read_texts(path: Path) -> list[str]:
     """Short texts of a corpus: its sentences, or its docs if it has none."""
-    docs = DocBin().from_disk(path).get_docs(spacy.blank("es").vocab)
-    parts = (s for doc in docs for s in (doc.sents if doc.has_annotation("SENT_START") else [doc]))
-    return [part.text for part in parts if SHORT[0] <= len(part) <= SHORT[1]][:CALLS]
+    least_words, most_words = SHORT
+    texts: list[str] = []
+    for doc in DocBin().from_disk(path).get_docs(spacy.blank("es").vocab):
+        parts: Iterable[Span] = [doc[:]]
+        if doc.has_annotation("SENT_START"):
+            parts = doc.sents
+        texts += [part.text for part in parts if least_words <= len(part) <= most_words]
+    return texts[:CALLS]
 
 
 def peak_bytes() -> int:
@@ -65,9 +74,11 @@ def peak_bytes() -> int:
 def measure(path: str, texts_path: str) -> dict[str, float]:
     """Load a pipeline and annotate texts, one at a time. To be called in a new process."""
     texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
-    memory, began = peak_bytes(), perf_counter()
+    bytes_before = peak_bytes()
+    began = perf_counter()
     nlp = spacy.load(path)
-    loaded, seconds = perf_counter() - began, []
+    load_seconds = perf_counter() - began
+    seconds: list[float] = []
     for i in range(WARM_UP + CALLS):
         began = perf_counter()
         nlp(texts[i % len(texts)])
@@ -75,10 +86,10 @@ def measure(path: str, texts_path: str) -> dict[str, float]:
     middle, high = numpy.percentile(seconds[WARM_UP:], [50, 99]).tolist()
     files = [file for file in Path(path).rglob("*") if file.is_file()]
     return {
-        "load": loaded,
+        "load": load_seconds,
         "median": 1000 * middle,
         "high": 1000 * high,
-        "memory": (peak_bytes() - memory) / MB,
+        "memory": (peak_bytes() - bytes_before) / MB,
         "disk": sum(file.stat().st_size for file in files) / MB,
     }
 
@@ -97,12 +108,15 @@ def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> Non
     with TemporaryDirectory() as folder:
         texts = Path(folder) / "texts.json"
         texts.write_text(json.dumps(read_texts(Path(dev_path))), encoding="utf8")
-        for name in [*LINEAR, *OTHERS, *(["transformer"] if transformer else [])]:
+        names = [*LINEAR, *OTHERS]
+        if transformer:
+            names.append("transformer")
+        for name in names:
             paths = {"paths.train": train_path, "paths.dev": dev_path}
             path = train_pipeline(name, paths, Path(folder), transformer)
             command = [sys.executable, "-W", "ignore", __file__, "--measure", str(path), str(texts)]
-            found = json.loads(subprocess.check_output(command))
-            cells = [f"{found[key]:.{digits}f}" for key, digits in DIGITS.items()]
+            measured = json.loads(subprocess.check_output(command))
+            cells = [f"{measured[key]:.{digits}f}" for key, digits in DIGITS.items()]
             print(f"| `{name}.cfg` | {' | '.join(cells)} |", flush=True)
 
 

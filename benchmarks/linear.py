@@ -78,9 +78,11 @@ def words_of(docs: Sequence[Doc]) -> list[list[str]]:
 
 
 def f_score(tag: Tagger, part: str) -> float:
-    gold = read(part)
-    found = tag([Doc(doc.vocab, words) for doc, words in zip(gold, words_of(gold))])
-    return 100 * get_ner_prf([Example(x, y) for x, y in zip(found, gold)])["ents_f"]
+    """F of what a tagger finds in a part of the corpus, in percent."""
+    gold_docs = read(part)
+    docs = [Doc(doc.vocab, words) for doc, words in zip(gold_docs, words_of(gold_docs))]
+    examples = [Example(doc, gold) for doc, gold in zip(tag(docs), gold_docs)]
+    return 100 * get_ner_prf(examples)["ents_f"]
 
 
 def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
@@ -90,9 +92,11 @@ def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
 
 def by_spacy(output: Path, *arguments: object) -> Trained:
     """Train by a command of spaCy."""
-    settings = ["--nlp.lang", "es", "--paths.train", path_of("train"), "--paths.dev"]
-    arguments = (*arguments, "--output", output, *settings, path_of("testa"))
-    command = [sys.executable, "-W", "ignore", "-m", "spacy", *map(str, arguments)]
+    settings = ["--nlp.lang", "es"]
+    settings += ["--paths.train", str(path_of("train")), "--paths.dev", str(path_of("testa"))]
+    words = [str(argument) for argument in arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "spacy", *words]
+    command += ["--output", str(output), *settings]
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     seconds = time.perf_counter() - began
@@ -105,52 +109,65 @@ def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, s
     """What configs/sparse.cfg sees of a word, and from how far away; worked out once."""
     if word not in cache:
         lexeme = NLP.vocab[word]
-        seen = [(2, f"word={word}"), (2, f"lower={lexeme.lower_}"), (2, f"shape={lexeme.shape_}")]
+        windows_and_names = [
+            (2, f"word={word}"),
+            (2, f"lower={lexeme.lower_}"),
+            (2, f"shape={lexeme.shape_}"),
+        ]
         for n in range(1, min(len(word), AFFIXES) + 1):
-            seen += [(1, f"prefix{n}={word[:n]}"), (1, f"suffix{n}={word[-n:]}")]
-        cache[word] = seen + [(1, name) for name, is_so in FLAGS.items() if is_so(word)]
+            windows_and_names.append((1, f"prefix{n}={word[:n]}"))
+            windows_and_names.append((1, f"suffix{n}={word[-n:]}"))
+        for name, has_flag in FLAGS.items():
+            if has_flag(word):
+                windows_and_names.append((1, name))
+        cache[word] = windows_and_names
     return cache[word]
 
 
 def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
-    """The features of each token, for CRFsuite."""
-    seen = [see(word, cache) for word in words]
-    return [
-        [
-            f"{there - t}:{name}"
-            for there in range(max(t - 2, 0), min(t + 3, len(words)))
-            for window, name in seen[there]
-            if abs(there - t) <= window
-        ]
-        for t in range(len(words))
-    ]
+    """The features of each token, for CRFsuite: those of the words around it, with their place."""
+    features_of_words = [see(word, cache) for word in words]
+    features_of_tokens: list[list[str]] = []
+    for t in range(len(words)):
+        names: list[str] = []
+        for other in range(max(t - 2, 0), min(t + 3, len(words))):
+            place = other - t
+            for window, name in features_of_words[other]:
+                if abs(place) <= window:
+                    names.append(f"{place}:{name}")
+        features_of_tokens.append(names)
+    return features_of_tokens
 
 
 def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
     """The features of the label memory of each token, by doc."""
     names = memory.names()
     for doc in docs:
-        rows = memory.find([doc], is_train=is_train).rows.tolist()
-        yield [[names[row] for row in token if row >= 0] for token in rows]
+        rows_of_tokens = memory.find([doc], is_train=is_train).rows.tolist()
+        # -1 stands for no feature.
+        yield [[names[row] for row in rows if row >= 0] for rows in rows_of_tokens]
 
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
+    """Train CRFsuite, on the features of words alone or also on those of the label memory."""
     cache: dict[str, list[tuple[int, str]]] = {}
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
-    def see_all(docs: list[Doc], *, is_train: bool = False) -> Iterator[list[list[str]]]:
-        plain = (features(words, cache) for words in words_of(docs))
-        if not has_memory:
-            return plain
-        found = find_memory(memory, docs, is_train=is_train)
-        return ([a + b for a, b in zip(*both)] for both in zip(plain, found))
+    def features_by_doc(docs: list[Doc], *, is_train: bool = False) -> Iterator[list[list[str]]]:
+        memory_by_doc = find_memory(memory, docs, is_train=is_train)
+        for words in words_of(docs):
+            features_of_tokens = features(words, cache)
+            if has_memory:
+                for names, names_of_memory in zip(features_of_tokens, next(memory_by_doc)):
+                    names += names_of_memory
+            yield features_of_tokens
 
     began = time.perf_counter()
     trainer = pycrfsuite.Trainer(verbose=False)
     docs = read("train")
     memory.build_vocab(docs)
-    for doc, seen in zip(docs, see_all(docs, is_train=True)):
-        trainer.append(seen, corpora.tags_of(doc))
+    for doc, features_of_doc in zip(docs, features_by_doc(docs, is_train=True)):
+        trainer.append(features_of_doc, corpora.tags_of(doc))
     trainer.select("lbfgs", "crf1d")
     trainer.set_params(CRFSUITE)
     trainer.train(str(path))
@@ -159,22 +176,25 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     seconds = time.perf_counter() - began
 
     def tag(docs: list[Doc]) -> list[Doc]:
-        for doc, seen in zip(docs, see_all(docs)):
-            found = tags_to_entities(iob_to_biluo(tagger.tag(seen)))
-            doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in found])
+        for doc, features_of_doc in zip(docs, features_by_doc(docs)):
+            tags = tagger.tag(features_of_doc)
+            entities = tags_to_entities(iob_to_biluo(tags))
+            doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in entities])
         return docs
 
     return (seconds, path.stat().st_size / 1e6, tag)
 
 
 def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, Trained]]:
+    """Train all systems, one after another: the title of each, and what came of it."""
     for seed in range(n_seeds):
-        own = ("--system.seed", seed)
+        seed_option = ("--system.seed", seed)
         for name in ("sparse", "sparse_document"):
-            config, output = CONFIGS / f"{name}.cfg", folder / f"{name}{seed}"
-            trained = by_spacy(output, "costner", "fit", config, *own)
+            config = CONFIGS / f"{name}.cfg"
+            output = folder / f"{name}{seed}"
+            trained = by_spacy(output, "costner", "fit", config, *seed_option)
             yield f"`{name}.cfg`, `fit`, seed {seed}", trained
-        trained = by_spacy(folder / f"train{seed}", "train", CONFIGS / "sparse.cfg", *own)
+        trained = by_spacy(folder / f"train{seed}", "train", CONFIGS / "sparse.cfg", *seed_option)
         yield f"`sparse.cfg`, `spacy train`, seed {seed}", trained
     yield "CRFsuite", by_crfsuite(folder / "crfsuite", has_memory=False)
     yield "CRFsuite with label memory", by_crfsuite(folder / "crfsuite_memory", has_memory=True)
@@ -184,14 +204,15 @@ def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, T
 
 
 def compare_tagging(taggers: dict[str, Tagger]) -> None:
+    """Print how fast each tagger is, the first one being ours."""
     docs = read("testb")
-    words = words_of(docs)
+    words_of_docs = words_of(docs)
     ours, *_ = taggers
     timed = compare(
         {name: lambda docs, tag=tag: tag(docs) for name, tag in taggers.items()},
         ours,
         TURNS,
-        prepare=lambda name: [Doc(NLP.vocab, some) for some in words],
+        prepare=lambda name: [Doc(NLP.vocab, words) for words in words_of_docs],
     )
     print("\n| tagging | tokens/s | time, ours being 1 |\n|---|---|---|")
     for name, (seconds, ratio, low, high) in timed.items():

@@ -75,9 +75,9 @@ def main(turns: int = 15) -> None:
     print("|---|---|---|")
     for name in LOSSES:
         timed = [column[name] for _, column in columns]
-        cells = [f"{each.ratio:.2f} ({each.low:.2f} to {each.high:.2f})" for each in timed]
+        cells = [f"{loss.ratio:.2f} ({loss.low:.2f} to {loss.high:.2f})" for loss in timed]
         if name == "Sequential":
-            cells = [f"{each.seconds * 1e6:,.0f} µs" for each in timed]
+            cells = [f"{loss.seconds * 1e6:,.0f} µs" for loss in timed]
         print(f"| {name} | {' | '.join(cells)} |")
 
 

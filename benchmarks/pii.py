@@ -25,12 +25,20 @@ from spacy_costner.cli.tables import text_table
 from spacy_costner.presidio import CostnerNlpEngine
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-PEER, OURS, LINEAR = "spaCy ner", "ours, CNN", "ours, linear"
+PEER = "spaCy ner"
+OURS = "ours, CNN"
+LINEAR = "ours, linear"
 ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 
 
 class Tally:
-    """What an analyzer found in the test docs. Of results: score, whether exact, whether wrong."""
+    """What an analyzer found in the test docs.
+
+    leaks (list[float]): The share of the entities of each doc that are not covered.
+    seconds (list[float]): CPU seconds of each doc.
+    results (list[tuple[float, bool, bool]]): Of each result its score, whether it is exact, and
+        whether it is wrong.
+    """
 
     def __init__(self, path: Path, engine: type, lang: str, labels: set[str]) -> None:
         entities = {label: ENTITIES.get(label, label) for label in labels}
@@ -44,40 +52,60 @@ class Tally:
         self.results: list[tuple[float, bool, bool]] = []
 
     def add(self, doc: Doc) -> None:
+        """Analyze the text of an annotated doc, and count."""
         began = time.process_time()
         self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
-        found = self.analyze(doc.text, entities=self.types)
-        gold = [(e.start_char, e.end_char, ENTITIES.get(e.label_, e.label_)) for e in doc.ents]
-        inside = {i for begin, end, _ in gold for i in range(begin, end)}
-        for r in found:
-            exact = (r.start, r.end, r.entity_type) in gold
-            self.results.append((r.score, exact, inside.isdisjoint(range(r.start, r.end))))
-        covered = {i for r in found for i in range(r.start, r.end)}
-        leaked = [any(token.idx not in covered for token in ent) for ent in doc.ents]
-        self.leaks += [float(numpy.mean(leaked))] if leaked else []
+        results = self.analyze(doc.text, entities=self.types)
+        gold: set[tuple[int, int, str]] = set()
+        gold_characters: set[int] = set()
+        for ent in doc.ents:
+            entity_type = ENTITIES.get(ent.label_, ent.label_)
+            gold.add((ent.start_char, ent.end_char, entity_type))
+            gold_characters.update(range(ent.start_char, ent.end_char))
+        covered: set[int] = set()
+        for result in results:
+            characters = range(result.start, result.end)
+            covered.update(characters)
+            is_exact = (result.start, result.end, result.entity_type) in gold
+            is_wrong = gold_characters.isdisjoint(characters)
+            self.results.append((result.score, is_exact, is_wrong))
+        is_leaked = [any(token.idx not in covered for token in ent) for ent in doc.ents]
+        if is_leaked:
+            self.leaks.append(float(numpy.mean(is_leaked)))
 
     def cells(self) -> list[str]:
-        scores, exact, wrong = (numpy.asarray(column) for column in zip(*self.results))
-        leaks, shares = 100 * numpy.asarray(self.leaks), (100 * wrong.mean(), 100 * exact.mean())
-        numbers = f"{area(scores, exact):.3f}", f"{1000 * numpy.mean(self.seconds):.2f}"
-        error = leaks.std() / len(leaks) ** 0.5
-        return [f"{leaks.mean():.2f} ± {error:.2f}", *(f"{x:.1f}" for x in shares), *numbers]
+        """The cells of the table: leaks, wrong, exact, AUC, milliseconds."""
+        scores, is_exact, is_wrong = (numpy.asarray(column) for column in zip(*self.results))
+        leaks = 100 * numpy.asarray(self.leaks)
+        standard_error = leaks.std() / len(leaks) ** 0.5
+        return [
+            f"{leaks.mean():.2f} ± {standard_error:.2f}",
+            f"{100 * is_wrong.mean():.1f}",
+            f"{100 * is_exact.mean():.1f}",
+            f"{area(scores, is_exact):.3f}",
+            f"{1000 * numpy.mean(self.seconds):.2f}",
+        ]
 
 
 def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
-    """The probability that something right scores above something wrong; ties: half."""
-    _, place, n = numpy.unique(scores, return_inverse=True, return_counts=True)
-    rank = (numpy.cumsum(n) - (n - 1) / 2)[place]
-    return float((rank[right].mean() - (right.sum() + 1) / 2) / (~right).sum())
+    """The area under the ROC curve: the probability that something right scores above something
+    wrong; ties: half."""
+    _, index_of_score, n_equal = numpy.unique(scores, return_inverse=True, return_counts=True)
+    # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
+    ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
+    mean_rank = ranks[right].mean()
+    mean_rank_among_right = (right.sum() + 1) / 2
+    n_wrong = (~right).sum()
+    return float((mean_rank - mean_rank_among_right) / n_wrong)
 
 
 def make(output: Path, *arguments: object) -> Path:
-    """Run a command of spaCy, unless there is its output. Not every promise can be made."""
+    """Run a command of spaCy, unless there is its output. The output."""
     words = ["-W", "ignore", "-m", "spacy", *map(str, arguments), "--output", str(output)]
     if not output.exists():
-        check = "--miss" not in words
-        subprocess.run([sys.executable, *words], check=check, stdout=sys.stderr)
+        is_promise = "--miss" in words  # not every promise can be made
+        subprocess.run([sys.executable, *words], check=not is_promise, stdout=sys.stderr)
     return output
 
 
@@ -93,11 +121,15 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
         LINEAR: make(work / "linear", *fit) / "model-best",
     }
     for title in (OURS, LINEAR):
-        home, docs = pipelines[title].parent, [pipelines[title], corpus / "dev.spacy"]
-        pipelines[title] = at = make(home / "calibrated", "costner", "calibrate", *docs)
-        terms = [at, corpus / "calibration.spacy", "--found", "covered", "--miss"]
+        trained = pipelines[title]
+        folder = trained.parent
+        calibrate = ["costner", "calibrate", trained, corpus / "dev.spacy"]
+        calibrated = make(folder / "calibrated", *calibrate)
+        pipelines[title] = calibrated
+        guarantee = ["costner", "guarantee", calibrated, corpus / "calibration.spacy"]
         for limit in (0.05, 0.02, 0.01):
-            promised = make(home / f"miss_{limit}", "costner", "guarantee", *terms, limit)
+            terms = ["--found", "covered", "--miss", limit]
+            promised = make(folder / f"miss_{limit}", *guarantee, *terms)
             if promised.exists():
                 pipelines[f"{title}, {100 * limit:g} % promised"] = promised
     return pipelines
@@ -106,16 +138,20 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
 def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
     paths = make_pipelines(Path(corpus), Path(work), lang, *(settings or ("sparse.cfg", "600")))
     docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
-    labels = {ent.label_ for doc in docs for ent in doc.ents}
-    tallies = {
-        title: Tally(path, SpacyNlpEngine if title == PEER else CostnerNlpEngine, lang, labels)
-        for title, path in paths.items()
-    }
+    labels: set[str] = set()
+    for doc in docs:
+        labels.update(ent.label_ for ent in doc.ents)
+    tallies: dict[str, Tally] = {}
+    for title, path in paths.items():
+        engine = SpacyNlpEngine if title == PEER else CostnerNlpEngine
+        tallies[title] = Tally(path, engine, lang, labels)
+    # In turns, so that a busy machine slows all of them alike.
     for doc in docs:
         for tally in tallies.values():
             tally.add(doc)
-    header = ["", "leaks %", "wrong %", "exact %", "AUC", "CPU ms per text"]
-    print(text_table([header, *([title, *tally.cells()] for title, tally in tallies.items())]))
+    rows = [["", "leaks %", "wrong %", "exact %", "AUC", "CPU ms per text"]]
+    rows += [[title, *tally.cells()] for title, tally in tallies.items()]
+    print(text_table(rows))
 
 
 if __name__ == "__main__":

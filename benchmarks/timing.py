@@ -51,14 +51,19 @@ def compare(
     RETURNS (dict[str, Comparison]): One for each task, ours too.
     """
     _settle_memory()
-    repeats = {name: _repeats(task) if prepare is None else 1 for name, task in tasks.items()}
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(turns + (prepare is not None)):
-        for name, task in tasks.items():
-            arguments = () if prepare is None else (prepare(name),)
-            took = _time(task, repeats[name], *arguments)
-            if prepare is None or turn > 0:
-                seconds[name].append(took)
+    if prepare is None:
+        repeats = {name: _repeats(task) for name, task in tasks.items()}
+        for _ in range(turns):
+            for name, task in tasks.items():
+                seconds[name].append(_time(task, repeats[name]))
+    else:
+        # The first turn warms up, as `_repeats` does above. It doesn't count.
+        for turn in range(turns + 1):
+            for name, task in tasks.items():
+                took = _time(task, 1, prepare(name))
+                if turn > 0:
+                    seconds[name].append(took)
     return {name: _compare(seconds[name], seconds[ours]) for name in tasks}
 
 
@@ -66,21 +71,25 @@ def _settle_memory() -> None:
     """Let go of a large block once. Some systems (glibc) hand the memory of large arrays back
     and fetch it again, page by page, until a program has shown that it lets go of larger ones.
     Any training has; a benchmark of small batches would time the fetching of pages."""
-    numpy.ones(LARGE_BLOCK // 8)
+    bytes_of_float = 8
+    numpy.ones(LARGE_BLOCK // bytes_of_float)
 
 
-def _compare(peer: list, ours: list) -> Comparison:
-    ratios = [theirs / own for theirs, own in zip(peer, ours)]
+def _compare(peer_seconds: list[float], our_seconds: list[float]) -> Comparison:
+    """Compare the seconds of a peer and of ours, turn by turn."""
+    ratios = [peer / ours for peer, ours in zip(peer_seconds, our_seconds)]
     low, middle, high = quantiles(ratios, n=4)
-    return Comparison(median(peer), middle, low, high)
+    return Comparison(median(peer_seconds), middle, low, high)
 
 
 def _repeats(task: Callable[[], object]) -> int:
+    """How often a task is repeated in a turn. The task is done once before, to warm up."""
     task()
     return max(1, round(LEAST_SECONDS / _time(task, 1)))
 
 
 def _time(task: Callable[..., object], repeats: int, *arguments: object) -> float:
+    """The seconds that a task takes, the mean of several times."""
     began = time.perf_counter()
     for _ in range(repeats):
         task(*arguments)
@@ -89,21 +98,24 @@ def _time(task: Callable[..., object], repeats: int, *arguments: object) -> floa
 
 def processor() -> str:
     """The name of the processor, as far as the system tells."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")  # on Linux
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                _, name = line.split(":", 1)
+                return name.strip()
+    return platform.processor()
 
 
 def versions() -> str:
-    """The packages that take part."""
-    found = []
+    """The packages that take part, as far as they are installed, with their versions."""
+    packages: list[str] = []
     for package in PACKAGES:
         try:
-            found.append(f"{package} {version(package)}")
+            packages.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return ", ".join(found)
+    return ", ".join(packages)
 
 
 def main() -> None:

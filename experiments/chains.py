@@ -25,17 +25,18 @@ MOST_PLANES = 1000
 NO_SHARE = 1e-9
 """Cutting planes with no more of a share are dropped."""
 
-SETTLED, ROUNDING = 1e-5, 4 * float(numpy.finfo("float64").eps)
-"""Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone."""
+# Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone.
+SETTLED = 1e-5
+ROUNDING = 4 * float(numpy.finfo("float64").eps)
 
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
 """Takes a vector to value and gradient."""
 
 
 class Sequences(NamedTuple):
-    """Labelled sequences.
+    """Labelled sequences with their features, as arrays.
 
-    seen (csr_matrix): The features of each token, as ones. Shape: (N, V)
+    features (csr_matrix): The features of each token, as ones. Shape: (N, V)
     tags (Ints1d): The gold tag of each token. Shape: (N,)
     lengths (Ints1d): Tokens of each sequence. Shape: (B,)
     steps (Floats2d): The value of each transition as a feature: 1, less where its weight is
@@ -43,7 +44,7 @@ class Sequences(NamedTuple):
     constraints (Constraints): The possible paths; all, if nothing is said.
     """
 
-    seen: csr_matrix
+    features: csr_matrix
     tags: Ints1d
     lengths: Ints1d
     steps: Floats2d
@@ -52,7 +53,9 @@ class Sequences(NamedTuple):
     @property
     def size(self) -> int:
         """How many weights there are: D = (V + K) K."""
-        return (self.seen.shape[1] + len(self.steps)) * len(self.steps)
+        n_features = self.features.shape[1]
+        n_tags = len(self.steps)
+        return (n_features + n_tags) * n_tags
 
     @property
     def gold(self) -> Gold:
@@ -63,19 +66,26 @@ class Sequences(NamedTuple):
     def score(self, vector: Floats1d) -> Potentials:
         """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
         k = len(self.steps)
-        weights = vector.reshape(-1, k)
-        emissions, transitions = self.seen @ weights[:-k], self.steps * weights[-k:]
-        scores = Potentials(emissions, transitions, numpy.zeros(k), numpy.zeros(k), self.lengths)
+        weights = vector.reshape(-1, k)  # (V + K, K)
+        scores = Potentials(
+            emissions=self.features @ weights[:-k],
+            transitions=self.steps * weights[-k:],
+            start=numpy.zeros(k),
+            end=numpy.zeros(k),
+            lengths=self.lengths,
+        )
         return chain.constrain(scores, self.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
         """The derivative with respect to scores as one with respect to weights. Shape: (D,)"""
-        transitions = self.steps * gradient.transitions
-        return numpy.concatenate([self.seen.T @ gradient.emissions, transitions]).reshape(-1)
+        feature_weights = self.features.T @ gradient.emissions
+        step_weights = self.steps * gradient.transitions
+        return numpy.concatenate([feature_weights, step_weights]).reshape(-1)
 
     def error(self, vector: Floats1d) -> float:
-        """How many tags are wrong under some weights, in per cent."""
-        return 100 * float((chain.best_path(self.score(vector)).tags != self.tags).mean())
+        """How many tags of the best paths under some weights are wrong, in per cent."""
+        predicted = chain.best_path(self.score(vector)).tags
+        return 100 * float((predicted != self.tags).mean())
 
 
 def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
@@ -85,77 +95,110 @@ def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
     return csr_matrix((ones, (token, rows[token, slot])), shape=(len(rows), n_features))
 
 
-class OfComponent:
-    """Examples with the features and the legal paths of a component, with starts and ends."""
+class ComponentSequences:
+    """Examples with the features and the legal paths of a component. Unlike `Sequences`, their
+    paths have scores for start and end, too."""
 
     def __init__(self, ner: CostSensitiveNER, examples: list[Example]) -> None:
         """Read the examples; all in one batch, as the loss is the Z-score."""
         self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
         (batch,) = self.total.batches
         self.targets = batch.targets
-        self.tags, self.size = self.targets.gold.tags, int(numpy.prod(self.total.shape))
+        self.tags = self.targets.gold.tags
+        self.size = int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:
-        return chain.constrain(next(self.total.score(vector)), self.targets.constraints)
+        """The scores under some weights: see `Sequences.score`."""
+        scores = next(self.total.score(vector))
+        return chain.constrain(scores, self.targets.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
+        """The derivative with respect to weights: see `Sequences.weight_gradient`."""
         return self.total.sum_gradients([gradient])
 
 
 class AllPaths:
-    """All legal paths, each with the same probability."""
+    """All legal paths, each with the same probability: the mean and the covariance of their
+    features, which the Z-score needs."""
 
     def __init__(self, legal: Potentials) -> None:
+        """legal (Potentials): Scores that are equal, or minus infinity."""
         self.ones = numpy.ones(len(legal.lengths))
         self.messages = chain.forward_backward(legal)
 
     def average(self) -> Potentials:
         """The mean counts of tags and transitions, summed over sequences."""
-        return self.messages.log_partition()[1](self.ones)
+        # They are the gradient of log Z.
+        _, backprop = self.messages.log_partition()
+        return backprop(self.ones)
 
     def covariance(self, values: Potentials) -> Potentials:
-        """The covariances of these counts with the value of a path, summed over sequences."""
-        return self.messages.expectation(values)[1](self.ones)
+        """The covariances of these counts with the value of a path, summed over sequences.
+
+        values (Potentials): What each tag and transition adds to the value of a path.
+        """
+        # They are the gradient of the expected value.
+        _, backprop = self.messages.expectation(values)
+        return backprop(self.ones)
 
 
 class SampledPaths:
-    """n legal paths of each sequence: see `AllPaths`."""
+    """n legal paths of each sequence, drawn in place of `AllPaths`, with the same methods."""
 
     def __init__(self, legal: Potentials, n: int, rng: Generator) -> None:
         """Draw them, and find their tags and transitions."""
-        n_tags, lengths = len(legal.start), legal.lengths
-        self.tags = chain.sample_paths(legal, n, rng).astype("int64")
-        self.n_tags, self.lengths = n_tags, lengths
-        ends = numpy.cumsum(lengths)
-        self.first, self.last = (ends - lengths)[lengths > 0], ends[lengths > 0] - 1
-        self.later = numpy.ones(self.tags.shape[1], dtype=bool)
-        self.later[self.first] = False
-        self.at = self.tags + n_tags * numpy.arange(self.tags.shape[1])
-        self.pairs = (n_tags * self.tags[:, :-1] + self.tags[:, 1:])[:, self.later[1:]]
+        self.n_tags = len(legal.start)
+        self.lengths = legal.lengths
+        self.tags = chain.sample_paths(legal, n, rng).astype("int64")  # (n, N)
+        n_tokens = self.tags.shape[1]
+        ends = numpy.cumsum(self.lengths)
+        is_filled = self.lengths > 0
+        # The first and the last token of each sequence that has any, and all but the first ones
+        self.first = (ends - self.lengths)[is_filled]
+        self.last = ends[is_filled] - 1
+        self.is_later = numpy.ones(n_tokens, dtype=bool)
+        self.is_later[self.first] = False
+        # Token and tag as one number, a cell of the emissions, (n, N); and both tags of each
+        # transition as one number, a cell of the transitions, (n, later tokens)
+        self.emissions = self.tags + self.n_tags * numpy.arange(n_tokens)
+        pairs = self.n_tags * self.tags[:, :-1] + self.tags[:, 1:]
+        self.transitions = pairs[:, self.is_later[1:]]
 
     def average(self) -> Potentials:
-        n = len(self.tags)
-        return self._count(numpy.full((n, len(self.lengths)), 1 / n))
+        """See `AllPaths.average`."""
+        n_paths = len(self.tags)
+        return self._count(numpy.full((n_paths, len(self.lengths)), 1 / n_paths))
 
     def covariance(self, values: Potentials) -> Potentials:
-        steps = values.emissions.ravel()[self.at].astype("float64")
-        steps[:, self.later] += values.transitions.ravel()[self.pairs]
-        steps[:, self.first] += values.start[self.tags[:, self.first]]
-        steps[:, self.last] += values.end[self.tags[:, self.last]]
-        sums, ends = numpy.pad(steps.cumsum(axis=1), ((0, 0), (1, 0))), numpy.cumsum(self.lengths)
-        of_path = sums[:, ends] - sums[:, ends - self.lengths]
-        return self._count((of_path - of_path.mean(axis=0)) * (1 / len(self.tags)))
+        """See `AllPaths.covariance`."""
+        # What each token adds to the value of its path. Shape: (n, N)
+        values_of_tokens = values.emissions.ravel()[self.emissions].astype("float64")
+        values_of_tokens[:, self.is_later] += values.transitions.ravel()[self.transitions]
+        values_of_tokens[:, self.first] += values.start[self.tags[:, self.first]]
+        values_of_tokens[:, self.last] += values.end[self.tags[:, self.last]]
+        # The value of each path: a difference of sums from the first token on. Shape: (n, B)
+        sums = numpy.pad(values_of_tokens.cumsum(axis=1), ((0, 0), (1, 0)))
+        ends = numpy.cumsum(self.lengths)
+        path_values = sums[:, ends] - sums[:, ends - self.lengths]
+        deviations = path_values - path_values.mean(axis=0)
+        return self._count(deviations * (1 / len(self.tags)))
 
-    def _count(self, of_path: Floats2d) -> Potentials:
-        """How often the paths take each step, if each counts so much. Shape of `of_path`: (n, B)"""
-        k, of_token = self.n_tags, numpy.repeat(of_path, self.lengths, axis=1)
+    def _count(self, path_weights: Floats2d) -> Potentials:
+        """How often the paths have each tag and transition, if each path counts as much as its
+        weight. Shape of the weights: (n, B)"""
+        k = self.n_tags
+        n_tokens = self.tags.shape[1]
+        token_weights = numpy.repeat(path_weights, self.lengths, axis=1)
 
-        def count(steps: Array2d, columns: Array1d, size: int) -> Floats1d:
-            return numpy.bincount(steps.ravel(), of_token[:, columns].ravel(), minlength=size)
+        def count(cells: Array2d, tokens: Array1d, n_cells: int) -> Floats1d:
+            """The sum of the weights in each cell; `tokens` are those of the columns of `cells`."""
+            weights = token_weights[:, tokens]
+            return numpy.bincount(cells.ravel(), weights.ravel(), minlength=n_cells)
 
+        all_tokens = slice(None)
         return Potentials(
-            emissions=count(self.at, slice(None), k * self.tags.shape[1]).reshape(-1, k),
-            transitions=count(self.pairs, self.later, k * k).reshape(k, k),
+            emissions=count(self.emissions, all_tokens, k * n_tokens).reshape(-1, k),
+            transitions=count(self.transitions, self.is_later, k * k).reshape(k, k),
             start=count(self.tags[:, self.first], self.first, k),
             end=count(self.tags[:, self.last], self.last, k),
             lengths=self.lengths,
@@ -177,7 +220,7 @@ class Moments:
 
     def __init__(
         self,
-        sequences: Sequences | OfComponent,
+        sequences: Sequences | ComponentSequences,
         *,
         c2: float,
         n_sampled: int | None = None,
@@ -185,54 +228,69 @@ class Moments:
     ) -> None:
         """Find b*, `right`.
 
-        sequences (Sequences | OfComponent): The sequences.
+        sequences (Sequences | ComponentSequences): The sequences.
         c2 (float): Weight of the penalty.
         n_sampled (int | None): How many paths to draw once for each sequence, in place of all
             legal paths (section 6). None: all legal paths.
         seed (int): The seed of the draws.
         """
-        self.sequences, self.c2 = sequences, c2
+        self.sequences = sequences
+        self.c2 = c2
         legal = uniform_over_legal(sequences.score(numpy.zeros(sequences.size)))
         self.paths: AllPaths | SampledPaths = AllPaths(legal)
         if n_sampled is not None:
             self.paths = SampledPaths(legal, n_sampled, numpy.random.default_rng(seed))
         self.average = self.paths.average()
-        gold = chain.path_score(legal, sequences.tags)[1](numpy.ones(len(legal.lengths)))
-        self.right = sequences.weight_gradient(gold) - sequences.weight_gradient(self.average)
+        # The counts of gold are the gradient of its score.
+        _, backprop_gold = chain.path_score(legal, sequences.tags)
+        gold_counts = backprop_gold(numpy.ones(len(legal.lengths)))
+        gold_features = sequences.weight_gradient(gold_counts)
+        self.right = gold_features - sequences.weight_gradient(self.average)
 
     def __call__(self, vector: Floats1d) -> Floats1d:
         """(C* + 2 c2 I) times a vector."""
         return self.covariance(self.sequences.score(vector)) + 2 * self.c2 * vector
 
     def covariance(self, values: Potentials) -> Floats1d:
-        """The covariance of the features with the value of a path."""
-        return self.sequences.weight_gradient(self.paths.covariance(zero_forbidden(values)))
+        """The covariance of the features with the value of a path: C* theta, for the scores under
+        the weights theta."""
+        covariance_of_counts = self.paths.covariance(zero_forbidden(values))
+        return self.sequences.weight_gradient(covariance_of_counts)
 
 
 def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d:
     """Solve A x = b by conjugate gradient from 0, which finds the shortest solution if A is
-    singular. `multiply` takes a vector to A times it, `right` is b, (D,). It ends where the last
-    ten steps made x'A x / 2 - b'x smaller by less than a share of it, or where all of the residual
-    is rounding.
+    singular. It ends where the last ten steps made x'A x / 2 - b'x smaller by less than a share of
+    it, or where all of the residual is rounding.
+
+    multiply (Callable[[Floats1d], Floats1d]): Takes a vector to A times it.
+    right (Floats1d): The right side, b. Shape: (D,)
 
     Hestenes & Stiefel (1952).
     """
-    residual = direction = right
-    solution, values = numpy.zeros_like(right), list[float]()
+    solution = numpy.zeros_like(right)
+    residual = right
+    direction = right
+    values: list[float] = []
+    least_length = ROUNDING**2 * float(right @ right)
     while residual.any() and not has_settled(values, SETTLED):
         product = multiply(direction)
-        curvature, length = float(direction @ product), float(residual @ residual)
-        if not (curvature > 0 and length > ROUNDING**2 * float(right @ right)):
+        curvature = float(direction @ product)
+        squared_length = float(residual @ residual)
+        can_improve = curvature > 0 and squared_length > least_length
+        if not can_improve:
             break
-        solution = solution + length / curvature * direction
-        residual = residual - length / curvature * product
-        direction = residual + float(residual @ residual) / length * direction
+        step = squared_length / curvature
+        solution = solution + step * direction
+        residual = residual - step * product
+        direction = residual + float(residual @ residual) / squared_length * direction
+        # x'A x / 2 - b'x, with A x = b - residual
         values.append(-0.5 * float(solution @ (right + residual)))
     return solution
 
 
 def best_z_score(
-    sequences: Sequences | OfComponent,
+    sequences: Sequences | ComponentSequences,
     *,
     c2: float,
     n_sampled: int | None = None,
@@ -253,18 +311,23 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     paper has 1 - mu_l - b*'C*^-1 c_l.)
     """
     moments = Moments(sequences, c2=c2)
-    zeros = sequences._replace(constraints=Constraints()).score(numpy.zeros(sequences.size))
+    without_constraints = sequences._replace(constraints=Constraints())
+    zeros = without_constraints.score(numpy.zeros(sequences.size))
     cost = sequences.gold.cost
-    mean = float((moments.average.emissions * cost).sum())
-    of_gold = solve(moments, moments.right)
-    of_loss = solve(moments, moments.covariance(zeros._replace(emissions=cost)))
-    margin = max(0.0, 1 + mean + float(moments.right @ of_loss))
-    return margin / float(moments.right @ of_gold) * of_gold - of_loss
+    mean_loss = float((moments.average.emissions * cost).sum())  # mu_l
+    c_l = moments.covariance(zeros._replace(emissions=cost))
+    # C*^-1 b* and C*^-1 c_l
+    theta_of_gold = solve(moments, moments.right)
+    theta_of_loss = solve(moments, c_l)
+    margin = max(0.0, 1 + mean_loss + float(moments.right @ theta_of_loss))
+    alpha = margin / float(moments.right @ theta_of_gold)
+    return alpha * theta_of_gold - theta_of_loss
 
 
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
-    """The weights of the CRF: the most likely ones, less c2 times the sum of their squares."""
-    total = summed(sequences, sequential)
+    """The weights of the CRF: those of the least negative log-likelihood plus c2 times the sum of
+    their squares. Shape: (D,)"""
+    total = loss_of_weights(sequences, sequential)
 
     def penalised(vector: Floats1d) -> tuple[float, Floats1d]:
         value, gradient = total(vector)
@@ -276,11 +339,14 @@ def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
 def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minimum:
     """The weights of the margin method with the Hamming loss: the least of C times
     `losses.max_margin` and half the sum of their squares. See `cutting_planes`."""
-    return cutting_planes(summed(sequences, max_margin), sequences.size, c=c, tolerance=tolerance)
+    total = loss_of_weights(sequences, max_margin)
+    return cutting_planes(total, sequences.size, c=c, tolerance=tolerance)
 
 
-def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]) -> Objective:
-    """A loss as a function of the weights."""
+def loss_of_weights(
+    sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]
+) -> Objective:
+    """A loss of all sequences as a function of the weights, with its gradient."""
 
     def evaluate(vector: Floats1d) -> tuple[float, Floats1d]:
         value, gradient = loss(sequences.score(vector), sequences.gold)
@@ -290,41 +356,53 @@ def summed(sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult])
 
 
 def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float) -> Minimum:
-    """Minimise a convex function with kinks, times C, and half the sum of the squares.
+    """Minimise a convex function with kinks, times C, plus half the sum of the squares of its
+    argument.
 
-    Each evaluation gives a plane that the function is nowhere below. The least of all planes
-    and the squares is a bound from below, and where it is the function is evaluated next. A plane's
-    share is how much it holds that up. It ends when the best value is above the bound by less than
-    a share of it, the tolerance.
+    Each evaluation gives a plane that the function is nowhere below. The maximum of all planes plus
+    the squares is nowhere above the objective: its minimum is a bound from below, and there the
+    function is evaluated next. At that minimum the planes balance the squares: a plane's share is
+    its part in that, and planes without a share are dropped. It ends when the least value so far is
+    above the bound by less than a share of it, the tolerance.
 
     Teo, Vishwanathan, Smola & Le (2010), algorithm 3.
     """
-    slopes, offsets, shares = numpy.zeros((0, size)), numpy.zeros(0), numpy.zeros(0)
-    vector = best = numpy.zeros(size)
-    least = float("inf")
-    for n in range(1, MOST_PLANES + 1):
+    # The planes: w'slope + offset. Shapes: (P, D), (P,), (P,)
+    slopes = numpy.zeros((0, size))
+    offsets = numpy.zeros(0)
+    shares = numpy.zeros(0)
+    vector = numpy.zeros(size)
+    best_vector = vector
+    least_value = float("inf")
+    for n_evaluations in range(1, MOST_PLANES + 1):
         value, slope = function(vector)
         objective = c * value + float(vector @ vector) / 2
-        if objective < least:
-            best, least = vector, objective
-        held = shares > NO_SHARE
-        slopes = numpy.concatenate([slopes[held], c * slope[None]])
-        offsets = numpy.append(offsets[held], c * (value - float(slope @ vector)))
+        if objective < least_value:
+            best_vector = vector
+            least_value = objective
+        has_share = shares > NO_SHARE
+        slopes = numpy.concatenate([slopes[has_share], c * slope[None]])
+        offsets = numpy.append(offsets[has_share], c * (value - float(slope @ vector)))
         shares = best_shares(slopes @ slopes.T, offsets)
         vector = -shares @ slopes
         bound = float(shares @ offsets) - float(vector @ vector) / 2
-        if least - bound <= tolerance * least:
-            return Minimum(best, least, n, n, "converged")
-    return Minimum(best, least, MOST_PLANES, MOST_PLANES, "iterations used up")
+        if least_value - bound <= tolerance * least_value:
+            return Minimum(best_vector, least_value, n_evaluations, n_evaluations, "converged")
+    return Minimum(best_vector, least_value, MOST_PLANES, MOST_PLANES, "iterations used up")
 
 
 def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
-    """The a of all that are at least 0 and add up to 1 with the largest b'a - a'G a / 2, for
-    the products G, (P, P), and the offsets b, (P,). Shape: (P,)"""
-    scale = float(numpy.abs(products).max()) or 1.0
-    g, b = products / scale, offsets / scale
+    """The shares of planes in the bound of `cutting_planes`: the a of all that are at least 0 and
+    add up to 1 with the largest b'a - a'G a / 2, for the products G, (P, P), and the offsets b,
+    (P,). Shape: (P,)"""
+    # Scaled, as SLSQP ends by absolute differences.
+    scale = float(numpy.abs(products).max())
+    if scale == 0:
+        scale = 1.0
+    g = products / scale
+    b = offsets / scale
     ones = numpy.ones(len(b))
-    found = minimize(
+    optimum = minimize(
         lambda a: (float(a @ g @ a) / 2 - float(a @ b), g @ a - b),
         ones / len(b),
         jac=True,
@@ -333,7 +411,7 @@ def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
         constraints={"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones},
         options={"ftol": 1e-14, "maxiter": 300},
     )
-    shares = found.x.clip(0)
+    shares = optimum.x.clip(0)  # rounding may leave them below 0
     return shares / shares.sum()
 
 
@@ -349,25 +427,33 @@ class HMM(NamedTuple):
 
     @property
     def weights(self) -> Floats1d:
-        """Its logarithms, as weights of `Sequences`. Shape: (D,)"""
-        return numpy.concatenate([numpy.log(self.emissions.T), numpy.log(self.transitions)]).ravel()
+        """The logarithms of its probabilities, as weights of `Sequences`. Shape: (D,)"""
+        probabilities = numpy.concatenate([self.emissions.T, self.transitions])
+        return numpy.log(probabilities).ravel()
 
     def sample(self, n: int, length: int, rng: Generator) -> Sequences:
-        """Draw n sequences of a length."""
-        k, v = self.emissions.shape
+        """Draw n sequences of a length. The tags are the states, the features the symbols."""
+        n_states, n_symbols = self.emissions.shape
         states = numpy.empty((n, length), dtype="int32")
-        states[:, 0] = rng.integers(k, size=n)
+        states[:, 0] = rng.integers(n_states, size=n)
         for t in range(1, length):
-            states[:, t] = drawn(self.transitions[states[:, t - 1]], rng)
-        seen = features_as_matrix(drawn(self.emissions[states.ravel()], rng)[:, None], v)
-        lengths = numpy.full(n, length, dtype="int32")
-        return Sequences(seen, states.ravel(), lengths, numpy.ones((k, k)))
+            states[:, t] = draw_columns(self.transitions[states[:, t - 1]], rng)
+        tags = states.ravel()
+        symbols = draw_columns(self.emissions[tags], rng)
+        return Sequences(
+            features=features_as_matrix(symbols[:, None], n_symbols),
+            tags=tags,
+            lengths=numpy.full(n, length, dtype="int32"),
+            steps=numpy.ones((n_states, n_states)),
+        )
 
 
-def drawn(probabilities: Floats2d, rng: Generator) -> Ints2d:
-    """One of the columns of each row, drawn by its probabilities. Shape: (R, C) to (R,)"""
-    passed = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1))
-    return passed[:, :-1].sum(axis=1)
+def draw_columns(probabilities: Floats2d, rng: Generator) -> Ints1d:
+    """Draw one of the columns of each row by its probabilities. Shape: (R, C) to (R,)"""
+    # The number of columns whose probabilities add up to less than a number from 0 to 1. The last
+    # column is left out, as rounding may leave the sum of all below 1.
+    is_passed = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1))
+    return is_passed[:, :-1].sum(axis=1)
 
 
 def random_hmm(
@@ -387,7 +473,8 @@ def random_hmm(
     balanced (bool): Whether all states have the same probabilities of what comes after, each
         counted from itself; then they are equally frequent.
     """
-    after = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
+    after_state = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
     if balanced:
-        after = numpy.stack([numpy.roll(after[0], i) for i in range(n_states)])
-    return HMM(after, rng.dirichlet(numpy.full(n_symbols, emissions), size=n_states))
+        after_state = numpy.stack([numpy.roll(after_state[0], i) for i in range(n_states)])
+    symbols_of_state = rng.dirichlet(numpy.full(n_symbols, emissions), size=n_states)
+    return HMM(transitions=after_state, emissions=symbols_of_state)

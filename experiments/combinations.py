@@ -2,7 +2,7 @@
 models, a CNN and a hybrid."""
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 from spacy.util import load_config
@@ -23,24 +23,26 @@ TAG_ROWS = 500
 
 SPEC = spec("combinations")
 LEARN_RATES = SPEC["learn_rates"]
-CORPORA = {each["title"]: {**SPEC["defaults"], **each} for each in SPEC["corpora"].values()}
+CORPORA = {corpus["title"]: {**SPEC["defaults"], **corpus} for corpus in SPEC["corpora"].values()}
 Corpus = Mapping[str, Any]
 
 
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
     """The "losses" or the "decodings", with the cost of a corpus and its weight."""
-    alpha = corpus["alpha" if architecture == "linear" else "multiplier"]
-    own = {"cost": COSTS[corpus["cost"]], "multiplier": corpus["multiplier"], "alpha": alpha}
-    return {name: filled(block, **own) for name, block in SPEC[kind].items()}
+    alpha = corpus["multiplier"]
+    if architecture == "linear":
+        alpha = corpus["alpha"]
+    cost = COSTS[corpus["cost"]]
+    settings = {"cost": cost, "multiplier": corpus["multiplier"], "alpha": alpha}
+    return {name: filled(block, **settings) for name, block in SPEC[kind].items()}
 
 
 def methods(architecture: str) -> dict[str, Any]:
-    """The ways of training. Those with Mixed are for linear models only, to save time."""
-    return {
-        name: method
-        for name, method in SPEC["methods"].items()
-        if architecture == "linear" or "Mixed" not in name
-    }
+    """The ways of training, by name: their "losses" in turn. Those with Mixed are for linear models
+    only, to save time."""
+    if architecture == "linear":
+        return dict(SPEC["methods"])
+    return {name: method for name, method in SPEC["methods"].items() if "Mixed" not in name}
 
 
 def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
@@ -63,11 +65,17 @@ def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
 
 
 def tok2vec(attributes: Sequence[str]) -> Block:
-    """The CNN of configs/cnn.cfg, which sees some of the same attributes of tokens, and TAG."""
+    """The block of the CNN of configs/cnn.cfg, with embeddings of some of the same attributes of
+    tokens, or of TAG."""
     block = load_config(ROOT / "configs" / "cnn.cfg")["components"]["tok2vec"]["model"]
-    rows = {**dict(zip(block["embed"]["attrs"], block["embed"]["rows"])), "TAG": TAG_ROWS}
-    sizes = {"attrs": list(attributes), "rows": [rows[name] for name in attributes]}
-    return {**block, "embed": {**block["embed"], "width": block["encode"]["width"], **sizes}}
+    embed = block["embed"]
+    rows_of_attribute = {**dict(zip(embed["attrs"], embed["rows"])), "TAG": TAG_ROWS}
+    settings = {
+        "width": block["encode"]["width"],
+        "attrs": list(attributes),
+        "rows": [rows_of_attribute[name] for name in attributes],
+    }
+    return {**block, "embed": {**embed, **settings}}
 
 
 def stage(
@@ -78,20 +86,33 @@ def stage(
     is_second: bool,
     size: Mapping[str, Any],
 ) -> Stage:
-    """The training with a loss. The second one has shorter steps, from where the first one came
-    to."""
-    share = size["second"] if is_second else 1.0
-    settings: dict[str, Any] = {"epochs": corpus["epochs"] // (SECOND_EPOCHS if is_second else 1)}
-    settings |= {"words": corpus["words"], "learn_rate": LEARN_RATES["CNN"] * share}
+    """The training with a loss. The second loss of a method has shorter steps, and starts from the
+    weights after the first one, which is stage 0."""
+    share = 1.0  # of the learning rate
+    n_epochs = corpus["epochs"]
+    after = None
+    if is_second:
+        share = size["second"]
+        n_epochs //= SECOND_EPOCHS
+        after = 0
     if architecture == "linear":
-        epochs, batch_size = (size[each][is_second] for each in ("epochs", "batches"))
-        settings = {"epochs": [epochs], "batch_size": batch_size}
+        fit = "online"
+        # The spec has a number for the first loss, and one for the second.
+        i = int(is_second)
+        settings = {"epochs": [size["epochs"][i]], "batch_size": size["batches"][i]}
+    else:
+        fit = "neural"
+        settings = {
+            "epochs": n_epochs,
+            "words": corpus["words"],
+            "learn_rate": LEARN_RATES["CNN"] * share,
+        }
     return {
-        "fit": "online" if architecture == "linear" else "neural",
+        "fit": fit,
         "model": model(corpus, architecture, share),
         "loss": blocks("losses", corpus, architecture)[loss],
         "seed": seed,
-        "after": 0 if is_second else None,
+        "after": after,
         "settings": settings,
     }
 
@@ -99,40 +120,50 @@ def stage(
 def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     """Run all methods with all architectures and seeds: a loss in each run, with those that come
     second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
-    corpus, limit = CORPORA[name], size["limit"]
+    corpus = CORPORA[name]
+    limit = size["limit"]
     data = {part: corpus[part] for part in ("train", "dev", "test")}
     if limit:
         data = {part: (file, begin, begin + limit) for part, (file, begin, _) in data.items()}
     trials: list[Trial] = []
-    trained: list[list[tuple[str, str]]] = []
-    for seed in size["seeds"]:
-        for architecture in ARCHITECTURES:
-            grid = {m: each["losses"] for m, each in methods(architecture).items()}
-            for first in (m for m, each in grid.items() if len(each) == 1):
-                own = [m for m, each in grid.items() if each[:1] == grid[first]]
-                stages = [
-                    stage(corpus, architecture, grid[m][-1], seed, m != first, size) for m in own
-                ]
-                trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
-                trained.append([(architecture, m) for m in own])
-    ways, cost = blocks("decodings", corpus), COSTS[corpus["cost"]]
+    # Architecture and method of each stage of each trial
+    keys_of_trials: list[list[tuple[str, str]]] = []
+    for seed, architecture in product(size["seeds"], ARCHITECTURES):
+        losses_of = {m: method["losses"] for m, method in methods(architecture).items()}
+        for first, losses in losses_of.items():
+            if len(losses) > 1:
+                continue
+            # The methods that begin with this loss share its training. It is the first of them.
+            same_start = [m for m in losses_of if losses_of[m][:1] == losses]
+            stages: list[Stage] = []
+            for method in same_start:
+                is_second = method != first
+                loss = losses_of[method][-1]
+                stages.append(stage(corpus, architecture, loss, seed, is_second, size))
+            trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
+            keys_of_trials.append([(architecture, method) for method in same_start])
+    decodings = blocks("decodings", corpus)
+    cost = COSTS[corpus["cost"]]
     looks: dict[tuple[str, str], list[Any]] = {}
-    for keys, found in zip(trained, train_all(run, trials, decodings=ways, cost=cost)):
-        for pair, look in zip(keys, found):
-            looks.setdefault(pair, []).append(look)
-    return [
-        system(
-            f"{architecture}: {method}; {decoding}",
-            looks[architecture, method],
-            decoding,
-            architecture=architecture,
-            method=method,
-            is_new=each.get("new_with") in ("any", corpus["cost"]) or decoding != BEST_PATH,
-        )
-        for architecture in ARCHITECTURES
-        for method, each in methods(architecture).items()
-        for decoding in ways
-    ]
+    looks_of_trials = train_all(run, trials, decodings=decodings, cost=cost)
+    for keys, looks_of_trial in zip(keys_of_trials, looks_of_trials):
+        for key, look in zip(keys, looks_of_trial):
+            looks.setdefault(key, []).append(look)
+    systems: list[System] = []
+    for architecture in ARCHITECTURES:
+        for (name_of_method, method), decoding in product(methods(architecture).items(), decodings):
+            is_new_method = method.get("new_with") in ("any", corpus["cost"])
+            systems.append(
+                system(
+                    f"{architecture}: {name_of_method}; {decoding}",
+                    looks[architecture, name_of_method],
+                    decoding,
+                    architecture=architecture,
+                    method=name_of_method,
+                    is_new=is_new_method or decoding != BEST_PATH,
+                )
+            )
+    return systems
 
 
 COLUMNS = {
@@ -149,52 +180,72 @@ ALWAYS_SHOWN = ("Sequential", "SoftmaxMargin")
 BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
 
 
-def describe(systems: Sequence[System], *scores: Score) -> str:
+def scores_text(systems: Sequence[System], *scores: Score) -> str:
     """The scores on the test set, and the best of the papers against the best of the others by some
     of them, both chosen on the dev set: for each architecture, then for all, as the papers have
     linear models."""
-    groups = [list(own) for _, own in groupby(systems, lambda one: one.settings["architecture"])]
-    new, known = (
-        [[one for one in own if one.settings["is_new"] == is_new] for own in groups]
-        for is_new in (True, False)
-    )
-    others = [*new[0], *(one for own in groups[1:] for one in own)]
-    pairs = [*zip(new, known), (others, known[0])]
-    best = [best_row(*pair, score) for score in scores for pair in pairs]
-    return f"{score_table(systems)}\n\n{markdown_table(BEST_HEADER, best)}"
+    new_and_published: list[tuple[list[System], list[System]]] = []
+    published_linear: list[System] = []
+    all_but_published_linear: list[System] = []
+    for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
+        new: list[System] = []
+        published: list[System] = []
+        for candidate in group:
+            is_new = candidate.settings["is_new"]
+            if is_new:
+                new.append(candidate)
+            else:
+                published.append(candidate)
+            if architecture == "linear" and not is_new:
+                published_linear.append(candidate)
+            else:
+                all_but_published_linear.append(candidate)
+        new_and_published.append((new, published))
+    new_and_published.append((all_but_published_linear, published_linear))
+    rows: list[list[object]] = []
+    for score, (new, published) in product(scores, new_and_published):
+        rows.append(best_row(new, published, score))
+    return f"{score_table(systems)}\n\n{markdown_table(BEST_HEADER, rows)}"
 
 
 def score_table(systems: Sequence[System]) -> str:
     """The mean scores on the test set, and the deviation of the first: for each architecture, the
     methods that are always shown and those that are best in a column."""
     rows: list[list[str]] = []
-    for architecture, own in groupby(systems, lambda one: one.settings["architecture"]):
-        found: dict[str, list[str]] = {}
-        for method, some in groupby(own, lambda one: one.settings["method"]):
-            by_decoding = dict(zip(SPEC["decodings"], some))
-            found[method] = [
-                by_decoding[decoding or THRESHOLDS[architecture]].spread(score)
-                for score, decoding in COLUMNS.values()
-            ]
-        means = {name: [float(cell.split()[0]) for cell in found[name]] for name in found}
-        best = [
-            max(column) if score.sign > 0 else min(column)
-            for column, (score, _) in zip(zip(*means.values()), COLUMNS.values())
-        ]
-        for method, (first, *others) in found.items():
-            if method in ALWAYS_SHOWN or any(map(float.__eq__, means[method], best)):
-                rows.append([architecture, method, first, *(cell.split()[0] for cell in others)])
+    for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
+        # The cells of each method, such as "81.23 ± 0.12", and their means alone
+        cells_of: dict[str, list[str]] = {}
+        means_of: dict[str, list[str]] = {}
+        for method, systems_of_method in groupby(group, lambda system: system.settings["method"]):
+            by_decoding = dict(zip(SPEC["decodings"], systems_of_method))
+            cells: list[str] = []
+            for score, decoding in COLUMNS.values():
+                system = by_decoding[decoding or THRESHOLDS[architecture]]
+                cells.append(system.spread(score))
+            cells_of[method] = cells
+            means_of[method] = [cell.split()[0] for cell in cells]
+        best_methods = set(ALWAYS_SHOWN)
+        for i, (score, _) in enumerate(COLUMNS.values()):
+            values = {method: score.sign * float(means_of[method][i]) for method in means_of}
+            best_value = max(values.values())
+            best_methods.update(method for method in values if values[method] == best_value)
+        for method, cells in cells_of.items():
+            if method in best_methods:
+                rows.append([architecture, method, cells[0], *means_of[method][1:]])
     return markdown_table(["", "loss", *COLUMNS], rows)
 
 
-def best_row(some: Sequence[System], known: Sequence[System], score: Score) -> list[object]:
-    """The best of some against the best of what is known, both chosen on the dev set and judged
-    on the test set, each doc with what all seeds made of it."""
-    ours, theirs = best_on_dev(some, score), best_on_dev(known, score)
-    (((value, low, high, p),),) = compare([ours.added()], theirs.added(), [score])
+def best_row(new: Sequence[System], published: Sequence[System], score: Score) -> list[object]:
+    """The best of the new systems against the best of those that the papers have, both chosen on
+    the dev set and judged on the test set, each doc with what all seeds made of it."""
+    ours = best_on_dev(new, score)
+    theirs = best_on_dev(published, score)
+    ((difference,),) = compare([ours.with_seeds_summed()], theirs.with_seeds_summed(), [score])
+    value, low, high, p = difference
     digits = score.digits
     interval = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-    return [score.name, ours.name, theirs.name.split(";")[0], interval, f"{p:.2g}"]
+    name_without_decoding = theirs.name.split(";")[0]
+    return [score.name, ours.name, name_without_decoding, interval, f"{p:.2g}"]
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
@@ -202,5 +253,6 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     sections = []
     for name, corpus in CORPORA.items():
         scores = (F, COST) if corpus["cost"] == "tree" else (F,)
-        sections.append(f"### {name}\n\n{describe(run_corpus(run, name, size), *scores)}")
+        systems = run_corpus(run, name, size)
+        sections.append(f"### {name}\n\n{scores_text(systems, *scores)}")
     return {"corpora": "\n\n".join(sections)}

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from spacy_costner.readers.documents import join
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "assets"
 GENIA = ROOT / "corpus" / "genia"
-SEED, N_FOLDS = 0, 10
+SEED = 0
+N_FOLDS = 10
 HELD_OUT = 4
 """One in so many sentences or abstracts of the training data is held out for tuning."""
 
@@ -35,54 +36,74 @@ COSTS: dict[str, Mapping[str, Any]] = {
 
 
 def parts_of(path: str, limit: int | None = None) -> dict[str, Any]:
-    """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003, for `read`: the path of its
-    files without ".train" and so on, and the most sentences of "train"."""
-    suffixes = {"train": "train", "dev": "testa", "test": "testb"}
-    ends = {"train": limit}
-    return {part: [f"{path}.{end}", 0, ends.get(part)] for part, end in suffixes.items()}
+    """The parts of a corpus of the CoNLL shared tasks of 2002 and 2003, for `read`.
+
+    path (str): The path of its files, without ".train", ".testa" and ".testb".
+    limit (int | None): How many sentences of "train" to take. Defaults to all.
+    """
+    return {
+        "train": [f"{path}.train", 0, limit],
+        "dev": [f"{path}.testa", 0, None],
+        "test": [f"{path}.testb", 0, None],
+    }
 
 
 @lru_cache(maxsize=1)
 def read(data: str) -> dict[str, list[Doc]]:
-    """Read the parts of a corpus.
+    """Read the parts of a corpus. The last one is kept in memory, for the next run.
 
-    data (str): In JSON, the file of each part, below the repository, and the first and the last
-        sentence, as in a slice, and perhaps "documents", how sentences of one doc are found, one of
-        DOCUMENTS; or the arguments of `divide`.
+    data (str): In JSON, so that it can be a key of the cache: the file of each part, below the
+        repository, and the first and the last sentence, as in a slice, and perhaps "documents", how
+        sentences of one doc are found, one of DOCUMENTS; or the arguments of `divide`.
     RETURNS (dict[str, list[Doc]]): The docs of "train", and of "dev" or "test" or both.
     """
     parts = json.loads(data)
     if "fold" in parts:
         return divide(**parts)
-    group, vocab = DOCUMENTS[parts.pop("documents", None)], spacy.blank("xx").vocab
-    found = {}
-    for part, (file, *ends) in parts.items():
-        docs = read_docs(ROOT / file, vocab, *ends)
-        found[part] = join_groups(docs, group(docs, *ends)) if group else docs
-    return found
+    # None: each sentence is a doc.
+    document_of_sentence = DOCUMENTS[parts.pop("documents", None)]
+    vocab = spacy.blank("xx").vocab
+    docs_of_part: dict[str, list[Doc]] = {}
+    for part, (file, begin, end) in parts.items():
+        docs = read_docs(ROOT / file, vocab, begin, end)
+        if document_of_sentence is not None:
+            docs = join_groups(docs, document_of_sentence(docs, begin, end))
+        docs_of_part[part] = docs
+    return docs_of_part
 
 
 def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> list[Doc]:
-    """Join docs that follow each other in the same group."""
-    pairs = groupby(zip(groups, docs), key=lambda pair: pair[0])
-    return [join([doc for _, doc in own]) for _, own in pairs]
+    """Join docs that follow each other and are of the same group.
+
+    groups (Sequence[Any]): The group of each doc.
+    """
+    joined: list[Doc] = []
+    for _, pairs in groupby(zip(groups, docs), key=lambda pair: pair[0]):
+        joined.append(join([doc for _, doc in pairs]))
+    return joined
 
 
-def by_dateline(docs: Sequence[Doc], *ends: int | None) -> list[int]:
-    """The number of the article of each sentence: one begins where "(" and a token that begins with
-    EFE follow each other in the first 14 tokens."""
-    words = [[token.text for token in doc[:14]] for doc in docs]
-    opens = [any(a == "(" and b[:3] == "EFE" for a, b in pairwise(some)) for some in words]
-    return [*accumulate(map(int, opens))]
+def by_dateline(docs: Sequence[Doc], begin: int = 0, end: int | None = None) -> list[int]:
+    """The number of the article of each sentence of the Spanish news of CoNLL-2002. An article
+    begins with a dateline: "(" and a token that begins with EFE, the agency, follow each other in
+    the first 14 tokens."""
+    n_articles = 0
+    articles: list[int] = []
+    for doc in docs:
+        words = [token.text for token in doc[:14]]
+        if any(word == "(" and after.startswith("EFE") for word, after in pairwise(words)):
+            n_articles += 1
+        articles.append(n_articles)
+    return articles
 
 
-def by_abstract(docs: Sequence[Doc], *ends: int | None) -> list[str]:
-    """The abstract of each sentence of a part of GENIA."""
-    return read_abstracts()[slice(*ends)]
+def by_abstract(docs: Sequence[Doc], begin: int = 0, end: int | None = None) -> list[str]:
+    """The abstract of each sentence of a part of GENIA: of the sentences from begin to end."""
+    return read_abstracts()[begin:end]
 
 
 DOCUMENTS = {None: None, "datelines": by_dateline, "abstracts": by_abstract}
-"""How the sentences of a document are found."""
+"""How the document of each sentence of a part is found, by the name in specs."""
 
 
 def read_columns(path: Path) -> Iterator[list[list[str]]]:
@@ -115,11 +136,21 @@ def read_docs(
     continues nothing begins an entity, as in conlleval. Begin and end are as in a slice."""
     docs: list[Doc] = []
     for rows in list(read_columns(path))[begin:end]:
-        pos = [row[1] for row in rows] if len(rows[0]) > 2 else None
-        tags = [row[-1] for row in rows]
-        begins = [t[:1] == "I" and before[1:] != t[1:] for t, before in zip(tags, ["O", *tags])]
-        ents = [f"B{tag[1:]}" if is_first else tag for tag, is_first in zip(tags, begins)]
-        docs.append(Doc(vocab, words=[row[0] for row in rows], tags=pos, ents=ents))
+        words = [row[0] for row in rows]
+        pos = None
+        if len(rows[0]) > 2:
+            pos = [row[1] for row in rows]
+        ents: list[str] = []
+        tag_before = "O"
+        for row in rows:
+            tag = row[-1]
+            # Without the prefix, "-LOC", the tags of an entity are the same.
+            if tag.startswith("I") and tag_before[1:] != tag[1:]:
+                ents.append(f"B{tag[1:]}")
+            else:
+                ents.append(tag)
+            tag_before = tag
+        docs.append(Doc(vocab, words=words, tags=pos, ents=ents))
     return docs
 
 
@@ -135,7 +166,13 @@ def bare(doc: Doc) -> Doc:
 
 def tags_of(doc: Doc) -> list[str]:
     """The IOB2 tag of each token."""
-    return [f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc]
+    tags: list[str] = []
+    for token in doc:
+        if token.ent_type_:
+            tags.append(f"{token.ent_iob_}-{token.ent_type_}")
+        else:
+            tags.append("O")
+    return tags
 
 
 @lru_cache
@@ -153,22 +190,26 @@ def read_abstracts(folder: Path = GENIA) -> list[str]:
 
 
 def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> list[list[int]]:
-    """Deal out a corpus by chance: the sentences of each fold. The groups to which sentences belong
-    stay together."""
-    names = sorted(set(groups))
-    random.Random(seed).shuffle(names)
-    fold_of = {name: i % n_folds for i, name in enumerate(names)}
+    """Deal out a corpus by chance: the numbers of the sentences of each fold. Sentences of the same
+    group are in the same fold.
+
+    groups (Sequence[Any]): The group of each sentence.
+    """
+    shuffled_groups = sorted(set(groups))
+    random.Random(seed).shuffle(shuffled_groups)
+    fold_of_group = {group: i % n_folds for i, group in enumerate(shuffled_groups)}
     folds: list[list[int]] = [[] for _ in range(n_folds)]
     for i, group in enumerate(groups):
-        folds[fold_of[group]].append(i)
+        folds[fold_of_group[group]].append(i)
     return folds
 
 
 def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> tuple[list[int], list[int]]:
-    """The sentences that are not in a fold, and those that are."""
+    """The numbers of the sentences that are not in a fold, and of those that are: see `deal`."""
     folds = deal(groups, n_folds)
-    rest = sorted(i for number, some in enumerate(folds) if number != fold for i in some)
-    return rest, folds[fold]
+    in_fold = folds.pop(fold)
+    not_in_fold = sorted(chain.from_iterable(folds))
+    return not_in_fold, in_fold
 
 
 def divide(
@@ -184,10 +225,17 @@ def divide(
     RETURNS (dict[str, list[Doc]]): "train", and "test" or "dev".
     """
     docs, abstracts = read_genia(tokenization)
-    groups: Sequence[Any] = abstracts[:limit] if by_abstract else range(len(docs[:limit]))
+    docs = docs[:limit]
+    # The groups of sentences that stay together: abstracts, or each sentence by itself.
+    groups: Sequence[Any] = range(len(docs))
+    if by_abstract:
+        groups = abstracts[:limit]
     train, test = take_out(groups, N_FOLDS, fold)
-    if held_out:
-        learn, held = take_out([groups[i] for i in train], HELD_OUT, 0)
-        train, test = [train[i] for i in learn], [train[i] for i in held]
-    part = "dev" if held_out else "test"
-    return {"train": [docs[i] for i in train], part: [docs[i] for i in test]}
+    if not held_out:
+        return {"train": [docs[i] for i in train], "test": [docs[i] for i in test]}
+    # These are numbers in `train`, not in `docs`.
+    to_learn, to_tune = take_out([groups[i] for i in train], HELD_OUT, 0)
+    return {
+        "train": [docs[train[i]] for i in to_learn],
+        "dev": [docs[train[i]] for i in to_tune],
+    }

@@ -2,6 +2,7 @@
 of GENIA. Methods are tuned on a part of the first fold's training data."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy
@@ -48,39 +49,51 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
     """Tune the methods on a split, and test them: all that was tried, and what was chosen, by
     method."""
     split = SPLITS[name]
-    data = {key: split[key] for key in ("tokenization", "by_abstract")} | {"limit": size["limit"]}
+    data = {
+        "tokenization": split["tokenization"],
+        "by_abstract": split["by_abstract"],
+        "limit": size["limit"],
+    }
+    # Methods are tuned on a part of the training data of the first fold.
     held_out = {**data, "fold": 0, "held_out": True}
-    epochs = [*range(1, min(split["epochs"], size["epochs"]) + 1)]
-    trials = [
-        Trial(m, f"{name}-{v}", held_out, [stage(METHODS[m], v, epochs)], {"value": v})
-        for m in split["methods"]
-        for v in split["grids"].get(m, METHODS[m]["grid"])[: size["values"]]
-    ]
+    epochs = list(range(1, min(split["epochs"], size["epochs"]) + 1))
+    trials: list[Trial] = []
+    for method in split["methods"]:
+        grid = split["grids"].get(method, METHODS[method]["grid"])
+        for value in grid[: size["values"]]:
+            stages = [stage(METHODS[method], value, epochs)]
+            trials.append(Trial(method, f"{name}-{value}", held_out, stages, {"value": value}))
     tuned = tune(run, trials, cost=COSTS["tree"])
-    chosen = {m: best_setting(tuned[m]) for m in split["methods"]}
-    stages = {m: [stage(METHODS[m], one["value"], [one["epochs"]])] for m, one in chosen.items()}
-    folds = [
-        Trial(m, f"{name}-fold-{fold}", {**data, "fold": fold}, stages[m], chosen[m])
-        for fold in range(size["folds"])
-        for m in chosen
-    ]
-    return tuned, test(run, folds, cost=COSTS["tree"])
+    chosen = {method: best_setting(tuned[method]) for method in split["methods"]}
+    tests: list[Trial] = []
+    for fold, method in product(range(size["folds"]), chosen):
+        settings = chosen[method]
+        stages = [stage(METHODS[method], settings["value"], [settings["epochs"]])]
+        key = f"{name}-fold-{fold}"
+        tests.append(Trial(method, key, {**data, "fold": fold}, stages, settings))
+    return tuned, test(run, tests, cost=COSTS["tree"])
 
 
 def best_setting(tuned: Sequence[System]) -> dict[str, Any]:
     """The value and the number of epochs with the least cost; of several the smallest."""
-    in_order = sorted(tuned, key=lambda one: (one.settings["value"], one.settings["epochs"]))
-    return dict(best_on_dev(in_order, COST).settings)
+
+    def value_and_epochs(system: System) -> tuple[float, int]:
+        return system.settings["value"], system.settings["epochs"]
+
+    # `best_on_dev` takes the first of several.
+    smallest_first = sorted(tuned, key=value_and_epochs)
+    return dict(best_on_dev(smallest_first, COST).settings)
 
 
 Outcomes = Mapping[str, Mapping[str, System]]
 """By split and method."""
 
 
-def cells(one: System) -> Figures:
+def cells(system: System) -> Figures:
     """The average cost with the value and epochs that were chosen."""
-    value, epochs = f"{one.settings['value']:g}", one.settings["epochs"]
-    return {"cost": f"{one.spread(AVERAGE_COST)} | {value} | {epochs}"}
+    settings = system.settings
+    cost = system.spread(AVERAGE_COST)
+    return {"cost": f"{cost} | {settings['value']:g} | {settings['epochs']}"}
 
 
 def table_of_levels(outcomes: Outcomes) -> str:
@@ -100,7 +113,9 @@ def table_of_differences(outcomes: Outcomes) -> str:
     scores = (AVERAGE_COST, F_SCORE)
     for name, found in outcomes.items():
         for method in ("zero_one", "none"):
-            gaps = compare([found["tree"].joined()], found[method].joined(), scores)
+            gaps = compare(
+                [found["tree"].with_folds_joined()], found[method].with_folds_joined(), scores
+            )
             differences = [
                 f"{gap.value:+.{score.digits}f} (p = {gap.p:.2g})"
                 for score, (gap,) in zip(scores, gaps)
@@ -110,9 +125,13 @@ def table_of_differences(outcomes: Outcomes) -> str:
 
 
 def least(tuned: Sequence[System]) -> dict[float, float]:
-    """The cost at the best number of epochs, of each value."""
-    costs = sorted((one.settings["value"], -one.on("dev", COST)[0]) for one in tuned)
-    return {value: -cost for value, cost in costs}
+    """The cost at the best number of epochs, of each value, from the smallest value."""
+    least_cost: dict[float, float] = {}
+    for system in sorted(tuned, key=lambda system: system.settings["value"]):
+        value = system.settings["value"]
+        (cost,) = system.on("dev", COST)
+        least_cost[value] = min(cost, least_cost.get(value, cost))
+    return least_cost
 
 
 def draw(tuned: Mapping[str, Sequence[System]]) -> Any:

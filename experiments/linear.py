@@ -1,6 +1,7 @@
 """The linear model with its features of documents, against the features of windows only."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from spacy_costner.cli.tables import markdown_table
@@ -17,11 +18,12 @@ Corpus = Mapping[str, Any]
 
 def features(corpus: Corpus, name: str) -> Block:
     """The features of a system on a corpus."""
-    plain, own = SPEC["plain"], filled(SPEC["systems"][name], unit=corpus["unit"])
+    plain = SPEC["plain"]
+    of_system = filled(SPEC["systems"][name], unit=corpus["unit"])
     return {
         **plain,
         **corpus["more"],
-        **own,
+        **of_system,
         "windows": {**plain["windows"], **corpus["windows"]},
     }
 
@@ -45,26 +47,27 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
         data = {part: (file, i, (i or 0) + size["limit"]) for part, (file, i, _) in data.items()}
     data["documents"] = corpus["documents"]
     cost = COSTS[corpus["cost"]]
-    ways = {name: filled(block, cost=cost) for name, block in SPEC["decodings"].items()}
+    decodings = {name: filled(block, cost=cost) for name, block in SPEC["decodings"].items()}
+    shown_decodings = ["best path"]
+    if corpus["cost"] == "tree":
+        shown_decodings = list(decodings)
     rows: list[list[object]] = []
-    for name in corpus["systems"]:
-        for loss in corpus["losses"]:
-            stages = [stage(corpus, name, loss, seed, size["epochs"]) for seed in size["seeds"]]
-            key = f"{corpus['title']}-{loss}".replace(",", "")
-            trials = [
-                Trial(name, f"{key}-{seed}", data, [one])
-                for seed, one in zip(size["seeds"], stages)
-            ]
-            looks = [look for (look,) in train_all(run, trials, decodings=ways, cost=cost)]
-            for way in ways if corpus["cost"] == "tree" else ["best path"]:
-                found = system(name, looks, way)
-                dev = f"{found.on('dev', F).mean():.2f}"
-                rows.append([name, loss, way, dev, found.spread(F), found.spread(COST)])
+    for name, loss in product(corpus["systems"], corpus["losses"]):
+        key = f"{corpus['title']}-{loss}".replace(",", "")
+        trials: list[Trial] = []
+        for seed in size["seeds"]:
+            stages = [stage(corpus, name, loss, seed, size["epochs"])]
+            trials.append(Trial(name, f"{key}-{seed}", data, stages))
+        looks = [look for (look,) in train_all(run, trials, decodings=decodings, cost=cost)]
+        for decoding in shown_decodings:
+            scored = system(name, looks, decoding)
+            dev = f"{scored.on('dev', F).mean():.2f}"
+            rows.append([name, loss, decoding, dev, scored.spread(F), scored.spread(COST)])
     header = ["features", "loss", "decoding", "F on dev", "F on test", "cost on test"]
     return markdown_table(header, rows)
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """A section for each corpus."""
-    sections = [f"### {each['title']}\n\n{table(run, each, size)}" for each in CORPORA]
+    sections = [f"### {corpus['title']}\n\n{table(run, corpus, size)}" for corpus in CORPORA]
     return {"corpora": "\n\n".join(sections)}

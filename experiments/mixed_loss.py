@@ -15,11 +15,9 @@ from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
 LOSSES: dict[str, Block] = SPEC["losses"]
-PAPER_1, PAPER_2 = (
-    {row: dict(zip(LOSSES, figures)) for row, figures in SPEC[table].items()}
-    for table in ("paper_1", "paper_2")
-)
-"""The published figures, by score or size and by loss."""
+# The published figures, by score or size and by loss.
+PAPER_1 = {row: dict(zip(LOSSES, figures)) for row, figures in SPEC["paper_1"].items()}
+PAPER_2 = {row: dict(zip(LOSSES, figures)) for row, figures in SPEC["paper_2"].items()}
 
 FEATURES = features_of("mixed_loss")
 
@@ -47,7 +45,7 @@ def prior(variance: float, tolerance: float = 1e-2) -> Mapping[str, float]:
 
 
 def variance(fit: System) -> str:
-    """That of the prior of a fit."""
+    """The variance of the prior of a fit."""
     return f"{1 / (2 * fit.settings['c2']):g}"
 
 
@@ -58,9 +56,12 @@ def table_1(fits: Mapping[str, System]) -> str:
         ["F, paper", *(PAPER_1["F"][loss] for loss in fits)],
         ["F, here", *(fit.on("test", F)[0] for fit in fits.values())],
     ]
-    (found,) = compare([*fits.values()], fits["seq"], n_samples=SPEC["full"]["n_samples"])
-    levels = ["" if loss == "seq" else one.p for loss, one in zip(fits, found)]
-    rows.append(["p of F against seq", *levels])
+    n_samples = SPEC["full"]["n_samples"]
+    (differences,) = compare(list(fits.values()), fits["seq"], n_samples=n_samples)
+    p_values: list[object] = []
+    for loss, difference in zip(fits, differences):
+        p_values.append("" if loss == "seq" else difference.p)
+    rows.append(["p of F against seq", *p_values])
     rows.append(["F of the development set", *(fit.on("dev", F)[0] for fit in fits.values())])
     rows.append(["variance of the prior", *(variance(fit) for fit in fits.values())])
     return markdown_table(["all sentences", *fits], rows)
@@ -68,54 +69,70 @@ def table_1(fits: Mapping[str, System]) -> str:
 
 def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
     """The first sentences: the paper's figures and ours, by size and on the average of sizes."""
-    published = [[PAPER_2[str(size)][loss] for loss in losses] for size in fits]
-    found = [mean_f(of_size, losses) for of_size in fits.values()]
+    published_f: list[list[float]] = []
+    our_f: list[list[float]] = []
+    for size, fits_of_size in fits.items():
+        published_f.append([PAPER_2[str(size)][loss] for loss in losses])
+        our_f.append(mean_f(fits_of_size, losses))
+    published_f.append(_mean(published_f))
+    our_f.append(_mean(our_f))
     rows: list[list[object]] = []
-    for size, theirs, ours in zip(
-        [*fits, "mean"], [*published, _mean(published)], [*found, _mean(found)]
-    ):
-        rows += [[f"{size}, paper", *theirs], [f"{size}, here", *ours]]
+    for title, paper, here in zip([*fits, "mean"], published_f, our_f):
+        rows.append([f"{title}, paper", *paper])
+        rows.append([f"{title}, here", *here])
     return markdown_table(["sentences", *losses], rows)
 
 
 def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> list[float]:
     """The mean F of development and test set, for each loss after the i-th training."""
-    own = [fits[loss][i] for loss in losses]
-    return [float(fit.on("dev", F)[0] + fit.on("test", F)[0]) / 2 for fit in own]
+    means: list[float] = []
+    for loss in losses:
+        fit = fits[loss][i]
+        (dev_f,) = fit.on("dev", F)
+        (test_f,) = fit.on("test", F)
+        means.append(float(dev_f + test_f) / 2)
+    return means
 
 
 def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each column."""
     return numpy.mean(rows, axis=0).tolist()
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Both tables. The second one is made first, as it is cheaper. The variances of table 1 that
     stand together are tried one after another, each from the weights of the one before."""
-    losses, tolerance, tolerances = size["losses"], size["tolerance"], size["tolerances"]
-    of_cg = [{"tolerance": tolerance}]
-    of_lbfgs = [{"c2": 0.0, "tolerance": one} for one in tolerances]
-    small, compared = (
-        {n: tune(run, [trial(name.format(n), loss, n, *how) for loss in losses]) for n in sizes}
-        for name, sizes, how in (
-            ("{}-conjugate", size["sizes"], (of_cg, "conjugate")),
-            ("{}", size["sizes_of_lbfgs"], (of_lbfgs,)),
-        )
-    )
-    priors = [[prior(one, tolerance) for one in some] for some in size["variances"]]
-    series = [
-        tune(run, [trial(f"all-{some[0]:g}", loss, size["limit"], each) for loss in losses])
-        for some, each in zip(size["variances"], priors)
-    ]
-    tried = {loss: [fit for fits in series for fit in fits[loss]] for loss in losses}
-    optimizers = [("conjugate gradient", tolerance, small, 0)]
-    optimizers += [("L-BFGS", one, compared, i) for i, one in enumerate(tolerances)]
-    means = [
-        [f"{name}, {one:g}", *_mean([mean_f(fits[n], losses, i) for n in compared])]
-        for name, one, fits, i in optimizers
-    ]
+    losses = size["losses"]
+    tolerance = size["tolerance"]
+    cg_settings = [{"tolerance": tolerance}]
+    cg_fits: dict[int, Fits] = {}
+    for n in size["sizes"]:
+        name = f"{n}-conjugate"
+        trials = [trial(name, loss, n, cg_settings, "conjugate") for loss in losses]
+        cg_fits[n] = tune(run, trials)
+
+    # With one tolerance after another, for the table of optimizers
+    lbfgs_settings = [{"c2": 0.0, "tolerance": tolerance} for tolerance in size["tolerances"]]
+    lbfgs_fits: dict[int, Fits] = {}
+    for n in size["sizes_of_lbfgs"]:
+        lbfgs_fits[n] = tune(run, [trial(str(n), loss, n, lbfgs_settings) for loss in losses])
+
+    fits_with_prior: dict[str, list[System]] = {loss: [] for loss in losses}
+    for variances in size["variances"]:
+        priors = [prior(variance, tolerance) for variance in variances]
+        name = f"all-{variances[0]:g}"
+        fits = tune(run, [trial(name, loss, size["limit"], priors) for loss in losses])
+        for loss in losses:
+            fits_with_prior[loss] += fits[loss]
+
+    cg_means = _mean([mean_f(cg_fits[n], losses) for n in lbfgs_fits])
+    rows: list[list[object]] = [[f"conjugate gradient, {tolerance:g}", *cg_means]]
+    for i, lbfgs_tolerance in enumerate(size["tolerances"]):
+        lbfgs_means = _mean([mean_f(lbfgs_fits[n], losses, i) for n in lbfgs_fits])
+        rows.append([f"L-BFGS, {lbfgs_tolerance:g}", *lbfgs_means])
     return {
         "flags": FEATURES["flags"],
-        "table_1": table_1({loss: best_on_dev(fits) for loss, fits in tried.items()}),
-        "table_2": table_2(small, losses),
-        "optimizers": markdown_table(["optimizer, tolerance", *losses], means),
+        "table_1": table_1({loss: best_on_dev(fits_with_prior[loss]) for loss in losses}),
+        "table_2": table_2(cg_fits, losses),
+        "optimizers": markdown_table(["optimizer, tolerance", *losses], rows),
     }

@@ -57,49 +57,69 @@ class Runner:
         self.seconds = 0.0
 
     def __call__(self, runs: Sequence[Run]) -> list[Any]:
-        """Run, or take what is kept: what each function returned. Each run has a name of its own.
+        """Run what has no cached result. What each function returned, in the order of the runs.
 
+        runs (Sequence[Run]): The runs, with different names.
         RAISES (ValueError): If any failed, once the others have come to their end.
         """
-        runs = [run._replace(path=self.folder / f"{run.name}.json") for run in runs]
-        found = {run.name: kept(run.path, run.key) for run in runs if run.path}
-        todo = [run for run in runs if found[run.name] is None]
-        ended = run_all(todo, self.make_executor if len(todo) > 1 else None)
-        for run, one in tqdm(ended, total=len(todo), unit="run"):
-            found[run.name] = one
-        failed = [
-            f"{name}: {one.reason}\n{one.trace}"
-            for name, one in found.items()
-            if isinstance(one, Failed)
-        ]
-        if failed:
-            raise ValueError("\n".join([f"{len(failed)} of {len(runs)} runs failed", *failed]))
-        done = [Done._make(found[run.name] or ()) for run in runs]
-        self.seconds += sum(one.seconds for one in done)
-        return [one.value for one in done]
+        results: dict[str, Any] = {}
+        missing: list[Run] = []
+        for run in runs:
+            path = self.folder / f"{run.name}.json"
+            results[run.name] = kept(path, run.key)
+            if results[run.name] is None:
+                missing.append(run._replace(path=path))
+        # A single run doesn't need other processes.
+        make_executor = self.make_executor if len(missing) > 1 else None
+        ended_runs = run_all(missing, make_executor)
+        for run, ended in tqdm(ended_runs, total=len(missing), unit="run"):
+            results[run.name] = ended
+        failures: list[str] = []
+        for name, result in results.items():
+            if isinstance(result, Failed):
+                failures.append(f"{name}: {result.reason}\n{result.trace}")
+        if failures:
+            raise ValueError("\n".join([f"{len(failures)} of {len(runs)} runs failed", *failures]))
+        # A cached result is a list: value and seconds.
+        done = [Done._make(results[run.name]) for run in runs]
+        self.seconds += sum(result.seconds for result in done)
+        return [result.value for result in done]
 
     def grid(self, name: str, function: Callable[..., Any], **values: Any) -> dict[Any, Any]:
-        """Run a function with all combinations of some values of its arguments: what it returned,
-        by the combination."""
-        cells = [*product(*values.values())]
-        runs = [
-            Run("-".join(map(str, (name, *cell))), function, dict(zip(values, cell)))
-            for cell in cells
-        ]
-        return dict(zip(cells, self(runs)))
+        """Run a function with all combinations of values of its arguments.
+
+        name (str): What the names of the runs begin with.
+        function (Callable[..., Any]): The function.
+        **values (Any): The values of each argument.
+        RETURNS (dict[Any, Any]): What it returned, by the combination, a tuple of values.
+        """
+        combinations = list(product(*values.values()))
+        runs: list[Run] = []
+        for combination in combinations:
+            run_name = "-".join(str(part) for part in (name, *combination))
+            runs.append(Run(run_name, function, dict(zip(values, combination))))
+        return dict(zip(combinations, self(runs)))
 
     def picture(self, name: str, figure: Any) -> str:
-        """Save a figure of matplotlib: the name of the file."""
+        """Save a figure of matplotlib for the page. The name of the file."""
         self.figures.mkdir(parents=True, exist_ok=True)
         save(figure, self.figures / f"{name}.svg")
         return f"{name}.svg"
 
 
 def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = None) -> str:
-    """Run an experiment, with so many jobs side by side, or on a Ray cluster: its section of the
-    page, which is written if it isn't a quick part of it only."""
-    folder = OUTPUT / name / ("quick" if quick else "full")
-    figures = None if quick else PAGE.parent / "figures"
+    """Run an experiment. Its section of the page, which is written unless it is quick.
+
+    name (str): The name of its files in experiments/.
+    quick (bool): Whether to run a small part of it only.
+    jobs (int): Runs at a time, on this machine.
+    address (str | None): The Ray cluster to run on, in place of this machine.
+    """
+    folder = OUTPUT / name / "full"
+    figures: Path | None = PAGE.parent / "figures"
+    if quick:
+        folder = OUTPUT / name / "quick"
+        figures = None
     runner = Runner(folder, ray_cluster(address) or local_processes(jobs), figures)
     text = section(name, runner, quick)
     if not quick:
@@ -111,8 +131,11 @@ def section(name: str, runner: Runner, quick: bool) -> str:
     """Run an experiment and fill in its page with what the spec says of its size, what it returns
     and where that comes from."""
     size = size_of(spec(name), quick)
-    figures = import_module(f"experiments.{name}").experiment(runner, size)
-    return fill(template(name), {**size, **figures, "provenance": provenance(name, runner.seconds)})
+    module = import_module(f"experiments.{name}")
+    figures = module.experiment(runner, size)
+    # Only now the runner has the seconds of all runs.
+    source = provenance(name, runner.seconds)
+    return fill(template(name), {**size, **figures, "provenance": source})
 
 
 def spec(name: str) -> Config:
@@ -121,8 +144,10 @@ def spec(name: str) -> Config:
 
 
 def size_of(config: Mapping[str, Any], quick: bool) -> dict[str, Any]:
-    """How much is run: [full] of a spec, with what [quick] has in the place of it."""
-    return {**config["full"], **(config["quick"] if quick else {})}
+    """How much is run: the settings in [full] of a spec, of which [quick] replaces some."""
+    if not quick:
+        return dict(config["full"])
+    return {**config["full"], **config["quick"]}
 
 
 def provenance(name: str, seconds: float) -> str:
@@ -139,28 +164,43 @@ def template(name: str) -> str:
     return (ROOT / "experiments" / f"{name}.md").read_text(encoding="utf8")
 
 
-class _Page(Formatter):
+class _PageFormatter(Formatter):
+    """Formats numbers and text as `str.format` does, and lists as "1, 2 or 3"."""
+
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Values of a list stand one after another; the format says what is before the last one."""
+        """The text in a place of a page. Of a list, the format is what stands before the last
+        item: {sizes: or }."""
         if not isinstance(value, list):
             return str(super().format_field(value, format_spec))
-        *most, last = (f"{one:g}" if isinstance(one, float) else str(one) for one in value)
-        return (format_spec or ", ").join([", ".join(most), last] if most else [last])
+        texts: list[str] = []
+        for item in value:
+            if isinstance(item, float):
+                texts.append(f"{item:g}")
+            else:
+                texts.append(str(item))
+        *all_but_last, last = texts
+        if not all_but_last:
+            return last
+        return ", ".join(all_but_last) + (format_spec or ", ") + last
 
 
 def fill(text: str, figures: Mapping[str, Any]) -> str:
-    """Fill in a template."""
-    return _Page().vformat(text, (), figures).strip()
+    """Fill in a template: write the figures in the places that have their names, in braces."""
+    return _PageFormatter().vformat(text, (), figures).strip()
 
 
 def write_section(page: Path, name: str, text: str) -> None:
     """Put a section on a page in the place of the one of the same name, or at its end."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    begin = f"<!-- {name} -->"
+    end = f"<!-- end of {name} -->"
     section = f"{begin}\n\n{text}\n\n{end}"
-    before = page.read_text(encoding="utf8") if page.exists() else ""
-    if begin in before:
-        head, rest = before.split(begin)
-        section = head + section + rest.split(end)[1]
+    page_text = ""
+    if page.exists():
+        page_text = page.read_text(encoding="utf8")
+    if begin in page_text:
+        before, old_section_and_after = page_text.split(begin)
+        _, after = old_section_and_after.split(end)
+        page_text = before + section + after
     else:
-        section = f"{before.rstrip()}\n\n{section}\n"
-    page.write_text(section, encoding="utf8")
+        page_text = f"{page_text.rstrip()}\n\n{section}\n"
+    page.write_text(page_text, encoding="utf8")

@@ -19,29 +19,32 @@ COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
 
 
 class Score(NamedTuple):
-    """What is wanted.
+    """A score of a system.
 
     name (str): What it is called.
-    of (Callable[[FloatsXd], FloatsXd]): From sums of COUNTS. Shape: (..., columns) to (...)
+    compute (Callable[[FloatsXd], FloatsXd]): Takes sums of COUNTS to the score. Shape:
+        (..., columns) to (...)
     sign (int): 1 if more is better, -1 if less is.
     digits (int): Behind the point, in tables.
     """
 
     name: str
-    of: Callable[[FloatsXd], FloatsXd]
+    compute: Callable[[FloatsXd], FloatsXd]
     sign: int = 1
     digits: int = 2
 
 
+# The columns of sums are those of COUNTS.
 F = Score("F", lambda sums: 100 * f_score(sums[..., 0], sums[..., 1], sums[..., 2]))
 P = Score("precision", lambda sums: 100 * precision(sums[..., 0], sums[..., 1]))
 R = Score("recall", lambda sums: 100 * recall(sums[..., 0], sums[..., 2]))
-COST = Score("average cost", lambda sums: ratio(sums[..., 3], sums[..., 4]), -1, 4)
+COST = Score("average cost", lambda sums: ratio(sums[..., 3], sums[..., 4]), sign=-1, digits=4)
 WHOLE = Score("sentences right", lambda sums: 100 * ratio(sums[..., 5], sums[..., 6]))
 
 
 class System(NamedTuple):
-    """What came of a way of training.
+    """The models that were trained in the same way, one for each seed or fold, by what they get
+    right and wrong.
 
     name (str): What it is called.
     dev (Floats2d): The sums of COUNTS over the dev part, of each seed. Shape: (seeds, columns)
@@ -56,38 +59,45 @@ class System(NamedTuple):
     settings: Mapping[str, Any] = {}
 
     def on(self, part: str, score: Score) -> Floats1d:
-        """A score on "dev" or "test", of each seed."""
-        sums = self.dev if part == "dev" else numpy.stack([one.sum(axis=0) for one in self.test])
-        return score.of(sums)
+        """A score on "dev" or "test", of each seed. Shape: (seeds,)"""
+        sums = self.dev
+        if part == "test":
+            sums = numpy.stack([counts.sum(axis=0) for counts in self.test])
+        return score.compute(sums)
 
     def spread(self, score: Score) -> str:
         """The mean on the test part and the standard deviation over seeds, for a table."""
         return mean_and_deviation(self.on("test", score), score.digits)
 
-    def joined(self) -> "System":
-        """The same, with the docs of all folds one after another."""
+    def with_folds_joined(self) -> "System":
+        """The system with the test docs of all folds one after another, as if they were of one."""
         return self._replace(test=[numpy.concatenate(self.test)])
 
-    def added(self) -> "System":
-        """The same, with the counts of all seeds added up in each doc."""
+    def with_seeds_summed(self) -> "System":
+        """The system with the counts of all seeds summed in each test doc."""
         return self._replace(test=[sum(self.test)])
 
 
 def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any) -> System:
-    """A system of what was seen of it, one look for each seed: see `training.train_and_count`."""
-    dev, test = (
-        [numpy.asarray(look[part][decoding]) for look in looks if part in look]
-        for part in ("dev", "test")
-    )
+    """Make a system of the counts of its models.
+
+    name (str): What it is called.
+    looks (Sequence[Look]): One for each seed: see `training.train_and_count`.
+    decoding (str): The decoding whose counts to take.
+    **settings (Any): What it was trained with.
+    """
+    dev = [numpy.asarray(look["dev"][decoding]) for look in looks if "dev" in look]
+    test = [numpy.asarray(look["test"][decoding]) for look in looks if "test" in look]
     return System(name, numpy.asarray(dev), test, settings)
 
 
 class Trial(NamedTuple):
-    """A run of `training.train_and_count`.
+    """A run of `training.train_and_count` that is to be done.
 
     name (str): What the system is called.
     key (str): What makes a name for the run, with that of the system.
-    data (Mapping[str, Any]), stages (Sequence[Stage]), start (Sequence[Stage]): See there.
+    data (Mapping[str, Any]), stages (Sequence[Stage]), start (Sequence[Stage]): Arguments of
+        `train_and_count`.
     settings (Mapping[str, Any]): What tells it from others of its name.
     """
 
@@ -100,65 +110,75 @@ class Trial(NamedTuple):
 
 
 def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Look]]:
-    """Run trials: the looks of each. What else there is, is that of `train_and_count`."""
-    return run(
-        [
-            Run(
-                f"{one.key}-{one.name}".replace(" ", "_"),
-                train_and_count,
-                {"data": one.data, "stages": one.stages, "start": one.start, **more},
-            )
-            for one in trials
-        ]
-    )
+    """Run trials, or take their cached results: the looks of each.
+
+    run (Runner): What runs them.
+    trials (Sequence[Trial]): The trials.
+    **more (Any): Other arguments of `train_and_count`, for all trials.
+    """
+    runs: list[Run] = []
+    for trial in trials:
+        name = f"{trial.key}-{trial.name}".replace(" ", "_")
+        arguments = {"data": trial.data, "stages": trial.stages, "start": trial.start, **more}
+        runs.append(Run(name, train_and_count, arguments))
+    return run(runs)
 
 
 def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[System]]:
-    """Train, and make a system of each look: see `train_all`. By name, the systems with the
-    settings of their trial and stage, and with the epochs that they had and whether weights are
-    averaged."""
-    found: dict[str, list[System]] = {trial.name: [] for trial in trials}
+    """Train, to choose between settings: a system for each look, by the name of its trial, with the
+    settings of trial and stage, the epochs that it had and whether weights are averaged. For the
+    arguments see `train_all`."""
+    systems: dict[str, list[System]] = {trial.name: [] for trial in trials}
     for trial, looks in zip(trials, train_all(run, trials, **more)):
         for look in looks:
+            stage = trial.stages[look["stage"]]
             facts = {key: look[key] for key in ("epochs", "averaged") if key in look}
-            settings = {**trial.stages[look["stage"]]["settings"], **trial.settings, **facts}
-            found[trial.name].append(system(trial.name, [look], **settings))
-    return found
+            settings = {**stage["settings"], **trial.settings, **facts}
+            systems[trial.name].append(system(trial.name, [look], **settings))
+    return systems
 
 
 def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]:
-    """Train, and make a system of all trials with a name, which have a look each: see
-    `train_all`. "levels" are a setting, too, those of each trial."""
-    looks: dict[str, list[Look]] = {trial.name: [] for trial in trials}
+    """Train, to report scores: a system for each name, of all trials with it, which have a look
+    each. "levels" of its settings has those of each trial. For the arguments see `train_all`."""
+    looks_by_name: dict[str, list[Look]] = {trial.name: [] for trial in trials}
     settings = {trial.name: trial.settings for trial in trials}
     for trial, (look,) in zip(trials, train_all(run, trials, **more)):
-        looks[trial.name].append(look)
-    return {
-        name: system(name, own, **settings[name], levels=[look.get("levels") for look in own])
-        for name, own in looks.items()
-    }
+        looks_by_name[trial.name].append(look)
+    systems: dict[str, System] = {}
+    for name, looks in looks_by_name.items():
+        levels = [look.get("levels") for look in looks]
+        systems[name] = system(name, looks, **settings[name], levels=levels)
+    return systems
 
 
 def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
-    """The best on the dev part; of several the first."""
-    return max(systems, key=lambda one: score.sign * one.on("dev", score).mean())
+    """The system with the best mean score on the dev part; of several the first."""
+    return max(systems, key=lambda system: score.sign * system.on("dev", score).mean())
 
 
 def compare(
     systems: Sequence[System], baseline: System, scores: Sequence[Score] = (F,), **settings: Any
 ) -> list[list[Difference]]:
-    """How far the mean scores of systems are from those of one of them on the same sentences, and
+    """How far the mean scores of systems are from those of a baseline on the same sentences, and
     whether that may be chance: the paired bootstrap.
 
-    systems (Sequence[System]), baseline (System): The systems. The one of them with the most
-        seeds has a multiple of the number of those of each other.
+    systems (Sequence[System]), baseline (System): The systems. The most seeds of any of them are a
+        multiple of the number of seeds of each other.
+    scores (Sequence[Score]): What to compare.
     **settings (Any): See `paired_differences`.
-    RETURNS (list[list[Difference]]): For each score one for each system.
+    RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
-    tests = [one.test for one in (baseline, *systems)]
-    n_seeds = max(map(len, tests))
-    counts = numpy.asarray([[*test] * (n_seeds // len(test)) for test in tests], dtype="float64")
-    found = paired_differences(
-        counts, lambda sums: numpy.stack([score.of(sums) for score in scores]), **settings
-    )
-    return [of_systems[1:] for of_systems in found]
+    tests = [baseline.test, *(system.test for system in systems)]
+    n_seeds = max(len(test) for test in tests)
+    # Systems with fewer seeds are repeated, so that all have as many.
+    repeated = [[*test] * (n_seeds // len(test)) for test in tests]
+    # Shape: (systems, seeds, docs, columns)
+    counts = numpy.asarray(repeated, dtype="float64")
+
+    def compute(sums: FloatsXd) -> FloatsXd:
+        return numpy.stack([score.compute(sums) for score in scores])
+
+    differences = paired_differences(counts, compute, **settings)
+    # The first system is the baseline, whose difference from itself is 0.
+    return [of_systems[1:] for of_systems in differences]

@@ -132,7 +132,7 @@ def survey(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe(settings: Settings) -> str:
+def settings_text(settings: Settings) -> str:
     """C, m, the epochs, and whether weights are averaged."""
     numbers = [f"{settings[name]:g}" for name in ("c", "m") if settings[name] is not None]
     return ", ".join([*numbers, str(settings["epochs"]), "Y" if settings["averaged"] else "N"])
@@ -148,7 +148,7 @@ def results(found: Mapping[str, System], n_samples: int) -> Figures:
     for i, (name, one) in enumerate(found.items()):
         levels = ["" if name == base else f"{judged[base][i].p:.4f}" for base in BASELINES]
         dev = f"{mean(one.on('dev', F)):.2f}"
-        rows[name] = " | ".join([dev, one.spread(F), describe(one.settings), *levels])
+        rows[name] = " | ".join([dev, one.spread(F), settings_text(one.settings), *levels])
     return rows
 
 

@@ -10,7 +10,6 @@ part.
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
@@ -37,8 +36,14 @@ from spacy_costner.training.online import Trained, read_batches, train
 from .corpora import ROOT, as_examples, bare, read
 
 Block = Mapping[str, Any]
+"""A block of a config."""
+
 Stage = Mapping[str, Any]
+"""A training: see the module."""
+
 Look = dict[str, Any]
+"""What is counted at a look: see `train_and_count`."""
+
 OnLook = Callable[..., None]
 
 BEST_PATH = "best path"
@@ -59,21 +64,30 @@ def loss_block(name: str, **settings: Any) -> Block:
 
 
 def filled(block: Block, **values: Any) -> Block:
-    """A block of a spec with values in their places, such as that of alpha for "<alpha>"."""
-    places = {f"<{name}>": value for name, value in values.items()}
-    return {k: places.get(v, v) if isinstance(v, str) else v for k, v in block.items()}
+    """A block of a spec with values in the places for them, such as that of alpha in the place of
+    "<alpha>"."""
+    value_of_place = {f"<{name}>": value for name, value in values.items()}
+    filled_block: dict[str, Any] = {}
+    for name, setting in block.items():
+        if isinstance(setting, str):
+            setting = value_of_place.get(setting, setting)
+        filled_block[name] = setting
+    return filled_block
 
 
 def linear_block(features: Block, **settings: Any) -> Block:
-    """The linear CRF of the papers, with its features and the settings of AdaGrad."""
+    """The block of the linear CRF of the papers, with its features and the settings of AdaGrad."""
     architecture = {"@architectures": "spacy_costner.SparseCRF.v1", "average_power": 0.0}
     return {**architecture, **settings, "features": features}
 
 
-def in_turn(stage: Stage, settings: Sequence[Mapping[str, Any]]) -> list[Stage]:
+def in_turn(stage: Stage, settings_in_turn: Sequence[Mapping[str, Any]]) -> list[Stage]:
     """A stage with one setting of its fit after another, each from the weights so far."""
-    after = [None, *range(len(settings))]
-    return [{**stage, "settings": one, "after": i} for one, i in zip(settings, after)]
+    stages: list[Stage] = []
+    for i, settings in enumerate(settings_in_turn):
+        stage_before = i - 1 if i > 0 else None
+        stages.append({**stage, "settings": settings, "after": stage_before})
+    return stages
 
 
 def train_and_count(
@@ -96,45 +110,53 @@ def train_and_count(
         each decoding the sums of COUNTS over "dev", the COUNTS of each sentence of "test".
     """
     docs = read(json.dumps(data))
-    first = start_weights(json.dumps(data), json.dumps(start)) if start else None
+    first_weights = None
+    if start:
+        first_weights = start_weights(json.dumps(data), json.dumps(start))
     looks: list[Look] = []
 
     def look(ner: CostSensitiveNER, **facts: Any) -> None:
         looks.append({**facts, **count(ner, docs, decodings, cost)})
 
-    run_stages(as_examples(docs["train"]), stages, first, look)
+    run_stages(as_examples(docs["train"]), stages, first_weights, look)
     return looks
 
 
 @lru_cache(maxsize=1)
 def start_weights(data: str, stages: str) -> list[FloatsXd]:
-    """The weights after some stages; data and stages in JSON."""
+    """The weights after stages at which nobody looks. Data and stages are in JSON, so that they can
+    be the key of the cache: the next run often starts from the same weights."""
     examples = as_examples(read(data)["train"])
-    return run_stages(examples, json.loads(stages), None, lambda ner, **facts: None)
+    return run_stages(examples, json.loads(stages), None, look=lambda ner, **facts: None)
 
 
 def run_stages(
     examples: Sequence[Example],
     stages: Sequence[Stage],
-    first: list[FloatsXd] | None,
+    first_weights: list[FloatsXd] | None,
     look: OnLook,
 ) -> list[FloatsXd]:
-    """Train in stages, at least one: the weights after the last one.
+    """Train in stages, at least one. The weights after the last one.
 
-    first (list[FloatsXd] | None): The weights to start from.
+    examples (Sequence[Example]): The training examples.
+    stages (Sequence[Stage]): See the module.
+    first_weights (list[FloatsXd] | None): The weights to start from; None: those of a new model.
     look (Callable): Takes the component and what a fit tells, whenever one may look.
     """
-    weights: dict[int | None, Any] = {None: first}
+    # The weights after each stage, by its number. A stage without "after" starts from the first.
+    weights_after: dict[int | None, Any] = {None: first_weights}
     for i, stage in enumerate(stages):
-        made_of = {
+        settings = {
             name: stage[name] for name in ("loss", "seed", "scheme", "outside") if name in stage
         }
-        ner = make_ner(examples, model=stage["model"], **made_of)
-        if (begin := weights[stage.get("after")]) is not None:
-            write_weights(ner, begin)
-        FITS[stage["fit"]](ner, examples, partial(look, ner, stage=i), **stage["settings"])
-        weights[i] = read_weights(ner)
-    return weights[len(stages) - 1]
+        ner = make_ner(examples, model=stage["model"], **settings)
+        weights = weights_after[stage.get("after")]
+        if weights is not None:
+            write_weights(ner, weights)
+        fit = FITS[stage["fit"]]
+        fit(ner, examples, partial(look, ner, stage=i), **stage["settings"])
+        weights_after[i] = read_weights(ner)
+    return weights_after[len(stages) - 1]
 
 
 def make_ner(
@@ -162,20 +184,25 @@ def make_ner(
 
 
 def weights_of(ner: CostSensitiveNER) -> list[FloatsXd]:
-    """All weights, to read and to write; those of the linear part, if there is one, first."""
-    dense = [
-        node.get_param(name)
-        for node in ner.model.walk()
-        for name in node.param_names
-        if node.has_param(name)
-    ]
+    """The arrays of all weights, to read and to write; those of the linear part, if there is one,
+    first."""
+    arrays: list[FloatsXd] = []
     has_linear_part = "build_vocab" in ner.model.attrs
-    return [linear_part(ner.model)[1].rows, *dense] if has_linear_part else dense
+    if has_linear_part:
+        _, sparse_weights = linear_part(ner.model)
+        arrays.append(sparse_weights.rows)
+    for node in ner.model.walk():
+        for name in node.param_names:
+            if node.has_param(name):
+                arrays.append(node.get_param(name))
+    return arrays
 
 
 def read_weights(ner: CostSensitiveNER, averages: dict[Any, Any] | None = None) -> list[FloatsXd]:
     """Copies of all weights, or of the averages that an optimizer keeps of them."""
-    with nullcontext() if averages is None else ner.model.use_params(averages):
+    if averages is None:
+        return [weights.copy() for weights in weights_of(ner)]
+    with ner.model.use_params(averages):
         return [weights.copy() for weights in weights_of(ner)]
 
 
@@ -217,7 +244,10 @@ def fit_conjugate(
 
     minimum = minimize(total, total.read_weights(), jac=True, method="CG", callback=after_iteration)
     total.write_weights(minimum.x)
-    look(iterations=len(values), objective=values[-1] if values else float("nan"))
+    last_value = float("nan")  # there may be no iteration
+    if values:
+        last_value = values[-1]
+    look(iterations=len(values), objective=last_value)
 
 
 def fit_online(
@@ -241,9 +271,14 @@ def fit_online(
     optimizer = Adam(use_averages=True)
 
     def after_epoch(trained: Trained) -> None:
-        for is_average in averaged if trained.n_epochs in epochs else ():
-            with ner.model.use_params(optimizer.averages) if is_average else nullcontext():
-                look(epochs=trained.n_epochs, averaged=is_average)
+        if trained.n_epochs not in epochs:
+            return
+        for is_average in averaged:
+            if is_average:
+                with ner.model.use_params(optimizer.averages):
+                    look(epochs=trained.n_epochs, averaged=True)
+            else:
+                look(epochs=trained.n_epochs, averaged=False)
 
     features, weights = linear_part(ner.model)
     train(
@@ -301,40 +336,50 @@ def count(
     """Count what is right and wrong in the parts of a corpus but "train": see `train_and_count`.
     If the cost has a tree, "levels" are F in per cent on each level of it, where categories are
     replaced by those above them, 1 on top, in "test", by the best path."""
-    found: Look = {}
+    look: Look = {}
     for part in docs.keys() - {"train"}:
         predicted = predict(ner, docs[part], decodings)
-        of_docs = {name: counts_of(egs, ner, cost) for name, egs in predicted.items()}
+        look[part] = {}
+        for decoding, examples in predicted.items():
+            counts = counts_of(examples, ner, cost)
+            # The test is of differences between docs, so those of "test" are not summed.
+            if part == "dev":
+                counts = counts.sum(axis=0)
+            look[part][decoding] = counts.tolist()
         if part == "test" and "tree" in cost:
             tree = make_tree(cost["tree"], "experiments: cost")
-            pairs, levels = entity_pairs(predicted[BEST_PATH]), range(1, tree.depth + 1)
-            found["levels"] = [100 * count_at_level(pairs, tree, n).fscore for n in levels]
-        is_dev = part == "dev"
-        found[part] = {n: (c.sum(axis=0) if is_dev else c).tolist() for n, c in of_docs.items()}
-    return found
+            pairs = entity_pairs(predicted[BEST_PATH])
+            levels = range(1, tree.depth + 1)
+            look["levels"] = [100 * count_at_level(pairs, tree, n).fscore for n in levels]
+    return look
 
 
 def counts_of(
     examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING
 ) -> Floats2d:
-    """What is right and wrong in each doc: see COUNTS. Shape: (docs, columns)"""
-    table = registry.resolve({"cost": dict(cost)})["cost"]
-    counts = count_docs(examples, table, labels=ner.labels, scheme=ner.cfg["scheme"])
-    whole = (counts.fp + counts.fn) == 0
-    return numpy.stack([*counts, whole, numpy.ones(len(whole))], axis=1).astype(float).round(3)
+    """What is right and wrong in each doc: see `scores.COUNTS`. Shape: (docs, columns)"""
+    make_table = registry.resolve({"cost": dict(cost)})["cost"]
+    counts = count_docs(examples, make_table, labels=ner.labels, scheme=ner.cfg["scheme"])
+    has_no_mistake = (counts.fp + counts.fn) == 0
+    n_docs = numpy.ones(len(has_no_mistake))
+    columns = numpy.stack([*counts, has_no_mistake, n_docs], axis=1)
+    # Rounded, as the results are kept as text.
+    return columns.astype(float).round(3)
 
 
 def predict(
     ner: CostSensitiveNER, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
 ) -> dict[str, list[Example]]:
     """Examples of what is predicted and of the gold, for each decoding. The model is asked once."""
-    found: dict[str, list[Example]] = {name: [] for name in decodings}
+    examples: dict[str, list[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)
         for name, block in decodings.items():
             ner.set_decoding(registry.resolve({"decoding": dict(block)})["decoding"])
             predicted = [bare(doc) for doc in batch]
-            rated = make_prediction(ner.decode(posterior), posterior, read_presets(predicted), None)
-            ner.set_annotations(predicted, rated)
-            found[name] += map(Example, predicted, batch)
-    return found
+            entities = ner.decode(posterior)
+            prediction = make_prediction(entities, posterior, read_presets(predicted), None)
+            ner.set_annotations(predicted, prediction)
+            for doc, gold in zip(predicted, batch):
+                examples[name].append(Example(doc, gold))
+    return examples

@@ -23,7 +23,14 @@ from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 
 from . import chains, training
-from .chains import HMM, OfComponent, Sequences, best_hamming_z_score, best_z_score, most_likely
+from .chains import (
+    HMM,
+    ComponentSequences,
+    Sequences,
+    best_hamming_z_score,
+    best_z_score,
+    most_likely,
+)
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
 from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
@@ -261,7 +268,7 @@ def training_times(features: str) -> dict[str, Any]:
 
 def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> None:
     """Give a component the weights of the best Z-score."""
-    sequences = OfComponent(ner, examples)
+    sequences = ComponentSequences(ner, examples)
     weights = best_z_score(sequences, c2=FULL["timed_c2"], n_sampled=n_sampled)
     sequences.total.write_weights(weights)
 

@@ -23,8 +23,10 @@ import typer
 SECTIONS = ("title", "abstract")
 CATEGORY = re.compile(r"G#([^\s()]+)")
 
-PLAIN, GOLD, NESTED = "genia", "genia_gold_tokens", "genia_nested"
-"""The two tokenizations, and the names of the files."""
+# The names of the files: two tokenizations, and nested terms.
+PLAIN = "genia"
+GOLD = "genia_gold_tokens"
+NESTED = "genia_nested"
 
 RUN = r"[^\W_]+"
 PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
@@ -58,45 +60,56 @@ class Sentence(NamedTuple):
 def read_sentences(archive: Path) -> Iterator[Sentence]:
     """Read the corpus from the published .tgz: the sentences, with the title before the abstract.
     Of abstracts that are in it twice, the first counts."""
-    seen = set()
+    read_abstracts = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
-        articles = ElementTree.parse(as_type(IO[bytes], files.extractfile(name))).iter("article")
-    for article in articles:
+        file = as_type(IO[bytes], files.extractfile(name))
+        corpus = ElementTree.parse(file)
+    for article in corpus.iter("article"):
         abstract = article.findtext("articleinfo/bibliomisc", "").strip()
-        if abstract in seen:
+        if abstract in read_abstracts:
             continue
-        seen.add(abstract)
+        read_abstracts.add(abstract)
         for section in SECTIONS:
             for element in article.iterfind(f"{section}/sentence"):
-                terms = read_terms(element, nested=True)[1]
-                yield Sentence(abstract, section, *read_terms(element), terms)
+                text, entities = read_terms(element)
+                _, terms = read_terms(element, nested=True)
+                yield Sentence(abstract, section, text, entities, terms)
 
 
 def read_terms(
     element: ElementTree.Element, begin: int = 0, *, nested: bool = False
 ) -> tuple[str, list[Entity]]:
-    """Read the text of an element, which begins somewhere in the sentence, and the outermost
-    entities below it; nested ones, too, if asked for."""
-    text, entities = element.text or "", []
+    """Read the text of an element and the outermost entities below it; nested ones, too, if asked
+    for.
+
+    begin (int): The first character of the element in its sentence.
+    """
+    text = element.text or ""
+    entities: list[Entity] = []
     for child in element:
-        start = begin + len(text)
-        inner, below = read_terms(child, start, nested=nested)
+        child_begin = begin + len(text)
+        child_text, entities_below = read_terms(child, child_begin, nested=nested)
+        # A coordination names the categories of all that it joins.
         labels = set(CATEGORY.findall(child.get("sem", "")))
-        own = [Entity(start, start + len(inner), *labels)] if len(labels) == 1 else []
-        entities += own + (below if nested or not own else [])
-        text += inner + (child.tail or "")
+        is_entity = len(labels) == 1
+        if is_entity:
+            (label,) = labels
+            entities.append(Entity(child_begin, child_begin + len(child_text), label))
+        if nested or not is_entity:
+            entities += entities_below
+        text += child_text + (child.tail or "")
     return text, entities
 
 
 def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> list[Span]:
-    """Cut a text into tokens that match a pattern, and before some characters, the borders."""
-    places = sorted(set(borders))
+    """Cut a text into tokens that match a pattern, and these before the characters `borders`."""
+    sorted_borders = sorted(set(borders))
     tokens: list[Span] = []
     for match in pattern.finditer(text):
         begin, end = match.span()
-        cuts = [begin, *(place for place in places if begin < place < end), end]
-        tokens += pairwise(cuts)
+        cuts = [border for border in sorted_borders if begin < border < end]
+        tokens += pairwise([begin, *cuts, end])
     return tokens
 
 
@@ -107,7 +120,8 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
     for entity in entities:
         prefix = "B"
         for i, (begin, end) in enumerate(tokens):
-            if begin < entity.end and end > entity.begin and tags[i] == "O":
+            overlaps = begin < entity.end and end > entity.begin
+            if overlaps and tags[i] == "O":
                 tags[i] = f"{prefix}-{entity.label}"
                 prefix = "I"
     return tags
@@ -118,7 +132,9 @@ def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
     where entities begin and end, as in the papers, which gives away a part of the answer."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     if tokenization == GOLD:
-        borders = [place for entity in sentence.entities for place in (entity.begin, entity.end)]
+        borders: list[int] = []
+        for entity in sentence.entities:
+            borders += [entity.begin, entity.end]
         tokens = tokenize(sentence.text, JOINED_TOKEN, borders)
     words = [sentence.text[begin:end] for begin, end in tokens]
     return words, encode(tokens, sentence.entities)
@@ -128,11 +144,16 @@ def nested_task(sentence: Sentence) -> dict[str, Any]:
     """A sentence with all of its terms, for JSONL. A term that begins or ends within a PLAIN token
     has the whole of it."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
-    spans = set()
-    for begin, end, label in sentence.terms:
-        own = [token for token in tokens if token[0] < end and token[1] > begin]
-        if own:
-            spans.add((own[0][0], own[-1][1], label))
+    # Two terms may have the same tokens.
+    spans: set[tuple[int, int, str]] = set()
+    for term in sentence.terms:
+        tokens_of_term = [
+            (begin, end) for begin, end in tokens if begin < term.end and end > term.begin
+        ]
+        if tokens_of_term:
+            first_begin, _ = tokens_of_term[0]
+            _, last_end = tokens_of_term[-1]
+            spans.add((first_begin, last_end, term.label))
     return {
         "text": sentence.text,
         "tokens": [{"start": begin, "end": end} for begin, end in tokens],
@@ -152,33 +173,38 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
-    index = (f"{i}\t{one.abstract}\t{one.section}\n" for i, one in enumerate(sentences))
-    _write(output / "sentences.tsv", index)
-    tasks = [nested_task(one) for one in sentences]
-    _write(output / f"{NESTED}.jsonl", (json.dumps(task) + "\n" for task in tasks))
-    counts = {}
+    index: list[str] = []
+    tasks: list[str] = []
+    for i, sentence in enumerate(sentences):
+        index.append(f"{i}\t{sentence.abstract}\t{sentence.section}")
+        tasks.append(json.dumps(nested_task(sentence)))
+    _write_lines(output / "sentences.tsv", index)
+    _write_lines(output / f"{NESTED}.jsonl", tasks)
+    counts: dict[str, Counter] = {}
     for name in (PLAIN, GOLD):
-        tagged = [tag(sentence, name) for sentence in sentences]
-        rows = ([f"{word}\t{iob}\n" for word, iob in zip(*one)] for one in tagged)
-        _write(output / f"{name}.iob2", ("".join([*lines, "\n"]) for lines in rows))
-        counts[name] = Counter(
-            sentences=len(tagged),
-            tokens=sum(len(words) for words, _ in tagged),
-            entities=sum(iob.startswith("B-") for _, tags in tagged for iob in tags),
-            marked=sum(len(sentence.entities) for sentence in sentences),
-        )
+        counts[name] = Counter(sentences=len(sentences))
+        lines: list[str] = []
+        for sentence in sentences:
+            words, tags = tag(sentence, name)
+            lines += [f"{word}\t{iob}" for word, iob in zip(words, tags)]
+            lines.append("")  # an empty line after each sentence
+            counts[name]["tokens"] += len(words)
+            counts[name]["entities"] += sum(iob.startswith("B-") for iob in tags)
+            counts[name]["marked"] += len(sentence.entities)
+        _write_lines(output / f"{name}.iob2", lines)
     return counts
 
 
-def _write(path: Path, blocks: Iterable[str]) -> None:
-    path.write_text("".join(blocks), encoding="utf8", newline="\n")
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_text(text, encoding="utf8", newline="\n")
 
 
 def main(archive: Path, output: Path) -> None:
     """Convert GENIA 3.02 from XML to columns, in two tokenizations."""
     for name, counts in convert(archive, output).items():
-        numbers = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        typer.echo(f"{output / name}.iob2: {numbers}")
+        text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        typer.echo(f"{output / name}.iob2: {text}")
 
 
 if __name__ == "__main__":

@@ -54,37 +54,46 @@ the page that refers to it."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made."""
-    pages = {new: (ROOT / old).read_text("utf8") for old, new in COPIED.items()}
+    """Add the pages that are made from the code: mkdocs calls it before it reads the files."""
+    pages: dict[str, str] = {}
+    for source, page in COPIED.items():
+        pages[page] = (ROOT / source).read_text("utf8")
     pages["papers.md"] = papers()
     pages["reference/config.md"] = "\n".join(config_reference())
     pages["reference/commands.md"] = "\n".join(command_reference())
-    pages |= {f"reference/python/{name}.md": api(name, modules) for name, modules in API.items()}
+    for name, modules in API.items():
+        pages[f"reference/python/{name}.md"] = api(name, modules)
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Turn links out of docs/ into links of the site: mkdocs calls it for each page."""
     for old, new in LINKS.items():
         markdown = markdown.replace(f"](../{old})", f"]({new})")
     return markdown.replace("](docs/", "](")  # in the changelog
 
 
 def papers() -> str:
-    """The papers of all pages, each with the pages that refer to it."""
-    pages: dict[str, list[str]] = {}
+    """The page of the papers: those that the other pages list, each with the pages that refer to
+    it, by the surname of the first author."""
+    links_of_paper: dict[str, list[str]] = {}
     for path in sorted((ROOT / "docs").glob("*.md")):
-        _, _, listed = path.read_text("utf8").partition("\n## Papers\n")
-        for entry in re.findall(r"^- (.*(?:\n  .*)*)", listed, flags=re.MULTILINE):
-            pages.setdefault(" ".join(entry.split()), []).append(f"[{path.stem}]({path.name})")
-    rows = [f"- {entry} {', '.join(links)}" for entry, links in sorted(pages.items(), key=surname)]
+        _, _, list_of_papers = path.read_text("utf8").partition("\n## Papers\n")
+        # An entry goes on on lines that begin with two spaces.
+        for entry in re.findall(r"^- (.*(?:\n  .*)*)", list_of_papers, flags=re.MULTILINE):
+            paper = " ".join(entry.split())
+            links_of_paper.setdefault(paper, []).append(f"[{path.stem}]({path.name})")
+    rows: list[str] = []
+    for paper in sorted(links_of_paper, key=from_surname):
+        rows.append(f"- {paper} {', '.join(links_of_paper[paper])}")
     return "\n".join(["# Papers", "", FIVE, "", *rows])
 
 
-def surname(item: tuple[str, Any]) -> str:
-    """That of the first author."""
-    return re.sub(r"^(\S+\. )+", "", item[0])
+def from_surname(paper: str) -> str:
+    """A paper, "J. D. Lafferty …", without the initials of its first author."""
+    return re.sub(r"^(\S+\. )+", "", paper)
 
 
 def config_reference() -> Iterator[str]:
@@ -92,31 +101,40 @@ def config_reference() -> Iterator[str]:
     yield "# Config\n\n## Every setting\n\n`configs/base.cfg`:\n\n```ini"
     yield (ROOT / "configs" / "base.cfg").read_text("utf8") + "```\n"
     for group, title in GROUPS.items():
-        heading, _, see = title.partition(": ")
-        yield f"## {heading}\n\n{see}\n"
+        heading, _, introduction = title.partition(": ")
+        yield f"## {heading}\n\n{introduction}\n"
         for entry in sorted(entry_points(group=group)):
+            # Other packages have entry points of these groups, too.
             if entry.value.startswith("spacy_costner."):
-                title = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
-                yield f"### {title}\n\n```ini\n{block(group, entry)}\n```\n"
+                name = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
+                yield f"### {name}\n\n```ini\n{block(group, entry)}\n```\n"
                 yield f"::: {entry.module}.{entry.attr}"
                 yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
 
 
 def block(group: str, entry: EntryPoint) -> str:
-    """The lines of a config, with the settings that have a default."""
-    kind = group.split("_")[1]
-    settings: dict[str, Any] = {"factory" if kind == "factories" else f"@{kind}": entry.name}
+    """The lines by which a config names a registered function, with the settings that have a
+    default.
+
+    group (str): The group of the entry point: spacy_ or thinc_ and the name of the registry.
+    """
+    _, registry_name = group.split("_")
+    key = f"@{registry_name}"
+    if registry_name == "factories":
+        key = "factory"
+    settings: dict[str, Any] = {key: entry.name}
     for name, parameter in signature(entry.load()).parameters.items():
         if isinstance(parameter.default, (bool, int, float, str, list, tuple, type(None))):
             settings[name] = parameter.default
-    return Config({"block": settings}).to_str().partition("\n")[2]
+    _, _, lines = Config({"block": settings}).to_str().partition("\n")  # without [block]
+    return lines
 
 
 def command_reference() -> Iterator[str]:
     """Every command with its arguments and options, by use."""
     yield "# Commands\n"
-    for group, some in groupby(COMMANDS, key=lambda command: command[2]):
-        links = ", ".join(f"[`{name}`](#{name})" for name, *_ in some)
+    for group, commands in groupby(COMMANDS, key=lambda command: command[2]):
+        links = ", ".join(f"[`{name}`](#{name})" for name, *_ in commands)
         yield f"- {group}: {links}"
     yield ""
     for name, *_ in COMMANDS:
@@ -127,32 +145,40 @@ def command_reference() -> Iterator[str]:
         yield "| argument or option | description | default |\n|---|---|---|"
         for parameter in command.params:
             if not parameter.hidden:
-                opts = [*parameter.opts, *parameter.secondary_opts]
-                names = ", ".join(f"`{one}`" for one in opts)
-                yield f"| {names} | {parameter.help or ''} | {default(parameter)} |"
+                names = [*parameter.opts, *parameter.secondary_opts]
+                cell = ", ".join(f"`{name}`" for name in names)
+                yield f"| {cell} | {parameter.help or ''} | {default(parameter)} |"
         yield ""
 
 
 def default(parameter: Any) -> str:
+    """The cell of an argument or option that says what it is if it isn't given."""
     if parameter.required:
         return "required"
     if isinstance(parameter.show_default, str):
         return parameter.show_default
-    return "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    if parameter.default in (None, False):
+        return ""
+    return f"`{parameter.default}`"
 
 
 def api(name: str, modules: list[str]) -> str:
-    options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n" if name == "commands" else ""
+    """A page of the Python API: mkdocstrings replaces each ":::" by the docstrings of a module."""
+    options = ""
+    if name == "commands":
+        # Without the commands themselves, types and constants.
+        options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n"
     blocks = [f"## {module}\n\n::: spacy_costner.{module}\n{options}" for module in modules]
     return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
 
 
 PARAMETERS = r"^(?:\w+ \([^)\n]*\),? ?)+(?=: )"
-"""One, or several that are described together."""
+"""A line of a docstring up to the colon: a parameter, or several that are described together."""
 
 
-def list_parameters(found: re.Match) -> str:
-    return "- " + re.sub(r"(\w+) \(([^)]*)\)", r"**\1** (`\2`)", found[0])
+def list_parameters(match: re.Match) -> str:
+    """A match of PARAMETERS as an item of a list, with bold names."""
+    return "- " + re.sub(r"(\w+) \(([^)]*)\)", r"**\1** (`\2`)", match[0])
 
 
 class ListParameters(griffe.Extension):
@@ -160,9 +186,12 @@ class ListParameters(griffe.Extension):
     that they refer to become links."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        if obj.docstring is not None:
-            text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
-            names = "|".join(name for name in obj.module.members if not name.startswith("_"))
-            target = rf"{obj.module.path}.\1"
-            link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
-            obj.docstring.value = re.sub(rf"(?<=see )`({names})`", link, text)
+        """Change the docstring of an object: griffe calls it for each."""
+        if obj.docstring is None:
+            return
+        text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
+        names = "|".join(name for name in obj.module.members if not name.startswith("_"))
+        # "\1" is the name after "see ".
+        target = rf"{obj.module.path}.\1"
+        link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
+        obj.docstring.value = re.sub(rf"(?<=see )`({names})`", link, text)

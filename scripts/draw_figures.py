@@ -10,10 +10,11 @@ import spacy
 import typer
 from PIL import Image, ImageChops, ImageOps
 from spacy import displacy
+from spacy.tokens import Doc
 from spacy.training import Corpus
 
 from spacy_costner.analysis.reporting import report
-from spacy_costner.cli.report import page
+from spacy_costner.cli.report import report_page
 
 SCHEMES = {"": 1, "_dark": 0}
 """The ends of the names of files, and Chromium's numbers of the colour schemes."""
@@ -37,25 +38,29 @@ def main(
     """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT, and
     both for dark pages, entities_dark.png and report_dark.png."""
     nlp = spacy.load(model)
-    doc = nlp(text or TEXT)
-    ents = [
-        {
-            "start": ent.start_char,
-            "end": ent.end_char,
-            "label": f"{ent.label_}\u00a0{ent._.confidence:.2f}",
-        }
-        for ent in doc.ents
-    ]
-    colors = {ent["label"]: COLORS.get(str(ent["label"]).split()[0], "#ddd") for ent in ents}
-    shown = {"text": doc.text, "ents": ents}
-    html = displacy.render(shown, style="ent", manual=True, page=True, options={"colors": colors})
-    html = html.replace('style="background', 'style="white-space: nowrap; background')
-    html = html.replace("</head>", f"<style>{WITHOUT_PAPER}</style></head>")
+    html = entities_page(nlp(text or TEXT))
     draw(html, output, "entities", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
-    html = page(result).replace("</style>", f"{HIDDEN}</style>")
-    html = html.replace("Content-Security-Policy", "none")  # it allows the page's own style alone
+    html = report_page(result).replace("</style>", f"{HIDDEN}</style>")
+    # The policy of the page forbids a style sheet that was changed.
+    html = html.replace("Content-Security-Policy", "none")
     draw(html, output, "report", browser, width=1000)
+
+
+def entities_page(doc: Doc) -> str:
+    """A page of displaCy with the entities of a doc, their labels and confidences."""
+    ents: list[dict[str, Any]] = []
+    colors: dict[str, str] = {}
+    for ent in doc.ents:
+        label = f"{ent.label_}\u00a0{ent._.confidence:.2f}"
+        ents.append({"start": ent.start_char, "end": ent.end_char, "label": label})
+        colors[label] = COLORS.get(ent.label_, "#ddd")
+    text_and_ents = {"text": doc.text, "ents": ents}
+    html = displacy.render(
+        text_and_ents, style="ent", manual=True, page=True, options={"colors": colors}
+    )
+    html = html.replace('style="background', 'style="white-space: nowrap; background')
+    return html.replace("</head>", f"<style>{WITHOUT_PAPER}</style></head>")
 
 
 def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> None:
@@ -72,9 +77,11 @@ def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> Non
             command += [f"--blink-settings=preferredColorScheme={scheme}", page.as_uri()]
             subprocess.run(command, check=True)
             image = Image.open(picture).convert("RGBA")
+            # Crop it to what is not of the colour of the first pixel, and add a border.
             paper: Any = image.getpixel((0, 0))
-            drawn = ImageChops.difference(image, Image.new("RGBA", image.size, paper))
-            image = image.crop(drawn.getbbox(alpha_only=False))
+            empty_image = Image.new("RGBA", image.size, paper)
+            difference = ImageChops.difference(image, empty_image)
+            image = image.crop(difference.getbbox(alpha_only=False))
             image = ImageOps.expand(image, border=20, fill=paper)
             image.quantize(256, method=Image.Quantize.FASTOCTREE).save(picture, optimize=True)
 

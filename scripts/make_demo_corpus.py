@@ -42,29 +42,39 @@ def read_grammar(path: Path = GRAMMAR) -> Grammar:
 
 def without_held_out(grammar: Grammar) -> Grammar:
     """Leave out the end of every word list, for the training sentences."""
-    words = {
-        name: some[: round(len(some) * (1 - HELD_OUT))] for name, some in grammar.words.items()
-    }
+    words: dict[str, list[str]] = {}
+    for name, word_list in grammar.words.items():
+        n_for_training = round(len(word_list) * (1 - HELD_OUT))
+        words[name] = word_list[:n_for_training]
     return grammar._replace(words=words)
 
 
 def expand(pattern: str, grammar: Grammar, rng: random.Random) -> str:
-    """Replace every slot of a pattern, and the slots of what replaces it."""
-    rules = {**grammar.words, **grammar.entities}
-    return SLOT.sub(lambda slot: expand(rng.choice(rules[slot[1]]), grammar, rng), pattern)
+    """Replace every slot of a pattern by a word list's word or by a name, at random, and the slots
+    of these, too."""
+    patterns_of_slot = {**grammar.words, **grammar.entities}
+
+    def replace(slot: re.Match) -> str:
+        return expand(rng.choice(patterns_of_slot[slot[1]]), grammar, rng)
+
+    return SLOT.sub(replace, pattern)
 
 
 def make_sentence(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]]:
     """Make the text and the entities of a sentence."""
-    text, entities = "", []
-    parts = [*SLOT.split(rng.choice(grammar.sentences)), ""]  # text and slots, the last one empty
-    for literal, slot in zip(parts[::2], parts[1::2]):
-        text += literal
+    text = ""
+    entities: list[Entity] = []
+    pattern = rng.choice(grammar.sentences)
+    # Plain text and slots by turns. After the last text comes an empty slot.
+    parts = [*SLOT.split(pattern), ""]
+    for plain_text, slot in zip(parts[::2], parts[1::2]):
+        text += plain_text
         symbol = rng.choice(slot.split("|"))
-        words = expand(f"{{{symbol}}}", grammar, rng) if symbol else ""
-        if symbol in grammar.entities:
-            entities.append((len(text), len(text) + len(words), symbol))
-        text += words
+        if symbol:
+            words = expand(f"{{{symbol}}}", grammar, rng)
+            if symbol in grammar.entities:
+                entities.append((len(text), len(text) + len(words), symbol))
+            text += words
     return text, entities
 
 

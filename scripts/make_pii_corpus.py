@@ -25,20 +25,28 @@ from spacy.tokens import DocBin
 GRAMMAR = Path(__file__).with_name("pii_grammar.json")
 SIZES = {"train": 400, "dev": 100, "calibration": 500, "test": 1000}
 SENTENCES = (3, 9)
+"""The least and the most sentences of a letter, without opening and closing."""
+
 LOWER_CASE = 0.15
 """The share of sentences without capitals."""
 
 
 def make_letter(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]]:
     """Make the text and the entities of a letter. "#" in patterns is a digit."""
-    text, entities = rng.choice(grammar.words["opening"]), []
+    text = rng.choice(grammar.words["opening"])
+    entities: list[Entity] = []
     for _ in range(rng.randint(*SENTENCES)):
-        sentence, found = make_sentence(grammar, rng)
+        sentence, sentence_entities = make_sentence(grammar, rng)
         text += " "
-        entities += [(begin + len(text), end + len(text), label) for begin, end, label in found]
-        text += sentence.lower() if rng.random() < LOWER_CASE else sentence
+        sentence_begin = len(text)
+        for begin, end, label in sentence_entities:
+            entities.append((sentence_begin + begin, sentence_begin + end, label))
+        if rng.random() < LOWER_CASE:
+            sentence = sentence.lower()
+        text += sentence
     text += " " + rng.choice(grammar.words["closing"])
-    return re.sub("#", lambda _: str(rng.randint(1, 9)), text), entities
+    text = re.sub("#", lambda _: str(rng.randint(1, 9)), text)
+    return text, entities
 
 
 def make_corpus(name: str, *, seed: int = 0) -> DocBin:
@@ -52,8 +60,10 @@ def make_corpus(name: str, *, seed: int = 0) -> DocBin:
     grammar = grammar._replace(words={**read_grammar().words, **grammar.words})
     if name == "train":
         grammar = without_held_out(grammar)
-    rng, nlp = random.Random(f"{seed} {name}"), spacy.blank("en")
-    return DocBin(docs=[make_doc(nlp, *make_letter(grammar, rng)) for _ in range(SIZES[name])])
+    rng = random.Random(f"{seed} {name}")
+    nlp = spacy.blank("en")
+    letters = (make_letter(grammar, rng) for _ in range(SIZES[name]))
+    return DocBin(docs=[make_doc(nlp, text, entities) for text, entities in letters])
 
 
 def main(output_dir: Path, seed: int = 0) -> None:

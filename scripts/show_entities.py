@@ -13,6 +13,7 @@ MISS = 5.0
 
 
 def least_confidence(doc: Doc) -> float:
+    """The confidence of the entity of a doc that the model is least sure of; 1 without entities."""
     return min((ent._.confidence for ent in doc.ents), default=1.0)
 
 
@@ -20,18 +21,22 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
     """Show what MODEL, calibrated and with a guarantee, predicts in the texts of CORPUS of which it
     is least sure."""
     nlp = spacy.load(model)
-    texts = [gold.text for gold in islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)]
-    docs = sorted(nlp.pipe(texts), key=least_confidence)
+    gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)
+    docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
+    # At this probability, to look in vain costs as much as the misses that looking saves.
+    worth_a_look = 1 / (1 + MISS)
     for doc in docs[:limit]:
         typer.secho(doc.text, bold=True)
-        (begin, end, label), probs = ner.posterior([doc]).likely_entities(1 / (1 + MISS))
         predicted = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
-        for b, e, i, prob in zip(begin.tolist(), end.tolist(), label.tolist(), probs):
-            name = ner.labels[i]
-            is_new = (b, e, name) not in predicted
-            note = f"  <- not predicted; worth a look if a miss costs {MISS:g}" if is_new else ""
-            typer.echo(f"    {prob:.2f}  {doc[b:e].text}  {name}{note}")
+        entities, probs = ner.posterior([doc]).likely_entities(worth_a_look)
+        columns = (column.tolist() for column in entities)
+        for begin, end, label, prob in zip(*columns, probs):
+            name = ner.labels[label]
+            line = f"    {prob:.2f}  {doc[begin:end].text}  {name}"
+            if (begin, end, name) not in predicted:
+                line += f"  <- not predicted; worth a look if a miss costs {MISS:g}"
+            typer.echo(line)
     promise = nlp.meta["guarantee"]["ner"]
     n_spans = sum(len(doc.spans["confidence_guaranteed"]) for doc in docs)
     typer.echo(

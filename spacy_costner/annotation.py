@@ -15,7 +15,8 @@ from .token_attrs import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component stands in docs, and what docs are cut at.
+    """Where the annotation of a component stands in docs, for training and prediction alike, and
+    what docs are cut at.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
@@ -47,8 +48,8 @@ class Annotation:
             )
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """The example with the annotation of the component as entities. Without a `spans_key` they
-        are there.
+        """Make an example whose entities are the annotation of the component. Without a `spans_key`
+        it is the example itself.
 
         eg (Example): The example.
         labels (Labels): The labels of spans that become entities. None: all.
@@ -70,11 +71,12 @@ class Annotation:
         return Example(eg.predicted, reference)
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read docs that are to be predicted. With a `spans_key` nothing is preset, as `doc.ents`
-        are those of another component."""
+        """Read the tokens of docs that are to be predicted, with the entities that are set already.
+        With a `spans_key` none are, as `doc.ents` are those of another component."""
         tokens = read_presets(docs)
         return tokens if self.spans_key is None else tokens.without_annotation()
 
     def find_borders(self, docs: Sequence[Doc]) -> Array1d:
-        """Find the tokens that begin a sequence: see `borders.find_borders`. Shape: (N,)"""
+        """Find the tokens at which the chain of a doc is cut into sequences, as the setting of the
+        component says: see `borders.find_borders`. Shape: (N,)"""
         return borders.find_borders(docs, self.sentence_boundaries)

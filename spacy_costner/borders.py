@@ -15,8 +15,13 @@ Boundaries = bool | Literal["sentences"]
 
 
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
-    """True for the tokens that begin a sequence, but for the first of each doc: sentence starts
-    and, after white space with a line break, the next token. Shape: (N,)"""
+    """Find the tokens at which docs are cut into sequences: those that start a sentence and, for
+    lines, the token after white space with a line break. The first token of a doc is none of them.
+
+    docs (Sequence[Doc]): The docs.
+    boundaries (Boundaries): Whether they are cut at sentences and lines, at sentences, or nowhere.
+    RETURNS (Array1d): True for these tokens. Shape: (N,)
+    """
     n_tokens = sum(map(len, docs))
     if not boundaries or n_tokens == 0:
         return numpy.zeros(n_tokens, dtype=bool)
@@ -38,30 +43,35 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
-    """True for the words of docs, by their keys, that have a line break. Shape: (W,)"""
+    """True for the words of docs, by their hashes, that have a line break. Shape: (W,)"""
     # In most batches all docs share one store. A store doesn't have the words of other docs.
     stores = list(dict.fromkeys(doc.vocab.strings for doc in docs))
-    keys, key_of_word = numpy.unique(orths, return_inverse=True)
-    have_break = []
-    for key in keys.tolist():
-        text = next(strings[key] for strings in stores if key in strings)
-        have_break.append("\n" in text or "\r" in text)
-    return numpy.asarray(have_break)[key_of_word]
+    # Each different word, (U,), is looked up once.
+    distinct_orths, index_of_word = numpy.unique(orths, return_inverse=True)
+    has_break = numpy.zeros(len(distinct_orths), dtype=bool)
+    for i, orth in enumerate(distinct_orths.tolist()):
+        for strings in stores:
+            if orth in strings:
+                text = strings[orth]
+                has_break[i] = "\n" in text or "\r" in text
+                break
+    return has_break[index_of_word]
 
 
 def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
-    """Cut docs into sequences. A doc without tokens is one sequence.
+    """Cut docs into the sequences between their borders. A doc without tokens is one sequence.
 
     lengths (Ints1d): Tokens of each doc. Shape: (D,)
-    borders (Array1d): True for the tokens that begin a sequence, but for the first of each doc.
-        Shape: (N,)
+    borders (Array1d): True for the tokens that begin a sequence, but for the first of each doc: see
+        `find_borders`. Shape: (N,)
     RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
         Shapes: (B,)
     """
     border_tokens = numpy.flatnonzero(borders)
     if not len(border_tokens):
         return lengths, numpy.arange(len(lengths))
-    n_sequences = 1 + numpy.bincount(sequence_ids(lengths)[border_tokens], minlength=len(lengths))
+    doc_of_border = sequence_ids(lengths)[border_tokens]
+    n_sequences = 1 + numpy.bincount(doc_of_border, minlength=len(lengths))  # of each doc
     # A sequence begins with each doc and at each border, and ends where the next one begins.
     doc_begins = numpy.cumsum(lengths) - lengths
     begins = numpy.sort(numpy.append(doc_begins, border_tokens))

@@ -7,13 +7,14 @@ from typing import Any
 
 
 def summary_text(function: Callable[..., Any]) -> str:
-    """The first paragraph of a docstring."""
-    return (getdoc(function) or "").split("\n\n")[0]
+    """The first paragraph of a function's docstring; "" if it has none."""
+    summary, _, _ = (getdoc(function) or "").partition("\n\n")
+    return summary
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of parameters in a docstring, by name: `name (Type): text`. A text goes on in the
-    lines below that are indented."""
+    """What a function's docstring says of its parameters, by name, each on one line."""
     docstring = getdoc(function) or ""
+    # `name (Type): text`, and the indented lines below, on which the text goes on.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in names_and_texts}

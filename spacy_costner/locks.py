@@ -5,9 +5,12 @@ from threading import Lock
 
 
 def make_lock() -> Lock:
-    """Make a lock that no thread holds while the process forks: a fork waits for the thread that
-    holds it. So the child has the lock free, and all that it guards is complete. Such a lock lives
-    as long as the process."""
+    """Make a lock that no thread holds while the process forks, as `multiprocessing` does: the fork
+    waits for the thread that holds it. Otherwise the child, which doesn't have that thread, would
+    wait for the lock for good. Such a lock lives as long as the process.
+
+    RETURNS (Lock): The lock.
+    """
     lock = Lock()
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
         os.register_at_fork(

@@ -11,12 +11,12 @@ from typing import Any
 import numpy
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import is_package
 
 from .pipeline.annotations import GUARANTEED, SOURCE, Confidence
 from .pipeline.component import CostSensitiveNER
-from .spans import on_tokens
+from .spans import spans_with_scores
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -56,6 +56,8 @@ class CostnerNlpEngine(SpacyNlpEngine):
                 mapping.setdefault(label, label)
 
     def _get_entities(self, doc: Doc) -> list[Span]:
+        """The entities of a doc, for Presidio, which maps their labels. A label that it would leave
+        unmapped is an error."""
         configuration = self.ner_model_configuration
         entities = [span for span, _ in find_scored_spans(doc)]
         for span in entities:
@@ -64,6 +66,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
         return entities
 
     def _get_scores_for_entities(self, doc: Doc) -> list[float]:
+        """The scores of the entities, in the order of `_get_entities`."""
         default_score = self.ner_model_configuration.default_score
         return [score for _, score in find_scored_spans(doc, default_score)]
 
@@ -109,8 +112,13 @@ class CostnerRecognizer(LocalRecognizer):
     def analyze(
         self, text: str, entities: list[str], nlp_artifacts: Any = None
     ) -> list[RecognizerResult]:
-        """Find those of some of Presidio's entities that a text has. `nlp_artifacts` is not
-        used."""
+        """Find entities in a text.
+
+        text (str): The text.
+        entities (list[str]): The kinds of Presidio's entities that are wanted.
+        nlp_artifacts (Any): What Presidio's NLP engine has found. It is not used.
+        RETURNS (list[RecognizerResult]): The entities of these kinds, with their scores.
+        """
         metadata = {
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
             RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
@@ -141,16 +149,22 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
     default_score (float): The score of entities without one.
     RETURNS (list[tuple[Span, float]]): The spans and their scores.
     """
-    groups = {key: group for key, group in doc.spans.items() if group.attrs.get("source") == SOURCE}
+    # The groups that our components have written: for each of them its entities and, under the same
+    # key with a suffix, its guaranteed set.
+    groups: dict[str, SpanGroup] = {}
+    for key, group in doc.spans.items():
+        if group.attrs.get("source") == SOURCE:
+            groups[key] = group
     scored: list[tuple[Span, float]] = []
     our_entities: set[tuple[int, int]] = set()
     for key, group in groups.items():
         # A token that was merged since is replaced if the set has a part of it.
-        spans = on_tokens(group, "expand")
-        our_entities.update((span.start, span.end) for span, _ in spans)
-        if f"{key}_{GUARANTEED}" in groups:
-            continue  # the guaranteed set replaces the entities
-        for span, score in spans:
+        spans_of_group = spans_with_scores(group, alignment_mode="expand")
+        our_entities.update((span.start, span.end) for span, _ in spans_of_group)
+        has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
+        if has_guaranteed_set:
+            continue  # it replaces the entities
+        for span, score in spans_of_group:
             score = default_score if isnan(score) else max(score, LEAST_SCORE)
             scored.append((span, score))
     for ent in doc.ents:
@@ -160,11 +174,11 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
 
 
 def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
-    """Give each token to the most probable of its spans. Returns what is left of the spans, ordered
-    by begin."""
+    """Give each token to the most probable of its spans. Returns what is left of the spans, with
+    their scores, ordered by begin."""
     is_free = numpy.ones(len(doc), dtype=bool)
     parts: list[tuple[Span, float]] = []
-    for span, score in sorted(scored, key=lambda scored_span: -scored_span[1]):
+    for span, score in sorted(scored, key=_score, reverse=True):
         free_tokens = is_free[span.start : span.end]
         # The free tokens of a span may be several runs: the begins and ends of all, in turn.
         edges = numpy.flatnonzero(numpy.diff(free_tokens, prepend=False, append=False))
@@ -175,9 +189,16 @@ def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[S
     return sorted(parts, key=lambda part: part[0].start)
 
 
+def _score(span_and_score: tuple[Span, float]) -> float:
+    """The key to sort spans with scores by their scores."""
+    _, score = span_and_score
+    return score
+
+
 def prepare(nlp: Language) -> set[str]:
-    """Let our components write scores, and no alternatives, and return the labels of all components
-    that set entities."""
+    """Prepare a pipeline for Presidio: let its `cost_sensitive_ner` write the scores of entities,
+    but not the alternatives to them. Returns the labels of all components that set entities. Raises
+    a ValueError if there is no `cost_sensitive_ner`."""
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if not components:
         raise ValueError(
@@ -186,17 +207,18 @@ def prepare(nlp: Language) -> set[str]:
         )
     for pipe in components:
         confidence = pipe.confidence or Confidence()
-        pipe.set_confidence(Confidence(confidence.spans_key, confidence.extension))
-    setters = [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
+        scores_only = Confidence(confidence.spans_key, confidence.extension, alternatives=None)
+        pipe.set_confidence(scores_only)
     labels: set[str] = set()
-    for name in setters:
-        labels.update(getattr(nlp.get_pipe(name), "labels", ()))
+    for name in nlp.pipe_names:
+        if "doc.ents" in nlp.get_pipe_meta(name).assigns:
+            labels.update(getattr(nlp.get_pipe(name), "labels", ()))
     return labels
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Presidio's entity of a span's label. If there is none, Presidio would leave the span as it
-    is."""
+    """Look up Presidio's entity for the label of a span. Raises a ValueError if there is none, as
+    Presidio would leave the text of the span as it is."""
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"

@@ -12,8 +12,16 @@ from tqdm import tqdm
 def progress(
     items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm:
-    """Make a progress bar for items or, without them, for calls of its `update`. Nothing is shown
-    where stderr is closed or is not a terminal, or by a worker."""
+    """Make a progress bar on stderr. Nothing is shown where stderr is closed or is not a terminal,
+    or by a worker.
+
+    items (Iterable[Any] | None): What the bar passes on, one after another. None: it moves by calls
+        of its `update`.
+    desc (str): What is done.
+    unit (str): What is counted, such as "doc".
+    total (int | None): The number of items. None: their length, if they have one.
+    RETURNS (tqdm): The bar, which is iterated over in place of the items.
+    """
     is_silent = sys.stderr is None or parent_process() is not None
     size = get_terminal_size()  # tqdm itself shows nothing on a terminal that says it has 0 lines
     return tqdm(

@@ -9,18 +9,21 @@ from thinc.types import Array1d, Ints1d
 
 
 def sequence_ids(lengths: Ints1d) -> Ints1d:
-    """The sequence of each token, counted from 0. Shapes: (B,) to (N,)"""
+    """The sequence of each token, counted from 0: lengths [2, 3] give [0, 0, 1, 1, 1].
+    Shapes: (B,) to (N,)"""
     return numpy.repeat(numpy.arange(len(lengths)), lengths)
 
 
 def first_tokens(lengths: Ints1d) -> Ints1d:
-    """The first token of each sequence that has tokens, counted over the batch."""
+    """The first token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
+    give [0, 2]."""
     begins = numpy.cumsum(lengths) - lengths
     return begins[lengths > 0]
 
 
 def last_tokens(lengths: Ints1d) -> Ints1d:
-    """The last token of each sequence that has tokens, counted over the batch."""
+    """The last token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
+    give [1, 4]."""
     ends = numpy.cumsum(lengths)
     return ends[lengths > 0] - 1
 
@@ -44,7 +47,8 @@ def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
 
 
 def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
-    """All places of keys in an ascending array.
+    """Find all places of keys in an ascending array. For example, the key 5 is at the places 1 and
+    2 of [3, 5, 5, 8].
 
     ascending (Array1d): The array to search, in which a value may stand several times.
     keys (Array1d): The values to look for.

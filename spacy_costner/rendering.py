@@ -9,7 +9,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 @lru_cache
 def get_template(name: str, *filters: Callable[..., Any], autoescape: bool = False) -> Template:
-    """A template in templates/. It calls filters by the names of their functions."""
+    """Load a template of templates/, once for each name.
+
+    name (str): The name of its file.
+    *filters (Callable[..., Any]): Functions that the template calls as filters, by their names.
+    autoescape (bool): Whether values are escaped, as HTML needs it.
+    RETURNS (Template): The template. A variable that it isn't given is an error.
+    """
     environment = Environment(
         autoescape=autoescape,
         loader=PackageLoader(__package__),
@@ -17,5 +23,6 @@ def get_template(name: str, *filters: Callable[..., Any], autoescape: bool = Fal
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update({each.__name__: each for each in filters})
+    for function in filters:
+        environment.filters[function.__name__] = function
     return environment.get_template(name)

@@ -30,17 +30,20 @@ Write = Callable[[Path], object]
 
 
 def check_folder(path: str | Path) -> Path:
-    """Check the path of a folder before any work, and clean up after killed processes: see
-    `clear`. Returns it without symbolic links.
+    """Check that a folder can be saved under a path, before any work, and clean up after killed
+    processes: see `clear`.
 
+    path (str | Path): The path.
+    RETURNS (Path): The path without symbolic links.
     RAISES (ValueError): If the path is taken: only a pipeline, or an empty folder, is replaced.
     """
     target = Path(os.path.realpath(path))
     clear(target)
-    nearest = next(place for place in (target, *target.parents) if place.exists())
-    if not nearest.is_dir():
-        raise ValueError(f"{path}: expected a folder to save in, got a file: {nearest}")
-    if nearest != target:  # nothing is there yet
+    # The path itself or, if nothing is there yet, the nearest folder above it that is.
+    existing = next(place for place in (target, *target.parents) if place.exists())
+    if not existing.is_dir():
+        raise ValueError(f"{path}: expected a folder to save in, got a file: {existing}")
+    if existing != target:
         return target
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
@@ -55,8 +58,11 @@ def check_folder(path: str | Path) -> Path:
 
 
 def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
-    """Check the path of a file before any work. If it exists, it is replaced.
+    """Check that a command can save a file under a path, before any work. A file that is there is
+    replaced, but never an input of the command.
 
+    path (Path | None): The path. None: no file is saved.
+    inputs (Iterable[str | Path]): The files and folders that the command reads.
     RAISES (ValueError): If it is one of the inputs or, unless it is a page, in one of them.
     """
     if path is None:
@@ -71,9 +77,11 @@ def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
 
 
 def save_folder(path: str | Path, write: Write) -> None:
-    """Save a folder, which `write` writes to the empty folder that it is given. Other files of
-    an older folder are kept. A symbolic link stays one.
+    """Save a folder as a whole: under the path is the old folder, or the complete new one. Other
+    files of an older folder are kept. A symbolic link stays one.
 
+    path (str | Path): The path.
+    write (Write): Writes the folder: it gets the path of an empty one.
     RAISES (ValueError): If the path is taken: see `check_folder`.
     """
     target = check_folder(path)
@@ -85,16 +93,16 @@ def save_folder(path: str | Path, write: Write) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Put a complete folder under a path on the same disk, in place of the one that is there."""
+    """Move a complete folder to a path on the same disk, in place of the folder that is there."""
     clear(path)
     _publish(new, path)
 
 
 def save_file(path: str | Path, write: Write) -> None:
-    """Save a file, which `write` writes to the empty file that it is given. A terminal or a pipe
-    is written to directly."""
+    """Save a file as a whole: under the path is the old file, or the complete new one. `write`
+    writes it: it gets the path of an empty file."""
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    if target.exists() and not target.is_file():  # a terminal or a pipe
         write(target)
         return
     clear(target)
@@ -112,9 +120,11 @@ def clear(path: str | Path) -> None:
     folder if there is nothing under the path, and remove other files and folders that they left
     beside it. Those of a process that is still running stay."""
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        return
+    # The names that `_beside` and `_publish` make.
     pattern = re.compile(rf"{re.escape(_hidden_name(target))}\.[0-9a-f]{{8}}\.(saving|old)")
-    names = os.listdir(target.parent) if target.parent.is_dir() else []
-    for name in names:
+    for name in os.listdir(target.parent):
         if not pattern.fullmatch(name):
             continue
         leftover = target.with_name(name)
@@ -129,13 +139,14 @@ def clear(path: str | Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool | None]:
-    """Hold a lock on a file or folder. It ends with the process. Yields whether we have it; None if
-    the system has no locks. Some network file systems have none on folders."""
+    """Try to lock a file or folder, so that other processes see that somebody uses it. The lock
+    ends with the block, or with the process. Yields whether we have it: False if another process
+    has it, None if the system has no locks. Some network file systems have none on folders."""
     handle: int | None = None
-    is_ours: bool | None = None
+    is_ours: bool | None
     try:
         try:
-            import fcntl
+            import fcntl  # which Windows doesn't have
 
             handle = os.open(path, os.O_RDONLY)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,7 +154,7 @@ def locked(path: Path) -> Iterator[bool | None]:
         except BlockingIOError:
             is_ours = False
         except (ImportError, OSError):
-            pass
+            is_ours = None
         yield is_ours
     finally:
         if handle is not None:
@@ -151,8 +162,8 @@ def locked(path: Path) -> Iterator[bool | None]:
 
 
 def _hidden_name(path: Path) -> str:
-    """How the names of files and folders beside a path begin. Most systems have names of at most
-    255 bytes, so of a longer name it has the digest."""
+    """The beginning of the names of the hidden files and folders that are made beside a path. Most
+    systems have names of at most 255 bytes, so a long name is replaced by its digest."""
     encoded = os.fsencode(path.name)
     if len(encoded) <= LONGEST_NAME:
         return f".{path.name}"
@@ -161,7 +172,8 @@ def _hidden_name(path: Path) -> str:
 
 @contextmanager
 def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A locked file or folder beside a path. If it is still there at the end, it is removed."""
+    """Make a hidden file or folder beside a path, to be written and then renamed to the path. It is
+    locked, and removed at the end if it wasn't renamed. `make` is `Path.touch` or `Path.mkdir`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
     make(new)
@@ -169,14 +181,15 @@ def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         with locked(new):
             yield new
     except OSError as error:
-        error.filename = error.filename or str(target)  # a full disk has no name of its own
+        error.filename = error.filename or str(target)  # the error of a full disk names no file
         raise
     finally:
         _remove(new)
 
 
 def _publish(new: Path, path: Path) -> None:
-    """Flush a folder and rename it to a path. The old folder stays beside it until then."""
+    """Flush a complete folder to the disk, and rename it to a path. The old folder stays beside it
+    until then, and comes back if that fails."""
     for folder, _, names in os.walk(new):
         for name in names:
             file = Path(folder, name)
@@ -198,14 +211,15 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Link to the files of an older folder that the new one lacks."""
+    """Add to a new folder the files of the older one that it lacks, as links, which take no space:
+    for example what users have put beside a pipeline."""
 
-    def written(folder: str, names: list[str]) -> list[str]:
-        # What was written replaces the file or folder of this name wholly.
+    def replaced(folder: str, names: list[str]) -> list[str]:
+        # `copytree` leaves these names out: what was written replaces the file or folder wholly.
         return os.listdir(new) if Path(folder) == old else []
 
     shutil.copytree(
-        old, new, symlinks=True, ignore=written, copy_function=_link, dirs_exist_ok=True
+        old, new, symlinks=True, ignore=replaced, copy_function=_link, dirs_exist_ok=True
     )
 
 
@@ -218,8 +232,8 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or the entries of a folder to the disk."""
-    if os.name != "posix":
+    """Flush a file, or the names in a folder, to the disk, so that they survive a power failure."""
+    if os.name != "posix":  # Windows can't open folders
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -229,7 +243,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder, as far as that can be done."""
+    """Remove a file or a folder, as far as that can be done. If it isn't there, nothing happens."""
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)
@@ -241,8 +255,8 @@ def save_text(path: Path, text: str) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON: named tuples, and what has `to_dict`, as objects, arrays as lists, NaN and
-    infinity as null."""
+    """Convert a result to values that JSON has: named tuples, and what has `to_dict`, become
+    objects, arrays lists, paths text, and NaN and infinity null."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if hasattr(value, "_asdict"):

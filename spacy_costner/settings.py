@@ -19,7 +19,7 @@ SCHEMAS = {
 }
 
 CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
-"""Sections whose settings are known by name. Others, such as [paths], have those they like."""
+"""Sections whose settings are known by name. Others, such as [paths], may have any."""
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
@@ -32,31 +32,38 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     spacy.blank("xx")  # which imports the factories of entry points
     for section, schema in SCHEMAS.items():
         _check(config.get(section, {}), schema.__annotations__, section, source)
-    # A part of a config may lack [components]. Then nothing is known of their names.
+    # [initialize.components] has a block for components of the pipeline. In a part of a config that
+    # lacks [components], any name is right.
     initialized = config.get("initialize", {}).get("components", {})
-    _check(initialized, config.get("components", initialized), "initialize.components", source)
+    components = config.get("components", initialized)
+    _check(initialized, components, "initialize.components", source)
     _check_blocks(config, "", source)
 
 
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
-    """Check the settings of all blocks in a block that have a function or a factory that we know,
-    unless it takes any setting."""
-    for name, value in block.items():
-        if not isinstance(value, Mapping):
+    """Check the settings of each block in a block, at any depth, that has a registered function or
+    the factory of a component, such as [training.optimizer]. `path` is the name of the outer block,
+    `source` the beginning of messages."""
+    for name, inner_block in block.items():
+        if not isinstance(inner_block, Mapping):
             continue
         inner_path = f"{path}.{name}" if path else name
-        _check_blocks(value, inner_path, source)
-        parameters = _find_parameters(value)
+        _check_blocks(inner_block, inner_path, source)
+        parameters = _find_parameters(inner_block)
         if parameters is not None:
             # "@losses" names the function, and "*" a block of its positional arguments.
-            settings = [key for key in value if key[:1] not in ("@", "*")]
+            settings = [key for key in inner_block if not key.startswith(("@", "*"))]
             _check(settings, parameters, inner_path, source)
 
 
-def _find_parameters(block: Mapping[str, Any]) -> list[str] | None:
-    """The settings that the function or the factory of a block takes. None if the block has none,
-    it is not registered, or it takes any setting."""
-    functions = [(key[1:], block[key]) for key in block if key.startswith("@")]
+def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
+    """Find the settings that a block may have: the parameters of its function, as "@losses" names
+    it, or of its factory. None if the block has neither, if it isn't registered, or if it takes any
+    setting."""
+    functions: list[tuple[str, Any]] = []
+    for key, value in block.items():
+        if key.startswith("@"):
+            functions.append((key.removeprefix("@"), value))
     is_component = not functions and "factory" in block
     if is_component:
         functions = [("factories", block["factory"])]
@@ -72,39 +79,44 @@ def _find_parameters(block: Mapping[str, Any]) -> list[str] | None:
         return None
     if not is_component:
         return list(parameters)
-    # spaCy gives a factory the pipeline and the name.
-    return ["factory", *(name for name in parameters if name not in ("nlp", "name"))]
+    # "nlp" and "name" are no settings: spaCy passes the pipeline and the name of the component.
+    return {"factory", *parameters} - {"nlp", "name"}
 
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Check that settings of the command line, such as "paths.train", exist in a config whose
-    variables are not filled in. Where all names are allowed, something has to refer to them. Other
-    settings are left to `check_settings`."""
+    """Check that settings of the command line exist in the config that they change, so that a
+    mistyped one is not lost. Settings of sections such as [training] are left to `check_settings`.
+
+    config (Mapping[str, Any]): The config, whose variables are not filled in.
+    overrides (Mapping[str, Any]): The settings, by path: "paths.train", for example.
+    RAISES (ValueError): If a setting or its section doesn't exist.
+    """
     full_config = Config(Language.default_config).merge(dict(config))
-    text = Config(dict(config)).to_str(interpolate=False)
+    config_text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:
         names = path.split(".")
-        is_variable = f"${{{path}}}" in text
+        is_variable = f"${{{path}}}" in config_text
         if is_variable or names[0] in CHECKED:
             names = names[:-1]  # only its section has to exist: the setting may be new
         section: Any = full_config
         for i, name in enumerate(names):
             if not isinstance(section, Mapping):
                 break
-            _check([name], section, ".".join(names[:i]), None)
+            _check([name], section, section=".".join(names[:i]), source=None)
             section = section[name]
 
 
-def _check(names: Iterable[str], known: Collection[str], section: str, source: object) -> None:
-    """Check that the settings of a section are among those that are known."""
+def _check(names: Iterable[str], allowed: Collection[str], section: str, source: object) -> None:
+    """Check that the settings of a section are among those that it may have. `section` is its path,
+    empty for the config itself; `source` is the beginning of messages, or None."""
     for name in names:
-        if name in known:
+        if name in allowed:
             continue
-        nearest = get_close_matches(name, known, n=1)
+        nearest = get_close_matches(name, allowed, n=1)
         if nearest:
             hint = f"did you mean {nearest[0]!r}?"
         else:
-            hint = f"known: {', '.join(sorted(known)) or 'none'}"
+            hint = f"known: {', '.join(sorted(allowed)) or 'none'}"
         path = f"{section}.{name}" if section else name
         block = f"[{section}]" if section else "the config"
         where = path if source is None else f"{source}: {path}"

@@ -11,6 +11,7 @@ from math import isnan, nan
 from typing import Any, NamedTuple
 
 import numpy
+from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 from thinc.types import Array1d, Floats1d
@@ -23,37 +24,51 @@ Place = tuple[int, int, str]
 
 
 def missing_key(key: str) -> str:
-    """The key of the spans of tokens whose annotation is missing."""
+    """The key of `doc.spans` for the tokens whose annotation under another key is missing. In
+    `doc.ents` spaCy has this by token; spans have no place for it."""
     return f"{key}_missing"
 
 
 def is_missing(doc: Doc, key: str) -> Array1d:
-    """True for the tokens whose annotation under a key is missing: all if the doc doesn't have the
-    key. Shape: (T,)"""
+    """True for the tokens whose annotation under a key of `doc.spans` is missing: all if the doc
+    doesn't have the key. Shape: (T,)"""
     missing = numpy.full(len(doc), key not in doc.spans)
     for span in doc.spans.get(missing_key(key), ()):
         missing[span.start : span.end] = True
     return missing
 
 
-def without_overlap(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
-    """The spans of some labels, of which the longest, or the first of the same length, are kept
-    where they overlap. Returns those that are kept, and those that are not."""
-    distinct_spans: dict[tuple[int, int, int], Span] = {}
+def missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
+    """Make a span of each token whose annotation is missing, as `Doc.set_ents` takes them: where
+    `missing` is true, (T,)."""
+    return [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
+
+
+def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
+    """Make spans free of overlaps, as entities have to be: where some overlap, the longest is kept
+    or, of the same length, the first.
+
+    doc (Doc): The doc.
+    key (str): The key of its spans.
+    labels (Labels): The labels of the spans that count. None: all.
+    RETURNS (tuple[list[Span], list[Span]]): The spans that are kept, and those that overlap with
+        them. Of spans with the same tokens and label the first counts.
+    """
+    spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            distinct_spans.setdefault((span.start, span.end, span.label), span)
-    longest = filter_spans(distinct_spans.values())
+            spans.setdefault((span.start, span.end, span.label), span)
+    longest = filter_spans(spans.values())
     for span in longest:
-        del distinct_spans[span.start, span.end, span.label]
-    return longest, list(distinct_spans.values())
+        del spans[span.start, span.end, span.label]
+    return longest, list(spans.values())
 
 
 def spans_as_entities(
     doc: Doc, key: str, labels: Labels = None, *, own_labels: Labels = None, longest: bool = False
 ) -> Doc:
-    """A copy of a doc with its spans of some labels as entities. They are missing in a doc that
-    doesn't have the key.
+    """Copy a doc with its spans of some labels as entities, from which a component with a
+    `spans_key` learns. In a doc without the key their annotation is missing.
 
     doc (Doc): The doc.
     key (str): The key of the spans.
@@ -65,37 +80,41 @@ def spans_as_entities(
     RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    entities, overlapping = without_overlap(copy, key, labels if own_labels is None else own_labels)
+    kept_labels = labels if own_labels is None else own_labels
+    entities, overlapping = keep_longest(copy, key, kept_labels)
     if overlapping and not longest:
-        raise ValueError(_describe_overlap(copy, key, [*entities, *overlapping]))
+        raise ValueError(_overlap_message(copy, key, [*entities, *overlapping]))
     if own_labels is not None:
         entities += _other_spans(copy, key, labels, own_labels, entities)
     missing = is_missing(copy, key)
     for span in entities:
         missing[span.start : span.end] = False
-    missing_tokens = [copy[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
-    copy.set_ents(entities, missing=missing_tokens, default="outside")
+    copy.set_ents(entities, missing=missing_spans(copy, missing), default="outside")
     return copy
 
 
-def _describe_overlap(doc: Doc, key: str, spans: Iterable[Span]) -> str:
+def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
     """The message for spans that overlap, with the first two that do."""
-    ordered = sorted(spans, key=lambda span: (span.start, span.end))
-    for span, next_span in pairwise(ordered):
+    for span, next_span in pairwise(sorted(spans, key=_token_range)):
         if next_span.start < span.end:
             break
-    first, second = (f"{s.label_} {s.text!r} ({s.start}-{s.end})" for s in (span, next_span))
     return (
-        f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got {first} "
-        f"and {second} in {doc[:8].text!r}: give their labels to several components, or set "
-        "filter_spans = true, which keeps the longest"
+        f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got "
+        f"{_span_text(span)} and {_span_text(next_span)} in {doc[:8].text!r}: give their labels to "
+        "several components, or set filter_spans = true, which keeps the longest"
     )
+
+
+def _span_text(span: Span) -> str:
+    """A span for a message: label, text, and tokens."""
+    return f"{span.label_} {span.text!r} ({span.start}-{span.end})"
 
 
 def _other_spans(
     doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
 ) -> list[Span]:
-    """The spans of other labels that overlap with no own span, and not with each other."""
+    """The spans of a component's labels that are not its own labels: those that overlap with no own
+    span and, the longest first, not with each other. `labels` are all of its labels; None: any."""
     own_tokens: set[int] = set()
     for span in own_spans:
         own_tokens.update(range(span.start, span.end))
@@ -103,21 +122,29 @@ def _other_spans(
     for span in doc.spans.get(key, ()):
         is_other = span.label_ not in own_labels
         is_learned = labels is None or span.label_ in labels
-        if is_other and is_learned and own_tokens.isdisjoint(range(span.start, span.end)):
+        is_free = own_tokens.isdisjoint(range(span.start, span.end))
+        if is_other and is_learned and is_free:
             candidates.append(span)
     return filter_spans(candidates)
 
 
 def entities_as_spans(doc: Doc, key: str) -> Doc:
-    """Add the entities of a doc to its spans, if they are annotated and the doc lacks the key."""
+    """Add the entities of a doc to its spans, if they are annotated and the doc lacks the key.
+    Missing annotation stays missing. Returns the doc."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
-        missing = [doc[token.i : token.i + 1] for token in doc if not token.ent_iob]
-        annotate_spans(doc, key, doc.ents, missing)
+        missing = doc.to_array(ENT_IOB) == 0  # spaCy's value of tokens that nobody has annotated
+        annotate_spans(doc, key, doc.ents, missing_spans(doc, missing))
     return doc
 
 
 def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[Span]) -> None:
-    """Write annotated spans, and those whose tokens are not annotated, to a doc."""
+    """Write spans to a doc as its annotation.
+
+    doc (Doc): The doc.
+    key (str): The key in `doc.spans`.
+    spans (Iterable[Span]): The annotated spans.
+    missing (Sequence[Span]): Spans of the tokens that nobody has annotated.
+    """
     doc.spans[key] = list(spans)
     if missing:
         doc.spans[missing_key(key)] = missing
@@ -126,36 +153,42 @@ def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[
 def replace_spans(
     doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
-    """Write the spans of a component in place of other spans of its labels. Spans that others have
-    written without scores get NaN.
+    """Write the spans that a component has predicted, in place of other spans of its labels. Spans
+    of other labels under the key stay; their score is NaN if they have none.
 
     doc (Doc): The doc.
     key (str): The key in `doc.spans`.
     spans (Sequence[Span]): The spans.
-    scores (Floats1d | None): Their probabilities. Shape: (S,)
+    scores (Floats1d | None): Their probabilities. None: they have none. Shape: (S,)
     labels (Iterable[str]): The labels of the component.
     """
     if scores is None:
         scores = numpy.full(len(spans), numpy.nan)
     replaced_labels = {*labels}
     attrs: dict[str, Any] = {}
-    spans_and_scores = list(zip(spans, scores))
+    spans_and_scores: list[tuple[Span, float]] = []
     if key in doc.spans:
         attrs = doc.spans[key].attrs
-        other_spans = on_tokens(doc.spans[key])
-        remaining = [row for row in other_spans if row[0].label_ not in replaced_labels]
-        spans_and_scores = remaining + spans_and_scores
-    spans_and_scores.sort(key=lambda row: (row[0].start, row[0].end))
+        for span, score in spans_with_scores(doc.spans[key]):
+            if span.label_ not in replaced_labels:
+                spans_and_scores.append((span, score))
+    spans_and_scores += zip(spans, scores)
+    spans_and_scores.sort(key=lambda span_and_score: _token_range(span_and_score[0]))
     sorted_spans = [span for span, _ in spans_and_scores]
     sorted_scores = numpy.asarray([score for _, score in spans_and_scores], dtype="float64")
-    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])
+    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])  # of the only group
     group = SpanGroup(doc, name=key, attrs={**attrs, **new_attrs}, spans=sorted_spans)
     doc.spans[key] = group
 
 
-# Scores of spans. spaCy doesn't move the spans of a group when tokens are merged or split: those of
-# later tokens then have the wrong tokens, or raise IndexError (E035) when they are read. Characters
-# stay, so they are kept beside the scores.
+def _token_range(span: Span) -> tuple[int, int]:
+    """The first token of a span, and the one after its last: spans are ordered by them."""
+    return span.start, span.end
+
+
+# Groups of spans with scores. spaCy doesn't move the spans of a group when tokens are merged or
+# split: those of later tokens then have the wrong tokens, or raise IndexError (E035) when they are
+# read. Characters stay, so the attributes of a group keep those of its spans beside their scores.
 
 
 class ScoredSpan(NamedTuple):
@@ -168,44 +201,52 @@ class ScoredSpan(NamedTuple):
 
     @property
     def place(self) -> Place:
-        return self[:3]
+        """Its characters and its label."""
+        return self.start_char, self.end_char, self.label
 
 
 def scored_attrs(
     scored: Sequence[tuple[Sequence[Span], Floats1d | None]],
 ) -> Iterator[dict[str, Any]]:
-    """The attributes that `read_group` reads, of groups with spans and their scores, (S,)."""
-    # Once for all groups: a list for each would take twice as long.
+    """Make the attributes of groups of spans with scores, from which `read_group` reads them.
+
+    scored (Sequence[tuple[Sequence[Span], Floats1d | None]]): The spans of each group, and their
+        scores, or None. Shape: (S,)
+    YIELDS (dict[str, Any]): The attributes of each group: a list for the characters at which its
+        spans begin, for those at which they end, and for their labels; and the scores.
+    """
+    # The lists are made once for all groups: making them for each would take twice as long.
     all_spans = list(chain.from_iterable(spans for spans, _ in scored))
-    start_char = [span.start_char for span in all_spans]
-    end_char = [span.end_char for span in all_spans]
-    label = [span.label_ for span in all_spans]
-    first = 0
+    start_chars = [span.start_char for span in all_spans]
+    end_chars = [span.end_char for span in all_spans]
+    labels = [span.label_ for span in all_spans]
+    begin = 0
     for spans, scores in scored:
-        last = first + len(spans)
+        end = begin + len(spans)
         yield {
             "scores": scores,
-            "start_char": start_char[first:last],
-            "end_char": end_char[first:last],
-            "label": label[first:last],
+            "start_char": start_chars[begin:end],
+            "end_char": end_chars[begin:end],
+            "label": labels[begin:end],
         }
-        first = last
+        begin = end
 
 
 def read_group(group: SpanGroup) -> list[ScoredSpan]:
     """Read the spans of a group with their scores, also after tokens were merged or split. Spans
     that others have put there then are left out if their tokens are no longer there."""
     scores = _read_scores(group.attrs)
-    columns: list[Any] = [group.attrs.get(name) for name in ("start_char", "end_char", "label")]
-    if any(column is None for column in columns):  # by spaCy's spancat, or saved by 0.3
+    start_chars: Any = group.attrs.get("start_char")
+    end_chars: Any = group.attrs.get("end_char")
+    labels: Any = group.attrs.get("label")
+    if start_chars is None or end_chars is None or labels is None:
         return _read_without_places(group, scores)
-    start_chars, end_chars, labels = columns
     if not scores:
         scores = [nan] * len(labels)
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
     if len(scored_spans) == len(group):
         return scored_spans
-    # Others have added spans, or taken some out.
+    # Other code has added spans to the group, or taken some out, so its spans say which there are.
     score_of_place = {span.place: span.score for span in scored_spans}
     present: list[ScoredSpan] = []
     for i in range(len(group)):
@@ -216,7 +257,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
 
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
-    """Read a group whose attributes don't have the characters of its spans."""
+    """Read a group whose attributes don't have the characters of its spans: one of spaCy's
+    `spancat`, or saved by version 0.3. Scores that don't fit the spans are left out."""
     if len(scores) != len(group):
         scores = [nan] * len(group)
     scored_spans: list[ScoredSpan] = []
@@ -228,8 +270,8 @@ def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSp
 
 
 def score_of(group: SpanGroup, place: Place) -> float | None:
-    """The score of the span with these characters and this label, of a group that is ordered by
-    them. None if it has none."""
+    """Find the score of the span of a group that has these characters and this label; None if it
+    has no score. The group is ordered by first characters."""
     start_chars = group.attrs.get("start_char")
     if start_chars is None:  # saved by 0.3
         scores = {span.place: span.score for span in read_group(group)}
@@ -247,9 +289,15 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
     return None
 
 
-def on_tokens(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
-    """The spans of a group on the tokens that its doc has now, with their scores. A span that ends
-    within a token is left out or, if the mode is "expand", has the whole token."""
+def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
+    """Find the spans of a group, with their scores, on the tokens that its doc has now: tokens may
+    have been merged or split.
+
+    group (SpanGroup): The group.
+    alignment_mode (str): As of `Doc.char_span`: a span that ends within a token is left out if it
+        is "strict"; it has the whole token if it is "expand".
+    RETURNS (list[tuple[Span, float]]): The spans and their scores: NaN for none.
+    """
     scored_spans = read_group(group)
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored.score) for span, scored in zip(group, scored_spans)]
@@ -268,16 +316,17 @@ def on_tokens(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Sp
 
 
 def realign(doc: Doc) -> None:
-    """Put the spans of all groups on the tokens that the doc has now. What reads all of them, as
-    `DocBin` does, fails otherwise."""
+    """Put the spans of all groups of a doc on the tokens that it has now, in place. If tokens were
+    merged or split, what reads all groups fails otherwise, as `DocBin` does."""
     for key, group in doc.spans.items():
         if is_stale(group):
-            spans = [span for span, _ in on_tokens(group)]
+            spans = [span for span, _ in spans_with_scores(group)]
             doc.spans[key] = SpanGroup(doc, name=group.name, attrs=group.attrs, spans=spans)
 
 
 def is_stale(group: SpanGroup) -> bool:
-    """Whether the doc has other tokens than when spans were put into a group."""
+    """Whether spans of a group are no longer on their characters, as tokens of the doc were merged
+    or split. A span itself remembers its characters."""
     for i in range(len(group)):
         place = _place(group, i)
         if place is None:
@@ -290,7 +339,8 @@ def is_stale(group: SpanGroup) -> bool:
 
 
 def _place(group: SpanGroup, i: int) -> Place | None:
-    """The characters and the label of a span. None if its doc has fewer tokens now."""
+    """The characters and the label of a span of a group, by its index. None if its doc has fewer
+    tokens now, so that the span can't be read."""
     try:
         span = group[i]
     except IndexError:

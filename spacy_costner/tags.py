@@ -66,7 +66,7 @@ SCHEMES: dict[str, Scheme] = {
 class Entities(NamedTuple):
     """The entities of a batch, in order and without overlap.
 
-    begin (Ints1d): First token of each, counted over the batch. Shape: (E,)
+    begin (Ints1d): First token of each entity, counted over the batch. Shape: (E,)
     end (Ints1d): The token after its last. Shape: (E,)
     label (Ints1d): Its label, as an index. Shape: (E,)
     """
@@ -76,13 +76,17 @@ class Entities(NamedTuple):
     label: Ints1d
 
     def select(self, which: Array1d) -> "Entities":
-        """A part of them: `which` is a mask, shape (E,), or indices in the wanted order."""
+        """Select some of the entities. `which` is a mask, shape (E,), or indices in the wanted
+        order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def trim(self, is_space: Array1d) -> "Entities":
-        """Remove white space, (N,), from both ends, and drop entities of white space only."""
+        """Remove white space from both ends of entities, and drop entities of white space only.
+        `is_space` is true for white space, (N,)."""
         if not is_space.any():
             return self
+        # The tokens that are words, ascending. The end of the batch is as if a word followed, for
+        # entities of white space there.
         words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
         # The first word at or after the begin, and the last word before the end. Shapes: (E,)
         first = words[numpy.searchsorted(words, self.begin)]
@@ -121,11 +125,12 @@ class Tags:
         if outside == BEFORE:
             prefixes.append(OUTSIDE)
         self._prefixes_of_label = tuple(prefixes)
+        # Label after label, each with all prefixes.
         self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._prefixes_of_label * len(self.labels)))
+        label_ids = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
         # The label in the name of each tag: that of O-city is city, though it is outside of
         # entities; -1 for O. Shape: (K,)
-        labels_of_tags = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
-        self._label_in_name: Ints1d = numpy.append(-1, labels_of_tags).astype("int32")
+        self._label_in_name: Ints1d = numpy.append(-1, label_ids).astype("int32")
         is_outside = self.having([OUTSIDE])
         self.label_of: Ints1d = numpy.where(is_outside, numpy.int32(-1), self._label_in_name)
         self.next_label_of: Ints1d = numpy.where(is_outside, self._label_in_name, numpy.int32(-1))
@@ -139,8 +144,9 @@ class Tags:
         return self._make_names(self.prefix_of)
 
     def _make_names(self, prefixes: Sequence[str]) -> tuple[str, ...]:
-        """The names of the tags, with these prefixes in place of their own. Length: K"""
-        names = [OUTSIDE]
+        """Make the names of the tags, with these prefixes: their own, or those of another scheme.
+        Length: K"""
+        names = [OUTSIDE]  # which has no label
         for prefix, label in zip(prefixes[1:], self._label_in_name[1:]):
             names.append(f"{prefix}-{self.labels[label]}")
         return tuple(names)
@@ -152,7 +158,8 @@ class Tags:
 
     @cached_property
     def collapsed(self) -> "Tags":
-        """The tags with a single O: itself if O is not split."""
+        """The tag set with a single O, as annotation and costs have it: itself if O is not
+        split."""
         return Tags(self.labels, self.scheme.name) if self.is_split else self
 
     @property
@@ -162,33 +169,37 @@ class Tags:
         return Tags(self.labels, "BILUO", BEFORE)
 
     def counts_as(self, other: "Tags") -> Ints1d:
-        """The tag that each of the finest tags is in another set, of any scheme, that has these
-        labels. Shape: (K,)"""
+        """Find which tag of another set each tag of `finest` is. The other set has the same labels,
+        but may have another scheme: what is L-PER here is I-PER in IOB2. Shape: (K,)"""
         other_prefix = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
-        prefixes = [other_prefix.get(prefix, prefix) for prefix in self.prefix_of]
-        index = {name: tag for tag, name in enumerate(other.names)}
-        # O-city is O, tag 0, where O is not split.
-        counts_as = [index.get(name, 0) for name in self._make_names(prefixes)]
+        other_prefix[OUTSIDE] = OUTSIDE
+        names = self._make_names([other_prefix[prefix] for prefix in self.prefix_of])
+        other_tag = dict(zip(other.names, range(len(other))))
+        # The name O-city isn't found where O is not split: there it is O, tag 0.
+        counts_as = [other_tag.get(name, 0) for name in names]
         return numpy.asarray(counts_as, dtype="int32")
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
-        """The tag of `collapsed` that each tag is. Shape: (K,)"""
+        """The tag of `collapsed` that each tag counts as: all tags of O are O there. Shape: (K,)"""
         is_outside = self.label_of < 0
-        # Without the tags of O the others keep their order, after O, which is 0.
+        # The tags of entities keep their order after O, which is 0: they are numbered from 1.
         rank = numpy.cumsum(~is_outside)
         return numpy.where(is_outside, 0, rank).astype("int32")
 
     def collapse(self, table: Array2d) -> Array2d:
         """Sum the numbers of a table, or join its truth values, over the tags that are one in
-        `collapsed`. Shape: (N, K) to (N, tags.collapsed)"""
+        `collapsed`. Shape: (N, K) to (N, tags of `collapsed`)"""
         if not self.is_split:
             return table
+        # Which tags each tag of `collapsed` stands for, as a mask, (K, tags of `collapsed`). The
+        # product with it sums over them.
         is_part = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
         return table @ is_part.astype(table.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
-        """The tags of a prefix and labels, all by index."""
+        """Find the tags that have a prefix and some labels, all by index: they stand label after
+        label, each with all of its prefixes, after O."""
         place = self._prefixes_of_label.index(prefix)
         return 1 + label * len(self._prefixes_of_label) + place
 
@@ -217,6 +228,7 @@ class Tags:
         """The transitions, starts and ends that the scheme allows."""
         may_start = (self.label_of < 0) | self.opening
         may_end = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
+        # From where a path may end to where one may start, and inside an entity.
         transitions = (may_end[:, None] & may_start) | self.within
         if self.is_split:
             # No entity begins after O, tag 0, and one of label l has to begin after O-l.
@@ -227,7 +239,8 @@ class Tags:
 
     @cached_property
     def within(self) -> Array2d:
-        """True for the transitions inside an entity, [from, to]. Shape: (K, K)"""
+        """True for the transitions inside an entity, [from, to]: between tags of one label, with
+        prefixes that may follow each other. Shape: (K, K)"""
         has_same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         has_prefixes = numpy.zeros((len(self), len(self)), dtype=bool)
         for prefix, next_prefix in self.scheme.within:
@@ -241,13 +254,14 @@ class Tags:
         return EntityTags(self.label_of, self.opening, closing, self.within)
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
-        """Entities without overlap to tags, of all N tokens. Shape: (N,)"""
+        """Convert entities to the tags of all tokens, of which there are `n_tokens`: O outside of
+        entities. Shape: (N,)"""
         begin, end, label = entities
         scheme = self.scheme
-        entity, token = ranges(begin, end)
         tags = numpy.zeros(n_tokens, dtype="int32")
         # All tokens of entities first, then the first and the last, then the only ones.
-        tags[token] = self.index(scheme.inside, label[entity])
+        entity_of_token, token = ranges(begin, end)
+        tags[token] = self.index(scheme.inside, label[entity_of_token])
         tags[begin] = self.index(scheme.begin, label)
         tags[end - 1] = self.index(scheme.last, label)
         is_unit = end - begin == 1
@@ -255,37 +269,65 @@ class Tags:
         return tags
 
     def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:
-        """The gold tag of each token, without the split of O: -1 where annotation is missing.
-        Entities of other labels, -1, are O. Shapes: (N,), (N,)"""
+        """Convert annotation to the gold tag of each token, without the split of O: -1 where the
+        annotation is missing. Entities whose label the tag set doesn't have, -1, are O.
+        `is_annotated` is False for missing annotation, (N,). Shape: (N,)"""
         has_label = entities.label >= 0
         path = self.encode(entities.select(has_label), len(is_annotated))
         return numpy.where(is_annotated, path, -1)
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
-        """True if the token before, of the same doc, is known to be in an entity. Shape: (N,)"""
+        """True for the tokens that stand directly after a token that is known to be in an entity.
+        `path` has the tag of each token, -1 if it isn't known, (N,); `lengths` are those of the
+        docs, (B,). Shape: (N,)"""
+        is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
-        follows[1:] = (path[:-1] >= 0) & (self.label_of[path[:-1]] >= 0)
-        follows[first_tokens(lengths)] = False
-        return follows
+        follows[1:] = is_in_entity[:-1]
+        return follows & has_token_before(lengths)
+
+    def agreeing(self, path: Ints1d, lengths: Ints1d) -> Array2d:
+        """The tags that agree with annotation. Where it is missing, -1, all do, but the token after
+        an entity can't continue it.
+
+        path (Ints1d): The annotated tag of each token, or -1. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        RETURNS (Array2d): True for the tags that agree. Shape: (N, K)
+        """
+        is_missing = path < 0
+        # All tags that count as the annotated tag, as O may be split. Where it is missing, -1 finds
+        # some tag, which the next line makes irrelevant. (N, K)
+        agrees = self.collapsed_of[path][:, None] == self.collapsed_of
+        agreeing = is_missing[:, None] | agrees
+        is_after_entity = is_missing & self.follows_entity(path, lengths)
+        agreeing[is_after_entity] &= ~self.continuing
+        return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """Replace O directly before an entity by the O of its label, if O is split. -1 stands for a
-        tag that is not known. Shapes: (N,), (B,)"""
+        """Replace O directly before an entity by the O of its label, if O is split. `path` has the
+        tag of each token, -1 if it isn't known, (N,); `lengths` those of the sequences, (B,)."""
         if not self.is_split or not len(path):
             return path
-        begins_entity = (path >= 0) & self.opening[path]
-        # The token before the first of a sequence is of another sequence.
-        begins_entity[first_tokens(lengths)] = False
-        before_entity = numpy.flatnonzero(begins_entity[1:] & (path[:-1] == 0))
+        begins_entity = (path >= 0) & self.opening[path] & has_token_before(lengths)
+        is_single_outside = path == 0
+        # The tokens of O whose next token begins an entity.
+        before_entity = numpy.flatnonzero(begins_entity[1:] & is_single_outside[:-1])
+        next_label = self.label_of[path[before_entity + 1]]
         split_path = path.copy()
-        label = self.label_of[path[before_entity + 1]]
-        split_path[before_entity] = self.index(OUTSIDE, label)
+        split_path[before_entity] = self.index(OUTSIDE, next_label)
         return split_path
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
-        """Tags, as the scheme allows them, to entities. Shapes: (N,), (B,)"""
+        """Convert the tags of tokens, (N,), as the scheme allows them, to entities. `lengths` are
+        those of the sequences, (B,)."""
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
+
+
+def has_token_before(lengths: Ints1d) -> Array1d:
+    """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
+    is_later = numpy.ones(int(lengths.sum()), dtype=bool)
+    is_later[first_tokens(lengths)] = False
+    return is_later
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:

@@ -46,18 +46,26 @@ class TokenAttrs(NamedTuple):
         return self._replace(iob=numpy.full_like(self.iob, MISSING))
 
     def of_doc(self, i: int) -> slice:
-        """The positions of a doc's tokens."""
+        """Where the tokens of doc i stand in the arrays."""
         end = int(self.lengths[: i + 1].sum())
         return slice(end - int(self.lengths[i]), end)
 
     def entities(self, tags: Tags, strings: StringStore) -> Entities:
-        """The annotated entities. Label -1 is a label that the tag set doesn't have."""
+        """Find the annotated entities.
+
+        tags (Tags): The tag set, in whose labels those of the entities are indices.
+        strings (StringStore): The strings of the docs' vocab, which has the hashes of labels.
+        RETURNS (Entities): The entities. One whose label the tag set doesn't have has the label -1.
+        """
+        # A begin without a label is a blocked token, which no entity may have.
         opening = (self.iob == BEGIN) & (self.label != 0)
         begin, end = runs(opening, self.iob == INSIDE, self.lengths)
-        index_of_hash = {strings.as_int(label): i for i, label in enumerate(tags.labels)}
-        hashes = self.label[begin].tolist()
-        labels = [index_of_hash.get(label_hash, -1) for label_hash in hashes]
-        return Entities(begin, end, numpy.asarray(labels, dtype="int32"))
+        index_of_hash: dict[int, int] = {}
+        for i, label in enumerate(tags.labels):
+            index_of_hash[strings.as_int(label)] = i
+        label_hashes = self.label[begin].tolist()
+        label_ids = [index_of_hash.get(label_hash, -1) for label_hash in label_hashes]
+        return Entities(begin, end, numpy.asarray(label_ids, dtype="int32"))
 
 
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
@@ -67,10 +75,11 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     RETURNS (TokenAttrs): Their tokens, with all annotation of entities.
     """
     attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
+    # A row for each token, (N, attributes).
     if len(docs) == 1:
         table = docs[0].to_array(attrs)
     else:
-        # No docs are a table of no rows.
+        # Without docs `concatenate` has nothing to join but this table of no rows.
         no_tokens = numpy.zeros((0, len(attrs)), dtype="uint64")
         tables = [doc.to_array(attrs) for doc in docs]
         table = numpy.concatenate([no_tokens, *tables])
@@ -88,19 +97,20 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     RETURNS (TokenAttrs): Their tokens, with their preset annotation only.
     """
     tokens = read_docs(docs)
-    if not tokens.iob.any():
+    if not tokens.is_annotated.any():
         return tokens
     doc_of_token = sequence_ids(tokens.lengths)
     is_missing = tokens.iob == MISSING
-    n_missing = numpy.bincount(doc_of_token, is_missing, len(tokens.lengths))
-    is_complete = (n_missing == 0)[doc_of_token]
-    is_outside_by_default = (tokens.iob == OUTSIDE) & is_complete
+    n_missing = numpy.bincount(doc_of_token, weights=is_missing, minlength=len(docs))
+    has_missing = n_missing[doc_of_token] > 0  # of the doc of each token, (N,)
+    is_outside_by_default = (tokens.iob == OUTSIDE) & ~has_missing
     return tokens._replace(iob=numpy.where(is_outside_by_default, MISSING, tokens.iob))
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
-    """Read gold annotation, aligned to the tokens of the predicted docs. It is missing for tokens
-    that can't be aligned, or whose entity can't.
+    """Read the gold annotation of examples, aligned to the tokens of the predicted docs, which may
+    be others than those of the references. It is missing for tokens that can't be aligned, or whose
+    entity can't.
 
     examples (Sequence[Example]): The examples.
     predicted (TokenAttrs): The tokens of their predicted docs.
@@ -110,8 +120,8 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return predicted._replace(iob=reference.iob, label=reference.label)
-    # Most docs of such a batch have the same tokens as their reference, and need no alignment.
-    iob = numpy.zeros_like(predicted.iob)
+    # Even then most docs of a batch have the same tokens as their reference, and need no alignment.
+    iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
     for i, eg in enumerate(examples):
         in_predicted = predicted.of_doc(i)
@@ -120,6 +130,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
             iob[in_predicted] = reference.iob[in_reference]
             label[in_predicted] = reference.label[in_reference]
         else:
+            # The slices are views, which are written to.
             _align_annotation(eg, iob[in_predicted], label[in_predicted])
     return predicted._replace(iob=iob, label=label)
 
@@ -127,12 +138,13 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
     """Write the gold annotation of an example in place, for the T tokens of its predicted doc. What
     can't be aligned stays as it is. Shapes: (T,)"""
+    # Of a token that can't be aligned the value is None.
     is_outside = [value == OUTSIDE for value in example.get_aligned("ENT_IOB")]
     iob[is_outside] = OUTSIDE
-    for span in example.get_aligned_spans_y2x(example.reference.ents):
-        iob[span.start] = BEGIN
-        iob[span.start + 1 : span.end] = INSIDE
-        label[span.start : span.end] = span.label
+    for ent in example.get_aligned_spans_y2x(example.reference.ents):
+        iob[ent.start] = BEGIN
+        iob[ent.start + 1 : ent.end] = INSIDE
+        label[ent.start : ent.end] = ent.label
 
 
 def possible_paths(
@@ -151,8 +163,8 @@ def possible_paths(
     is_preset = tokens.is_annotated
     has_preset = is_preset.any()
     if not (has_preset or untrained or tokens.is_space.any()):
-        return tags.constraints
-    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)
+        return tags.constraints  # which are the same for all tokens
+    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
     possible[tokens.is_space] &= ~tags.at_border
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
@@ -160,12 +172,9 @@ def possible_paths(
     if has_preset:
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # All tags that count as the preset one: O may be split.
-        preset_tags = tags.collapsed_of[path[is_preset]]
-        possible[is_preset] = preset_tags[:, None] == tags.collapsed_of
-        # A preset entity ends where its annotation does.
-        is_after = ~is_preset & tags.follows_entity(path, tokens.lengths)
-        possible[is_after] &= ~tags.continuing
+        # A preset entity may begin or end with white space, and have an untrained label.
+        possible[is_preset] = True
+        possible &= tags.agreeing(path, tokens.lengths)
     return tags.constraints._replace(emissions=possible)
 
 

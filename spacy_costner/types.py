@@ -95,7 +95,9 @@ class Gold(NamedTuple):
         all tags that count as the gold tag."""
         if self.allowed is not None or self.collapsed_of is None:
             return self.paths
-        return self.collapsed_of[self.tags][:, None] == self.collapsed_of
+        # A mask, (N, K): does tag k count as the same tag of the annotation as the gold tag?
+        counts_as = self.collapsed_of[self.tags]
+        return counts_as[:, None] == self.collapsed_of
 
 
 class LossResult(NamedTuple):
@@ -119,10 +121,12 @@ class TagSet(Protocol):
     """The part of a tag set that costs use (see `tags.Tags`)."""
 
     @property
-    def labels(self) -> tuple[str, ...]: ...
+    def labels(self) -> tuple[str, ...]:
+        """The labels, without repetition."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """The tags as people write them: O, B-PER, and so on. Length: K"""
 
     @property
     def label_of(self) -> Ints1d:
@@ -180,6 +184,7 @@ class Progress(NamedTuple):
         `n_examples`, at least one."""
         # If their number has changed, the share of the pass that is over stays as it was.
         n_seen_before = self.n_seen * n_examples // self.n_examples
+        # What is more than a pass is the beginning of the next.
         n_passes, n_seen = divmod(n_seen_before + n, n_examples)
         return Progress(self.steps + 1, self.epochs + n_passes, n_seen, n_examples)
 
@@ -230,7 +235,7 @@ class Loss:
 
 
 def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
-    """Potentials that are 0."""
+    """Make potentials that are all 0, such as the sum of no gradients."""
 
     def zeros(*shape: int) -> Any:
         return numpy.zeros(shape, dtype=dtype)
@@ -246,12 +251,18 @@ def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
     """Apply a function, which keeps shapes, to each of the four arrays of scores."""
-    arrays = [function(array) for array in potentials[:4]]
-    return Potentials._make([*arrays, potentials.lengths])
+    return Potentials(
+        emissions=function(potentials.emissions),
+        transitions=function(potentials.transitions),
+        start=function(potentials.start),
+        end=function(potentials.end),
+        lengths=potentials.lengths,
+    )
 
 
 def add_to(total: Potentials, gradient: Potentials) -> Potentials:
-    """Add a gradient to another one of the same batch, in place, and return it."""
-    for sums, terms in zip(total[:4], gradient[:4]):
+    """Add a gradient in place to the sum of others of the same batch, and return the sum."""
+    # All fields but the last are arrays of scores: that is `lengths`.
+    for sums, terms in zip(total[:-1], gradient[:-1]):
         sums += terms
     return total

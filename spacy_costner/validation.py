@@ -18,8 +18,14 @@ AT_MOST_FLOAT32 = f"at most {LARGEST_FLOAT32:.2g}, the largest number of float32
 
 
 def require(module: str, extra: str, missing: str) -> Any:
-    """Import a module of a package that is an extra. If it isn't installed, the message of the
-    ImportError is `missing`, and what to install."""
+    """Import a module that only some installations have.
+
+    module (str): The module.
+    extra (str): The extra of this package that installs it.
+    missing (str): What the message says if it isn't installed, before the command that installs it.
+    RETURNS (Any): The module.
+    RAISES (ImportError): If it isn't installed.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -27,8 +33,8 @@ def require(module: str, extra: str, missing: str) -> Any:
 
 
 def number(value: Any) -> float:
-    """Convert a config value to a number: `psi = inf` and `psi = nan` are strings. If it is no
-    number, the result is NaN, which every check refuses."""
+    """Convert a value of a config to a number. From `psi = inf` and `psi = nan` it is a string. If
+    it is no number, the result is NaN, which every check refuses."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -36,13 +42,17 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check that a cost is not negative and that float32 can hold it. `where` is its name in error
-    messages."""
+    """Check that a cost is not negative and that float32, in which losses are computed, can hold
+    it. Returns it as a number. `where` is its name in error messages."""
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     if number(cost) > LARGEST_FLOAT32:
         raise ValueError(f"{where}: expected {AT_MOST_FLOAT32}, got {cost!r}")
     return number(cost)
+
+
+# The following check a parameter of a loss, and return its value as a number. The names of the loss
+# and of the parameter are for the message of the error.
 
 
 def at_least(least: float, loss: str, name: str, value: float | None) -> float:
@@ -82,35 +92,43 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
 
 
 def _as_float32(loss: str, name: str, value: Any) -> float:
-    """The finite value of a parameter, if float32, in which losses are computed, can hold it."""
+    """Check that float32, in which losses are computed, can hold the finite value of a parameter.
+    Returns it as a number."""
     if abs(number(value)) > LARGEST_FLOAT32:
         raise ValueError(_message(loss, name, AT_MOST_FLOAT32, value))
     return number(value)
 
 
 def _message(loss: str, name: str, expected: str, value: object) -> str:
+    """The message for a wrong value of a parameter of a loss."""
     return f"spacy_costner.{loss}: {name}: expected {expected}, got {value!r}"
 
 
 def check_config_names(block: Mapping[str, Any], where: str) -> None:
     """Check that a config with this block can be written as text and read again. A dot in the name
     of a section, for example, is read as two sections: such a pipeline could be trained and saved,
-    but not loaded."""
-    for name, value in block.items():
-        is_section = isinstance(value, Mapping)
+    but not loaded.
+
+    block (Mapping[str, Any]): The settings and sections of the block, by name.
+    where (str): What the message of an error begins with.
+    RAISES (ValueError): If a name is read as another.
+    """
+    for name, setting in block.items():
+        is_section = isinstance(setting, Mapping)
         if not _survives(name, is_section):
             raise ValueError(
                 f"{where}: expected names that a spaCy config can write and read again, got "
                 f"{name!r}"
             )
         if is_section:
-            check_config_names(value, where)
+            check_config_names(setting, where)
 
 
 @cache
 def _survives(name: str, is_section: bool) -> bool:
-    """Whether the name of a setting, or of a section, is read as it was written."""
-    config = Config({"block": {name: {} if is_section else 0}})
+    """Whether the name of a setting, or of a section, is read from a config as it was written."""
+    content: Any = {} if is_section else 0
+    config = Config({"block": {name: content}})
     # From 3.14 on, Python refuses to write a name that it would read as another.
     with suppress(ConfigValidationError, configparser.Error):
         return Config().from_str(config.to_str()) == config
@@ -118,7 +136,8 @@ def _survives(name: str, is_section: bool) -> bool:
 
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of names and values. Raises a ValueError if a name is not unique."""
+    """Make a mapping of names and values, as of an object of JSON, whose names may repeat. Raises a
+    ValueError if one does: `dict` would keep only its last value."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -128,8 +147,9 @@ def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def resolved_as_json(value: Any) -> Any:
-    """Convert to JSON what a block of the config was resolved to, the same in every process:
-    numbers, names, and the results of factories, such as partial functions, trees and matrices."""
+    """Convert to JSON what a block of the config was resolved to: numbers, names, and the results
+    of registered functions, such as partial functions, trees and matrices. It is the same in every
+    process, so it can be saved and compared later."""
     if isinstance(value, partial):
         return resolved_as_json([value.func, value.args, value.keywords])
     if isinstance(value, Mapping):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.analysis.annotating import Summary, annotate
+from spacy_costner.analysis.annotating import PartCounts, Summary, annotate
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, read_rows
 from spacy_costner.saving import locked
@@ -29,8 +29,6 @@ from .support import annotating
 from .support.annotating import SENTENCES, Saved, files, places, plain, rows, write_lines
 from .support.commands import run
 from .support.runs import call_first, local
-
-ALL_NEW = {"kept": 0, "changed": 0}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +67,7 @@ def test_answers_are_those_of_the_pipeline(model: Path, tmp_path: Path) -> None:
             scores = [span["score"] for span in row[key]]
             assert scores == pytest.approx(list(group.attrs["scores"]))
     assert any(row["guaranteed"] for row in found) and any(row["alternatives"] for row in found)
-    assert summary.parts == {**ALL_NEW, "new": 3} and not summary.errors
+    assert summary.parts == PartCounts(kept=0, changed=0, new=3) and not summary.errors
     assert (summary.docs, summary.failed, summary.tokens) == (24, 0, sum(map(len, docs)))
     corpus = list(read_docs(spacy.blank("xx"), tmp_path / "out" / "a.txt-00000.jsonl"))
     for one, other in zip(corpus, docs):
@@ -210,7 +208,7 @@ def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
     killed.communicate(timeout=60)
     settings: Any = {"code_path": saved.code, "n_rows": 1}
     found = annotate(saved.model, inputs, output, **settings)
-    assert found.parts["kept"] >= 3 and found.docs == 52
+    assert found.parts.kept >= 3 and found.docs == 52
     annotate(saved.model, inputs, tmp_path / "whole", **settings)
     assert files(output) == files(tmp_path / "whole")
 
@@ -227,13 +225,13 @@ def test_a_rerun_does_what_is_missing_or_changed(
 
     def parts(inputs: list[Path] = inputs, **settings: Any) -> list[int]:
         """Numbers of parts that are kept, changed and new."""
-        return [*again(model, inputs, output, **settings).parts.values()]
+        return [*again(model, inputs, output, **settings).parts]
 
     first = again(model, inputs, output)
     before = files(output)
     second = again(model, inputs, output)
-    assert first.parts == {**ALL_NEW, "new": 6} and files(output) == before
-    assert second.parts == {"kept": 6, "changed": 0, "new": 0} and first[1:4] == second[1:4]
+    assert first.parts == PartCounts(kept=0, changed=0, new=6) and files(output) == before
+    assert second.parts == PartCounts(kept=6, changed=0, new=0) and first[1:4] == second[1:4]
     # Missing, and cut off.
     (output / "sub" / "a.txt-00001.jsonl").unlink()
     cut = output / "b.jsonl-00000.jsonl"
@@ -261,7 +259,7 @@ def test_lines_of_the_manifest_that_can_not_be(
     changed = json.dumps({**json.loads(first), "bytes": "many"}).encode() + b"\n"
     for end in (b"{}", b"5", b"[]", b"\xff\xfe{", b'{"file": "sub/a.t', b"[" * 9999):
         manifest.write_bytes(b"".join([changed, *others, end]))
-        assert again(model, inputs, output).parts == {"kept": 5, "changed": 0, "new": 1}
+        assert again(model, inputs, output).parts == PartCounts(kept=5, changed=0, new=1)
         entries = map(json.loads, manifest.read_text().splitlines())
         assert len({entry["file"] for entry in entries}) == 6 and len(rows(output)) == 52
     (output / "b.jsonl-..").mkdir()
@@ -272,7 +270,7 @@ def test_lines_of_the_manifest_that_can_not_be(
             for file in (f"../{path.name}", str(path), f"b.jsonl-../../../{path.name}"):
                 entry = {**json.loads(first), "file": file, "source": "b.jsonl"}
                 opened.write(json.dumps(entry) + "\n")
-    assert again(model, inputs, output).parts == {"kept": 6, "changed": 0, "new": 0}
+    assert again(model, inputs, output).parts == PartCounts(kept=6, changed=0, new=0)
     assert all(path.exists() for path in victims)
 
 
@@ -286,7 +284,7 @@ def test_a_changed_model_does_all_again(model: Path, inputs: list[Path], tmp_pat
     ner.cfg["temperature"]["overall"] = 3.0
     nlp.to_disk(copy)
     summary = again(copy, inputs, tmp_path / "out")
-    assert summary.parts == {"kept": 0, "changed": 6, "new": 0} and not summary.errors
+    assert summary.parts == PartCounts(kept=0, changed=6, new=0) and not summary.errors
     copy.rename(tmp_path / ".copy.0123abcd.old")  # where a killed process leaves it
     again(copy, inputs, tmp_path / "fresh")
     assert files(tmp_path / "out") == files(tmp_path / "fresh")
@@ -321,7 +319,7 @@ def test_what_changes_after_the_plan_is_not_written(
     reason = f"{model}: expected the pipeline that the command began with, got another"
     assert len(found.errors) == 7 and {*found.errors.values()} == {f"ValueError: {reason}"}
     parts = again(model, inputs, output, **settings).parts
-    assert parts == {"kept": 5, "changed": 0, "new": 2}
+    assert parts == PartCounts(kept=5, changed=0, new=2)
     again(saved.model, inputs, tmp_path / "whole", **settings)
     assert files(output) == files(tmp_path / "whole")
     elsewhere = call_first((tmp_path / "o" / "manifest.jsonl").unlink, partial(local, jobs))
@@ -397,7 +395,7 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
     parquet.write_table(table.select(["x"]), paths[3])
     settings: Any = {"form": "parquet", "text": "body", "id_name": "key", "n_rows": 8}
     summary = annotate(model, paths, tmp_path / "out", **settings)
-    assert (summary.parts["new"], summary.docs, summary.failed) == (9, 52, 4)
+    assert (summary.parts.new, summary.docs, summary.failed) == (9, 52, 4)
     assert {name: reason.split(": ")[2] for name, reason in summary.errors.items()} == {
         "cut.parquet-00000.parquet": "expected a Parquet file",
         "other.parquet-00000.parquet": "expected the column 'body', got ['x']",
@@ -413,7 +411,7 @@ def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
     ]
     assert both[0] == both[1]
     assert [row["id"] for row in written("no-ids")] == [*range(26)]
-    assert annotate(model, paths, tmp_path / "out", **settings).parts["kept"] == 7
+    assert annotate(model, paths, tmp_path / "out", **settings).parts.kept == 7
     (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')
     annotate(model, [tmp_path / "large.jsonl"], tmp_path / "out", **settings)
     assert [row["id"] for row in written("large")] == ["18446744073709551615"]

@@ -44,16 +44,23 @@ from .support.fitting import examples_of, initialized
 from .support.gradients import check_loss_directions
 from .support.split import split_of
 
-LINES = "Ana saw | Rome saw Ana | Lee"
-"""Three sentences: "|" begins the next one, and is no token."""
+WORDS = ["Ana", "saw", "Rome", "saw", "Ana", "Lee"]
+STARTS = [0, 2, 5]
+"""The tokens that begin a sentence."""
+
 SEEN = {**FEATURES, "document": {"LOWER": 1}, "memory": {"LOWER": 1}, "memory_unit": 4}
 TWO_PASSES = {"@architectures": "spacy_costner.SparseCRF.v1", "features": SEEN}
-WORDS, STARTS = LINES.replace("| ", "").split(), [0, 2, 5]
 
 
-def doc_of(nlp: Language, ents: str | None = None, *, starts: bool = True) -> Doc:
-    begins: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
-    return Doc(nlp.vocab, words=WORDS, sent_starts=begins, ents=ents and ents.split())
+def doc_of(nlp: Language, tags: str | None = None, *, starts: bool = True) -> Doc:
+    """The words as a doc, with IOB2 tags or without annotation, with or without its sentences."""
+    sent_starts: Any = [i in STARTS for i in range(len(WORDS))] if starts else None
+    return Doc(
+        nlp.vocab,
+        words=WORDS,
+        sent_starts=sent_starts,
+        ents=None if tags is None else tags.split(),
+    )
 
 
 def random_model(boundaries: Any = True, **settings: Any) -> Language:
@@ -79,8 +86,10 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
     nlp, _ = initialized()
     words = ["a", "\n ", "b", "c", " ", "\r\n", "d", "\n"]
     doc = Doc(nlp.vocab, words=words, sent_starts=[i in (0, 3) for i in range(8)])
-    found = find_borders([doc, Doc(nlp.vocab), doc], boundaries)
-    assert numpy.flatnonzero(found).tolist() == [*borders, *(8 + i for i in borders)]
+    no_tokens = Doc(nlp.vocab)
+    is_border = find_borders([doc, no_tokens, doc], boundaries)
+    borders_of_last = [len(words) + i for i in borders]
+    assert numpy.flatnonzero(is_border).tolist() == [*borders, *borders_of_last]
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
@@ -227,47 +236,70 @@ def test_answers_do_not_depend_on_the_batch(kinds: list[int], batch_size: int) -
 
 
 def test_few_docs_count_whole_and_by_sequences() -> None:
-    """The loss over all examples, and its gradient."""
+    """The loss over all examples is the mean over both segmentations, plus the penalty."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
-    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.3)
-    at = total.read_weights()
-    value, gradient = total(at)
-    total.write_weights(at)
+    total_loss = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.3)
+    vector = total_loss.read_weights()
+    value, gradient = total_loss(vector)
+    total_loss.write_weights(vector)
     scores = ner.model.predict([eg.predicted for eg in examples])
-    expected = 0.3 * float(at @ at)
     targets = ner.objective.targets(examples, ner.chain_tags)
     assert targets.by_sequence is not None
-    for of_segmentation in (targets.by_doc, targets.by_sequence):
-        expected += ner.objective.evaluate(of_segmentation, scores, ner.progress)[0].value / 2
-    assert value == pytest.approx(expected, rel=1e-5)
-    step = 1e-2 * numpy.random.default_rng(2).normal(size=at.shape)
-    difference = total(at + step)[0] - total(at - step)[0]
-    assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
+    by_doc, _ = ner.objective.evaluate(targets.by_doc, scores, ner.progress)
+    by_sequence, _ = ner.objective.evaluate(targets.by_sequence, scores, ner.progress)
+    penalty = 0.3 * float(vector @ vector)
+    assert value == pytest.approx(penalty + (by_doc.value + by_sequence.value) / 2, rel=1e-5)
+
+    # The gradient is that of central differences.
+    step = 1e-2 * numpy.random.default_rng(2).normal(size=vector.shape)
+    value_before, _ = total_loss(vector - step)
+    value_after, _ = total_loss(vector + step)
+    expected = 2 * float(gradient @ step)
+    assert value_after - value_before == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
 
-def test_epochs_take_turns() -> None:
+def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
     nlp = random_model(outside="before")
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
-    parts = (ner.model, ner.objective, ner.chain_tags)
-    pieces = read_pieces(*parts, examples)
+    pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
     assert pieces.by_sequence is not None
-    assert [*map(len, pieces.by_doc)] == [6, 3, 4, 2]
-    assert [*map(len, pieces.by_sequence)] == [2, 4, 3, 4, 2]
+    assert [len(piece) for piece in pieces.by_doc] == [6, 3, 4, 2]
+    assert [len(piece) for piece in pieces.by_sequence] == [2, 4, 3, 4, 2]
     for epoch in range(3):
-        seen, targets = join(pieces.in_epoch(epoch)).read()
+        features, targets = join(pieces.in_epoch(epoch)).read()
         expected = ner.objective.targets_in_epoch(examples, ner.chain_tags, epoch)
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
-        assert_array_equal(seen.lengths, expected.lengths)
+        assert_array_equal(features.lengths, expected.lengths)
+
+
+def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
+    """With incorrect spans training is on docs in place of pieces. One of the four has a border."""
+    nlp = random_model(outside="before")
+    ner = nlp.get_pipe("ner")
+    examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
     ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
-    batches = batch_pieces(*parts, examples, lambda docs: [docs], random.shuffle)
-    n_sequences = [[batch.n_sequences for batch in batches.in_epoch(epoch)] for epoch in range(3)]
-    assert n_sequences == [[4], [5], [4]]
-    without_borders = read_pieces(*parts, examples[1:])
-    assert len(without_borders.by_doc) == 3 and without_borders.by_sequence is None
+    batches = batch_pieces(
+        ner.model,
+        ner.objective,
+        ner.chain_tags,
+        examples,
+        batcher=lambda docs: [docs],
+        shuffle=random.shuffle,
+    )
+    for epoch, n_sequences in ((0, 4), (1, 5), (2, 4)):
+        (batch,) = batches.in_epoch(epoch)
+        assert batch.n_sequences == n_sequences
+
+
+def test_docs_without_borders_have_one_segmentation() -> None:
+    nlp = random_model(outside="before")
+    ner = nlp.get_pipe("ner")
+    pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples_of(nlp))
+    assert len(pieces.by_doc) == 3 and pieces.by_sequence is None
 
 
 def test_a_student_has_the_sequences_of_its_teacher() -> None:
@@ -275,12 +307,12 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     posterior = ner.posterior([doc_of(nlp), doc_of(nlp, starts=False)])
-    soft = list(expectations(posterior.potentials, posterior.tags, posterior.doc_of))
+    saved_with_docs = expectations(posterior.potentials, posterior.tags, posterior.doc_of)
     examples = []
-    for i, saved in enumerate(soft):
+    for saved, has_starts in zip(saved_with_docs, (True, False)):
         reference = doc_of(nlp)
         reference.user_data[KEY] = saved
-        examples.append(Example(doc_of(nlp, starts=not i), reference))
+        examples.append(Example(doc_of(nlp, starts=has_starts), reference))
     for boundaries in (True, False):
         ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
@@ -290,8 +322,8 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
             assert result.value == pytest.approx(0, abs=1e-4)
             assert_allclose(result.gradient.emissions, 0, atol=1e-5)
         pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
-        seen, targets = join(pieces.by_doc).read()
-        assert seen.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
+        features, targets = join(pieces.by_doc).read()
+        assert features.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
 
@@ -308,12 +340,12 @@ def test_a_first_pass_decodes_sequences() -> None:
     scores = scores._replace(lengths=numpy.asarray([2, 3, 1], dtype="int32"))
     marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
     outside = first_pass.tags.label_of < 0
-    found = first_pass.predict(seen, [doc])
-    assert_allclose(found[:, 0], marginals[:, outside].sum(axis=1), atol=1e-5)
+    probabilities = first_pass.predict(seen, [doc])
+    assert_allclose(probabilities[:, 0], marginals[:, outside].sum(axis=1), atol=1e-5)
 
 
 def test_reasons_add_up_to_the_score_of_the_path() -> None:
-    """The starts and ends of sequences are among them."""
+    """Of three sequences: their starts and ends are among the reasons."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
@@ -357,8 +389,7 @@ def test_two_passes_learn_from_one_doc() -> None:
 # What an epoch or an update takes
 
 
-def test_updates_take_turns() -> None:
-    """Even epochs are of whole docs, odd ones of sequences."""
+def test_updates_of_even_epochs_take_docs_and_those_of_odd_ones_sequences() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     batch = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
@@ -374,7 +405,8 @@ def test_updates_take_turns() -> None:
         assert ner.get_loss(batch, scores)[0] == pytest.approx(expected[epoch % 2])
 
 
-def test_epochs_of_online_training_take_turns() -> None:
+def test_epochs_of_online_training_alternate_between_docs_and_sequences() -> None:
+    """The doc is one sequence, or two, as its last entity is across the second border."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X"))]
@@ -396,21 +428,23 @@ def test_epochs_of_online_training_take_turns() -> None:
 
 
 def test_parts_without_borders_are_in_all_epochs() -> None:
-    """Of a corpus where other parts have some."""
-    cut, plain = Segmentations(["doc"], ["begin", "end"]), Segmentations(["line"])
+    """Of a corpus of which another part has borders."""
+    cut = Segmentations(["doc"], ["begin", "end"])
+    plain = Segmentations(["line"])
     joined = concatenate([plain, cut, plain])
     assert joined.by_doc == joined.in_epoch(2) == ["line", "doc", "line"]
     assert joined.by_sequence == joined.in_epoch(3) == ["line", "begin", "end", "line"]
     assert concatenate([plain, plain]) == Segmentations(["line", "line"])
 
 
-@pytest.mark.parametrize("of_reference", [True, False])
-def test_an_entity_across_a_border_joins_sequences(of_reference: bool) -> None:
-    """A preset one, and one of the reference."""
+@pytest.mark.parametrize("is_gold", [True, False])
+def test_a_gold_or_preset_entity_across_a_border_joins_sequences(is_gold: bool) -> None:
+    """Of 2, 3 and 1 tokens: the entity is tokens 1 and 2."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
-    predicted, reference = doc_of(nlp), doc_of(nlp)
-    doc = reference if of_reference else predicted
+    predicted = doc_of(nlp)
+    reference = doc_of(nlp)
+    doc = reference if is_gold else predicted
     doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
     targets = ner.objective.targets([Example(predicted, reference)], ner.chain_tags)
     assert targets.finest.lengths.tolist() == [5, 1]

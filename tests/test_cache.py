@@ -31,15 +31,23 @@ FEATURES = "components.ner.model.features"
 
 def make_docs(n_docs: int, *, missing: bool) -> list[Doc]:
     """Docs of words and entities by chance, some without annotation of their first word."""
-    vocab, rng, docs = spacy.blank("xx").vocab, numpy.random.default_rng(n_docs), []
+    vocab = spacy.blank("xx").vocab
+    rng = numpy.random.default_rng(n_docs)
+    docs = []
     for i in range(n_docs):
         words = rng.choice(WORDS, size=int(rng.integers(1, 40))).tolist()
         starts = [j == 0 or rng.random() < 0.2 for j in range(len(words))]
         doc = Doc(vocab, words=words, sent_starts=starts)
-        named = [j for j, word in enumerate(words) if word[0].isupper() and rng.random() < 0.8]
-        ents = [Span(doc, j, j + 1, label="PER" if words[j] in "Ana Lee" else "LOC") for j in named]
-        first = [doc[0:1]] if missing and i % 7 == 0 and 0 not in named else []
-        doc.set_ents(ents, missing=first, default="outside")
+        entities = []
+        for j, word in enumerate(words):
+            if word[0].isupper() and rng.random() < 0.8:
+                label = "PER" if word in ("Ana", "Lee") else "LOC"
+                entities.append(Span(doc, j, j + 1, label))
+        missing_spans = []
+        begins_with_entity = bool(entities) and entities[0].start == 0
+        if missing and i % 7 == 0 and not begins_with_entity:
+            missing_spans.append(doc[0:1])
+        doc.set_ents(entities, missing=missing_spans, default="outside")
         docs.append(tagger_of_lengths(doc))
     return docs
 
@@ -95,26 +103,30 @@ def kind() -> Iterator[None]:
 def test_weights_are_those_of_training_in_memory(
     changes: dict[str, Any], corpora: dict[str, Any], kind: None, tmp_path: Path
 ) -> None:
-    config, cache = config_of(corpora, **changes), tmp_path / "cache"
-    found = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
-    assert found == trained(config, tmp_path / "output", n_seeds=2)
+    config = config_of(corpora, **changes)
+    cache = tmp_path / "cache"
+    with_cache = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
+    in_memory = trained(config, tmp_path / "output", n_seeds=2)
+    assert with_cache == in_memory
     assert [*cache.iterdir()] == []
 
 
 @Language.component("tagger_of_lengths")
 def tagger_of_lengths(doc: Doc) -> Doc:
+    """Tag words of even length as "a", the others as "b"."""
     for token in doc:
         token.tag_ = "ab"[len(token) % 2]
     return doc
 
 
-def test_components_annotate_docs(corpora: dict[str, Any], tmp_path: Path) -> None:
+def test_components_before_annotate_docs(corpora: dict[str, Any], tmp_path: Path) -> None:
     windows = {f"{FEATURES}.windows": {"LOWER": 0, "TAG": 1}}
     config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
     config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
     config["nlp"]["pipeline"] = ["tagger", "ner"]
-    found = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
-    assert found == trained(config, tmp_path / "output")
+    with_cache = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
+    in_memory = trained(config, tmp_path / "output")
+    assert with_cache == in_memory
 
 
 KILLED = """
@@ -141,16 +153,24 @@ def test_a_killed_training_leaves_the_last_epoch(
     """Killed in the second epoch: the model is that of a training of one epoch."""
     monkeypatch.undo()
     monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
-    path, output, cache = (tmp_path / name for name in ("killed.cfg", "killed", "cache"))
-    config_of({**corpora, "training.max_epochs": 3}).to_disk(path)
-    killed = subprocess.run([sys.executable, "-c", KILLED, path, output, cache], check=False)
+    config_path = tmp_path / "killed.cfg"
+    output = tmp_path / "killed"
+    cache = tmp_path / "cache"
+    config_of({**corpora, "training.max_epochs": 3}).to_disk(config_path)
+    command = [sys.executable, "-c", KILLED, config_path, output, cache]
+    killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
-    config = config_of({**corpora, "training.max_epochs": 1})
-    expected = spacy.load(fit(config, tmp_path / "one").path)
-    found = spacy.load(output / "model-best")
-    one, two = (linear_part(nlp.get_pipe("ner").model)[1].rows for nlp in (found, expected))
-    assert numpy.abs(one).max() > 0
-    numpy.testing.assert_array_equal(one, two)
+    config_of_one_epoch = config_of({**corpora, "training.max_epochs": 1})
+    expected = rows_of(fit(config_of_one_epoch, tmp_path / "one").path)
+    rows = rows_of(output / "model-best")
+    assert numpy.abs(rows).max() > 0
+    numpy.testing.assert_array_equal(rows, expected)
+
+
+def rows_of(pipeline: Path) -> numpy.ndarray:
+    """The weights of a saved linear model."""
+    _, weights = linear_part(spacy.load(pipeline).get_pipe("ner").model)
+    return weights.rows
 
 
 @pytest.mark.parametrize(
@@ -160,23 +180,25 @@ def test_a_killed_training_leaves_the_last_epoch(
         (f"{FEATURES}.bigrams", {"LOWER": 1}),
         (f"{FEATURES}.document", {"LOWER": 1}),
         ("corpora.train.augmenter", {"@augmenters": "spacy.lower_case.v1", "level": 0.5}),
-        ("", None),
     ],
 )
-def test_what_needs_docs_is_refused(
+def test_settings_that_need_docs_are_refused(
     name: str, value: Any, corpora: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The last one is of soft targets."""
+    config = config_of(corpora, **{name: value})
     message = f"{name}: expected none with --cache, which reads docs"
-    if not name:
-        message = "^cache: expected docs without soft targets, got soft"
-        docs = make_docs(3, missing=False)
-        docs[1].user_data[KEY] = {"labels": ["PER"]}
-        DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
-    config = config_of(corpora, **({name: value} if name else {}))
     with pytest.raises(ValueError, match=message):
         fit(config, tmp_path / "output", cache=tmp_path / "cache")
-    assert not name or not (tmp_path / "cache").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_soft_targets_are_refused(corpora: dict[str, Any], tmp_path: Path) -> None:
+    docs = make_docs(3, missing=False)
+    docs[1].user_data[KEY] = {"labels": ["PER"]}
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
+    message = "^cache: expected docs without soft targets, got soft"
+    with pytest.raises(ValueError, match=message):
+        fit(config_of(corpora), tmp_path / "output", cache=tmp_path / "cache")
 
 
 def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_path: Path) -> None:
@@ -187,9 +209,11 @@ def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_pat
         [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
 
 
-def test_a_full_disk_is_told(corpora: dict[str, Any], tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(corpora: dict[str, Any], tmp_path: Path) -> None:
+    """Files are limited to 20 kB in place of a full disk."""
     resource = pytest.importorskip("resource")
-    limits, config = resource.getrlimit(resource.RLIMIT_FSIZE), config_of(corpora)
+    config = config_of(corpora)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(OSError, match=r"^cache: .*cache: .*File too large"):
@@ -200,7 +224,7 @@ def test_a_full_disk_is_told(corpora: dict[str, Any], tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_command_line(corpora: dict[str, Any], tmp_path: Path) -> None:
+def test_fit_with_a_cache_leaves_no_files_in_it(corpora: dict[str, Any], tmp_path: Path) -> None:
     path, cache = tmp_path / "sparse.cfg", tmp_path / "cache"
     config_of(corpora).to_disk(path)
     result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)

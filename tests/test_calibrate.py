@@ -232,7 +232,7 @@ def test_development_docs(unsure: Path) -> None:
         (n_first + 2, n_first + 3, 0),
         (third, third + 2, 2),
     ]
-    known = development.is_known.tolist()
+    known = development.is_counted.tolist()
     assert known[0] is False and all(known[1:n_first])
     assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
     some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])

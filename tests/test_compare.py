@@ -24,9 +24,9 @@ from spacy_costner.analysis.comparison import (
     run_variant,
     summarise,
 )
-from spacy_costner.analysis.fitting import fit, train_as_fitted
+from spacy_costner.analysis.fitting import fit, train_pipeline
 from spacy_costner.analysis.runs import Done, Failed
-from spacy_costner.cli.compare import describe, table
+from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.saving import as_json
@@ -152,7 +152,7 @@ def test_a_variant_leaves_what_is_needed(
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
     again = run_variant(variant._replace(measure=zero_one))
     assert again.seconds == outcome.seconds
@@ -192,7 +192,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
     experiment.output_path.mkdir()
-    train_as_fitted(config, experiment.output_path, log)
+    train_pipeline(config, experiment.output_path, log)
     assert "LOSS NER" in log.getvalue()
     if is_terminal:
         assert not bars
@@ -200,7 +200,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         assert [(bar.desc, bar.n, bar.total) for bar in bars] == [("train", 14, 14)]
 
 
-@pytest.mark.parametrize("step", ["train_as_fitted", "replace_folder"])
+@pytest.mark.parametrize("step", ["train_pipeline", "replace_folder"])
 def test_a_pipeline_stays_until_another_is_complete(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -213,8 +213,8 @@ def test_a_pipeline_stays_until_another_is_complete(
         patch.delattr(f"spacy_costner.analysis.comparison.{step}")
         run_variant(variant)
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
-    assert (variant.path / "trained.json").exists() is (step == "train_as_fitted")
-    if step == "train_as_fitted":
+    assert (variant.path / "trained.json").exists() is (step == "train_pipeline")
+    if step == "train_pipeline":
         assert run_variant(first).seconds == outcome.seconds
     assert run_variant(variant).seconds != outcome.seconds
     assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
@@ -242,7 +242,7 @@ def test_a_comparison_is_written_down_and_taken_up_again(
     models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
     one_model, two_model = ([path.read_bytes() for path in paths] for paths in models)
     assert (one, one_model) == (two, two_model) and len(one_model) == 4
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_as_fitted")
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
     for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
         assert as_json(again) == as_json(row._replace(seconds=again.seconds))
@@ -316,7 +316,7 @@ def test_rows_are_means_over_seeds() -> None:
         assert row.by_seed[name] == [first.scores[name], second.scores[name]]
         assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
     assert row.seconds == 15
-    assert "| 72.73 ± 25.71 |" in table([row])
+    assert "| 72.73 ± 25.71 |" in comparison_text([row])
     # What one seed wins and the other loses is no difference.
     swapped = [finished("b", *GOOD), finished("b", *POOR, seed=1)]
     rows = summarise([one, other, *swapped], n_samples=50)
@@ -356,24 +356,30 @@ def test_untrained_models_are_not_reported() -> None:
     assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
     alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
     assert [rows[0], rows[2]] == alone
-    *_, note = table(rows).splitlines()
+    *_, note = comparison_text(rows).splitlines()
     assert note.startswith("b: the best model was not trained past the first step, with seed 0")
-    assert table(rows).splitlines()[3].split()[1:-1:2] == ["b", *["-"] * 5, "10", "-", "-"]
+    assert comparison_text(rows).splitlines()[3].split()[1:-1:2] == [
+        "b",
+        *["-"] * 5,
+        "10",
+        "-",
+        "-",
+    ]
     rows = summarise([untrained("b"), finished("a", *GOOD), finished("c", *POOR)], n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
     assert all(row.differences == {} for row in rows)
-    assert table(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
+    assert comparison_text(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
 
 
 def test_table_and_lines() -> None:
     rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
-    head, rule, poor, good = table(rows).splitlines()
+    head, rule, poor, good = comparison_text(rows).splitlines()
     assert len({len(line) for line in (head, rule, poor, good)}) == 1
     assert head.split("|")[1:3] == [" loss ", "     F "]
     expected = "poor 54.55 50.00 60.00 0.2500 33.33 10 - -"
     assert poor.split()[1:-1:2] == expected.split()
     good_run, other = Done(finished("good", *GOOD), seconds=9.0), Done(untrained("b"), 10.0)
-    assert describe("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
+    assert variant_text("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
     expected = "b, seed 0: the best model was not trained past the first step, 10 s"
-    assert describe("b, seed 0", other) == expected
-    assert describe("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"
+    assert variant_text("b, seed 0", other) == expected
+    assert variant_text("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"

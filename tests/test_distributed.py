@@ -121,7 +121,7 @@ def test_workers_are_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_
     assert summary.errors == {"c.txt-00000.jsonl": "its worker died 4 times"}
     assert summary.docs == 52 and (tmp_path / "died").exists()
     (inputs / "c.txt").unlink()
-    assert annotate().parts["kept"] == 18
+    assert annotate().parts.kept == 18
     check(saved, inputs, tmp_path / "out")
 
 
@@ -180,7 +180,7 @@ def test_a_worker_has_another_version(annotate: Annotate, cluster: Any, tmp_path
         annotate()
     assert not list((tmp_path / "out").rglob("*-0*.jsonl"))
     cluster.remove_node(node)
-    assert annotate().parts["new"] == 18
+    assert annotate().parts.new == 18
 
 
 def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:

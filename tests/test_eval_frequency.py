@@ -67,10 +67,10 @@ def evaluated_steps(config: Config, output: Path) -> list[int]:
     ],
 )
 def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | None) -> None:
-    found = read_evaluations(config_of(corpus, **limits))
-    assert found == Evaluations(STEPS, n_steps, 100)
-    assert "expected at most 3, the steps of an epoch, got 100" in found.objection()
-    assert found.are_after_training is (n_steps is None)
+    evaluations = read_evaluations(config_of(corpus, **limits))
+    assert evaluations == Evaluations(STEPS, n_steps, 100)
+    assert "expected at most 3, the steps of an epoch, got 100" in evaluations.objection()
+    assert evaluations.are_after_training is (n_steps is None)
 
 
 @pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
@@ -111,20 +111,24 @@ def test_each_epoch_is_evaluated_whatever_the_order(tmp_path: Path, size: Any) -
 @pytest.mark.parametrize("steps_per_epoch", [1, 2, 7, 94, 521, 5000])
 @pytest.mark.parametrize("max_epochs", [1, 2, 8, 30])
 @pytest.mark.parametrize("frequency", [1, 50, 1000])
-def test_evaluations_in_each_epoch(steps_per_epoch: int, max_epochs: int, frequency: int) -> None:
+def test_a_lower_frequency_evaluates_in_each_epoch(
+    steps_per_epoch: int, max_epochs: int, frequency: int
+) -> None:
     n_steps = steps_per_epoch * max_epochs
     before = Evaluations(steps_per_epoch, n_steps, frequency)
-    found = before.in_each_epoch()
-    assert 1 <= found.frequency <= min(steps_per_epoch, frequency)
+    after = before.in_each_epoch()
+    assert 1 <= after.frequency <= min(steps_per_epoch, frequency)
     if before.objection() == "":
-        assert found == before
+        assert after == before
     elif n_steps > 1:
-        last = (n_steps - 1) // found.frequency * found.frequency
-        assert found.objection() == "" and last >= n_steps - n_steps / 100 - max_epochs - 2
+        assert after.objection() == ""
+        # The last evaluation is near the end. A hundredth of the steps may be missing.
+        last_evaluated_step = (n_steps - 1) // after.frequency * after.frequency
+        assert last_evaluated_step >= n_steps - n_steps / 100 - max_epochs - 2
 
 
-def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
-    """`nlp.initialize` needs no corpus, and a stream has no epochs."""
+def test_the_frequency_stays_if_steps_can_not_be_counted(corpus: Path) -> None:
+    """The corpus is missing, which `nlp.initialize` doesn't need, or is a stream without epochs."""
     for config in (config_of(Path("nowhere.spacy"), EACH_EPOCH), config_of(corpus, max_epochs=-1)):
         nlp = spacy.blank("xx").from_config(config, auto_fill=True)
         assert eval_frequency.evaluate_each_epoch(nlp) is nlp
@@ -132,7 +136,9 @@ def test_what_can_not_be_read_is_left_as_it_is(corpus: Path) -> None:
     assert read_evaluations(config_of(corpus, max_epochs=-1)) is None
 
 
-def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_does_not_count_steps(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It evaluates at the end, and reads the corpus once."""
     monkeypatch.delattr("spacy_costner.training.eval_frequency.count_evaluations")
     config = put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
@@ -145,35 +151,50 @@ def test_fit_does_without(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("limits", "severity"), [({"max_steps": 300}, "warning"), ({"max_epochs": 4}, "error")]
 )
-def test_check_objects(corpus: Path, tmp_path: Path, limits: dict[str, int], severity: str) -> None:
+def test_check_finds_too_few_evaluations(
+    corpus: Path, tmp_path: Path, limits: dict[str, int], severity: str
+) -> None:
     path = tmp_path / "config.cfg"
     config_of(corpus, **limits).to_disk(path)
-    (found,) = [one for one in check(path).findings if "eval_frequency" in one.message]
-    assert found.severity == severity and found.corpus == "config"
-    assert "at most 3, the steps of an epoch, got 100" in found.message
-    assert ("only the model of the first step" in found.message) is (severity == "error")
+    (finding,) = findings_of_frequency(path)
+    assert finding.severity == severity and finding.corpus == "config"
+    assert "at most 3, the steps of an epoch, got 100" in finding.message
+    assert ("only the model of the first step" in finding.message) is (severity == "error")
     config_of(corpus, EACH_EPOCH, **limits).to_disk(path)
-    assert [one for one in check(path).findings if "eval_frequency" in one.message] == []
+    assert findings_of_frequency(path) == []
 
 
-def losses_of(experiment: Experiment, config: Config, **training: Any) -> list[Any]:
+def findings_of_frequency(config_path: Path) -> list[Any]:
+    return [item for item in check(config_path).findings if "eval_frequency" in item.message]
+
+
+def compare_arguments(experiment: Experiment, config: Config, **training: Any) -> list[Any]:
+    """The command `compare` with a config that has these settings of training."""
     put_onto(config, {"training": training}).to_disk(experiment.config_path)
-    given = ["--losses", ",".join(map(str, experiment.loss_paths)), "--samples", 9]
-    folders = ["--test", experiment.test_path, "--output", experiment.output_path]
-    return ["compare", experiment.config_path, *given, *folders]
+    losses = ",".join(str(path) for path in experiment.loss_paths)
+    options = ["--losses", losses, "--samples", 9]
+    paths = ["--test", experiment.test_path, "--output", experiment.output_path]
+    return ["compare", experiment.config_path, *options, *paths]
 
 
 @pytest.mark.filterwarnings("default:.*the steps of an epoch")
-def test_compare_objects(experiment: Experiment, corpus: Path) -> None:
-    few = losses_of(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
-    result = run(*few)
+def test_compare_warns_of_too_few_evaluations(experiment: Experiment, corpus: Path) -> None:
+    arguments = compare_arguments(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
+    result = run(*arguments)
     assert result.exit_code == 0, result.output
     message = "expected at most 3, the steps of an epoch, got 5"
     assert result.output.count(f"sequential: training.eval_frequency: {message}") == 1
     with pytest.warns(UserWarning, match=message):
         compare(*experiment, n_samples=9)
-    result = run(*losses_of(experiment, config_of(corpus), max_epochs=1, eval_frequency=5))
+
+
+def test_compare_refuses_to_evaluate_no_trained_model(experiment: Experiment, corpus: Path) -> None:
+    arguments = compare_arguments(experiment, config_of(corpus), max_epochs=1, eval_frequency=5)
+    result = run(*arguments)
     assert result.exit_code == 1
     assert "training ends after 3: only the model of the first step is evaluated" in result.output
-    result = run(*losses_of(experiment, config_of(corpus, EACH_EPOCH), max_epochs=2))
+
+
+def test_compare_accepts_an_evaluation_in_each_epoch(experiment: Experiment, corpus: Path) -> None:
+    result = run(*compare_arguments(experiment, config_of(corpus, EACH_EPOCH), max_epochs=2))
     assert result.exit_code == 0 and "eval_frequency" not in result.output

@@ -228,8 +228,8 @@ def test_scores_are_those_of_the_counts_and_the_best_is_chosen_on_dev() -> None:
     assert good.on("test", R).tolist() == good.on("test", WHOLE).tolist() == [100, 80]
     assert good.on("test", COST).tolist() == pytest.approx([0, 0.1])
     assert good.spread(WHOLE) == "90.00 ± 14.14"
-    assert good.added().on("test", F).tolist() == pytest.approx([100 * 108 / 114])
-    assert good.joined().test[0].shape == (60, 7)
+    assert good.with_seeds_summed().on("test", F).tolist() == pytest.approx([100 * 108 / 114])
+    assert good.with_folds_joined().test[0].shape == (60, 7)
     look = {"dev": {"a": [1], "b": [2]}, "test": {"a": [[3]], "b": [[4]]}}
     assert system("b", [look], "b").dev.tolist() == [[2]]
     good, bad = system_of("good", [30, 30], [15, 15]), system_of("bad", [10, 10], [30, 30])

@@ -34,7 +34,7 @@ def test_the_grid_of_a_small_corpus(
     assert all(one.test[0].shape == (2, 7) for one in systems)
     by_name = {one.name: one.on("test", F)[0] for one in systems}
     assert by_name["linear: Sequential; best path"] == 100
-    tables = combinations.describe(systems, F, COST).split("\n\n")
+    tables = combinations.scores_text(systems, F, COST).split("\n\n")
     scores, best = (table.splitlines() for table in tables)
     assert len(scores[0].split("|")) == 2 + 2 + 4
     found = [*2 * ["100.00"], *2 * ["0.0000"]]  # F, average cost

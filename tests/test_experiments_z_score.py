@@ -11,7 +11,13 @@ from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 
 from experiments import chains, z_score
-from experiments.chains import HMM, OfComponent, Sequences, best_hamming_z_score, best_z_score
+from experiments.chains import (
+    HMM,
+    ComponentSequences,
+    Sequences,
+    best_hamming_z_score,
+    best_z_score,
+)
 from experiments.corpora import ASSETS, as_examples
 from experiments.training import linear_block, make_ner
 from experiments.z_score import FULL, Z, vary
@@ -32,7 +38,7 @@ def drawn(n: int = 3, length: int = LENGTH) -> Sequences:
 def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
     """How often a path of a sequence has each feature."""
     found = numpy.zeros((SYMBOLS + K, K))
-    seen = sequences.seen.toarray()[b * LENGTH : (b + 1) * LENGTH]
+    seen = sequences.features.toarray()[b * LENGTH : (b + 1) * LENGTH]
     for t, tag in enumerate(tags):
         found[:SYMBOLS, tag] += seen[t]
         if t:
@@ -83,7 +89,7 @@ def test_the_z_score_of_a_component_is_the_dense_solution(outside: str) -> None:
     """Of all its weights, by listing all legal paths of each example."""
     nlp, examples = initialized(loss=loss_block("ZScore"), outside=outside)
     ner, c2 = nlp.get_pipe("ner"), 0.05
-    sequences = OfComponent(ner, examples)
+    sequences = ComponentSequences(ner, examples)
     weights, names = sequences.total.weights, list(ner.chain_tags.names)
     rows = sequences.total.features.find([eg.predicted for eg in examples]).rows
     k, size = len(names), weights.rows.size
@@ -169,7 +175,7 @@ def test_docs_as_sequences() -> None:
     names = ner.tags.names
     assert [names[tag] for tag in sequences.tags] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
     assert sequences.lengths.tolist() == [4, 2]
-    seen = sequences.seen.toarray()
+    seen = sequences.features.toarray()
     assert seen.sum(axis=1).tolist() == [2, 3, 3, 2, 2, 2]
     apart = vary(sequences, ner, step=0.01, o_after_o=False)
     assert apart.steps[0, 0] == 0

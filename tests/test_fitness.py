@@ -13,7 +13,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.analysis.calibration import calibrate, find_extremes
-from spacy_costner.analysis.fitness import count_known, find_unknown_labels
+from spacy_costner.analysis.fitness import count_known_sentences, find_unknown_labels
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.analysis.tuning import tune
@@ -71,9 +71,9 @@ def test_sentences_are_known_however_docs_are_cut(trained: Path, size: int) -> N
     nlp = spacy.load(trained)
     ner: Any = nlp.get_pipe("ner")
     references = [eg.reference for eg in docs(nlp, range(90, 130), size=size)]
-    assert count_known(ner, references) == (10, 40)
+    assert count_known_sentences(ner, references) == (10, 40)
     text = " ".join(sentence(95)[0]).upper().replace(" .", ".")
-    assert count_known(ner, [nlp.make_doc(f"{text}\nToo short.")]) == (1, 1)
+    assert count_known_sentences(ner, [nlp.make_doc(f"{text}\nToo short.")]) == (1, 1)
     assert sentence_ids(nlp.make_doc("Ana went to Oslo.")) == []
 
 
@@ -119,7 +119,7 @@ def test_fit_refuses_other_labels_before_training(
         DocBin(docs=[eg.reference for eg in examples]).to_disk(tmp_path / f"{name}.spacy")
     paths = {"train_path": tmp_path / "train.spacy"}
     result = fit(None, tmp_path / "out", **paths, dev_path=tmp_path / "dev.spacy", calibrate=True)
-    assert "10 of 30 sentences" in result.describe()
+    assert "10 of 30 sentences" in result.as_text()
     shift = spacy.load(result.path).get_pipe("ner").calibration_scores
     assert len(shift.scores) == 30 and shift.approximate
     monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)

@@ -23,11 +23,11 @@ from spacy_costner.analysis.guarantees import find_part, found_at, guarantee, sc
 from spacy_costner.analysis.predictions import DevPredictions
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
-from spacy_costner.cli.report import page
+from spacy_costner.cli.report import report_page
 from spacy_costner.decoding import FINEST, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
-from spacy_costner.readers.documents import with_data
+from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities
 
 from .support.commands import run
@@ -249,7 +249,7 @@ def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
     assert expected[0] != expected[1]
     for options in ({}, {"n_process": 2, "batch_size": 1}):
         copy = spacy.load(tmp_path / "model")
-        made = [with_data(copy.make_doc(line["text"]), line) for line in lines]
+        made = [with_metadata(copy.make_doc(line["text"]), line) for line in lines]
         found = list(copy.pipe(made, **options))
         assert [*map(places, found[:2])] == expected
         assert not any(KEY in doc.spans for doc in found[2:])
@@ -396,6 +396,6 @@ def test_the_report_compares_promised_and_observed(
         if eg.reference.ents
     ]
     assert at_limit[1] == pytest.approx(numpy.mean(missed))
-    html = " ".join(page(found).split())
+    html = " ".join(report_page(found).split())
     assert 'id="guarantee-plot"' in html
     assert f"Tested without labels: {found.shift}." in html and "30 docs" in found.shift

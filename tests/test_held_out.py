@@ -24,8 +24,10 @@ SHORT = ["--training.max_epochs", 4]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The label of a name is known to those who have seen the doc, and to no one else."""
-    vocab, docs = spacy.blank("xx").vocab, []
+    """80 docs, each with a name of its own and a label drawn by lot: a model predicts it if it was
+    trained on the doc, and else in half of the docs."""
+    vocab = spacy.blank("xx").vocab
+    docs = []
     for i in range(80):
         label = random.Random(i).choice(["B-PER", "B-ORG"])
         words = ["From", f"q{i}x{i * i}", "they", "came", "."]
@@ -40,63 +42,82 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aims: Any) -> None:
     result = run("fit", *SHORT, "--train", corpus, "--output", tmp_path, *aims, "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    nlp = spacy.load(found["path"])
-    measured, cfg = nlp.meta["performance"], nlp.get_pipe("ner").cfg
-    assert measured["measured_on"] == {"source": HELD_OUT, "docs": 80}
-    seen = list(DocBin().from_disk(corpus).get_docs(nlp.vocab))
-    right = [nlp(doc.text).ents[0].label_ == doc.ents[0].label_ for doc in seen if len(doc)]
-    assert sum(right) > 70, "the final model is trained on all docs"
-    assert 0.2 < found["held_out"]["ents_f"] < 0.7 and 0 < measured["ents_f"] < 0.7
-    assert (found["calibration"] is not None) == ("--calibrate" in aims)
-    if found["calibration"]:
-        temperature = found["calibration"]["temperature"]["overall"]
+    fitted = json.loads(result.stdout)
+    nlp = spacy.load(fitted["path"])
+    performance = nlp.meta["performance"]
+    cfg = nlp.get_pipe("ner").cfg
+    assert performance["measured_on"] == {"source": HELD_OUT, "docs": 80}
+    n_right = 0
+    for doc in DocBin().from_disk(corpus).get_docs(nlp.vocab):
+        if len(doc):
+            predicted = nlp(doc.text)
+            n_right += predicted.ents[0].label_ == doc.ents[0].label_
+    assert n_right > 70, "the final model is trained on all docs"
+    assert 0.2 < fitted["held_out"]["ents_f"] < 0.7
+    assert 0 < performance["ents_f"] < 0.7
+    assert (fitted["calibration"] is not None) == ("--calibrate" in aims)
+    if fitted["calibration"]:
+        temperature = fitted["calibration"]["temperature"]["overall"]
         assert cfg["temperature"]["overall"] == pytest.approx(temperature)
         assert temperature > 1, "half of what the models are sure of is wrong"
-    if found["tuning"]:
-        before, chosen = (found["tuning"][name] for name in ("before", "chosen"))
-        assert before["recall"] == pytest.approx(found["held_out"]["ents_r"])
-        assert chosen["recall"] == pytest.approx(measured["ents_r"])
-        assert chosen["precision"] == pytest.approx(measured["ents_p"])
+    if fitted["tuning"]:
+        before = fitted["tuning"]["before"]
+        chosen = fitted["tuning"]["chosen"]
+        assert before["recall"] == pytest.approx(fitted["held_out"]["ents_r"])
+        assert chosen["recall"] == pytest.approx(performance["ents_r"])
+        assert chosen["precision"] == pytest.approx(performance["ents_p"])
         assert cfg["decoding"]["threshold"] == chosen["value"]
 
 
-def test_two_passes_in_each_fold(corpus: Path, tmp_path: Path) -> None:
+def test_models_of_two_passes_are_held_out_too(corpus: Path, tmp_path: Path) -> None:
     config = SPARSE.with_name("sparse_document.cfg")
-    given = [config, "--paths.train", corpus, "--output", tmp_path, *SHORT]
-    result = run("fit", *given, "--calibrate")
-    assert result.exit_code == 0 and f"\n{HELD_OUT}: F " in result.output, result.output
+    options = ["--paths.train", corpus, "--output", tmp_path, *SHORT]
+    result = run("fit", config, *options, "--calibrate")
+    assert result.exit_code == 0, result.output
+    assert f"\n{HELD_OUT}: F " in result.output
     assert "dev:" not in result.output
 
 
-def test_nothing_is_evaluated_without_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
-    for name, given in (("own", ["--train", corpus]), ("given", [SPARSE, "--paths.train", corpus])):
-        result = run("fit", *given, "--output", tmp_path / name, *SHORT)
-        assert result.exit_code == 0, result.output
-        assert "\nnot evaluated: there is no development corpus" in result.output
-        assert "dev:" not in result.output
-        assert spacy.load(tmp_path / name / "model-best").meta["performance"]["ents_f"] is None
+@pytest.mark.parametrize("has_config", [False, True])
+def test_nothing_is_evaluated_without_a_development_corpus(
+    corpus: Path, tmp_path: Path, has_config: bool
+) -> None:
+    arguments: list[Any] = ["--train", corpus]
+    if has_config:
+        arguments = [SPARSE, "--paths.train", corpus]
+    result = run("fit", *arguments, "--output", tmp_path, *SHORT)
+    assert result.exit_code == 0, result.output
+    assert "\nnot evaluated: there is no development corpus" in result.output
+    assert "dev:" not in result.output
+    assert spacy.load(tmp_path / "model-best").meta["performance"]["ents_f"] is None
 
 
-def test_what_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
-    """A model to start from may have seen the docs that are held out."""
-    config, output, given = load_config(SPARSE), tmp_path / "out", ["--paths.train", corpus]
+def assert_not_fitted(output: Path, message: str, *arguments: Any) -> None:
+    result = run("fit", *arguments, "--calibrate", "--output", output)
+    assert result.exit_code == 1 and message in result.output
+    assert not output.exists()
+
+
+def test_a_cache_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
+    arguments = [SPARSE, "--cache", tmp_path / "cache", "--paths.train", corpus]
+    message = "fit: paths.dev: expected a development corpus with --cache"
+    assert_not_fitted(tmp_path / "out", message, *arguments)
+
+
+def test_a_model_to_start_from_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
+    """It may have seen the docs that are held out."""
+    config = load_config(SPARSE)
     config["initialize"]["after_init"] = {"@callbacks": "spacy_costner.start_from.v1", "path": "x"}
     config.to_disk(tmp_path / "config.cfg")
-    cached = [SPARSE, "--cache", tmp_path / "cache"]
-    for first, message in (
-        (cached, "fit: paths.dev: expected a development corpus with --cache"),
-        ([tmp_path / "config.cfg"], "initialize.after_init: expected null"),
-    ):
-        result = run("fit", *first, *given, "--calibrate", "--output", output)
-        assert result.exit_code == 1 and message in result.output and not output.exists()
+    arguments = [tmp_path / "config.cfg", "--paths.train", corpus]
+    assert_not_fitted(tmp_path / "out", "initialize.after_init: expected null", *arguments)
 
 
-def test_too_few_docs(tmp_path: Path) -> None:
+def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_path: Path) -> None:
     doc = Doc(spacy.blank("xx").vocab, words=["Oslo", "waits"], ents=["B-LOC", "O"])
     DocBin(docs=[doc] * (N_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
-    given = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
-    result = run("fit", *given, "--calibrate")
+    options = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
+    result = run("fit", *options, "--calibrate")
     assert result.exit_code == 1 and "folds: expected at most as many as docs" in result.output
     assert "is trained, but neither calibrated nor tuned" in result.output
 

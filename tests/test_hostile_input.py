@@ -24,7 +24,7 @@ from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.readers.documents import short_values
 from spacy_costner.readers.files import FilePlace, corpus_files
-from spacy_costner.readers.task_docs import _expand, _token_offsets
+from spacy_costner.readers.task_docs import _token_offsets, _touched_tokens
 from spacy_costner.readers.tasks import (
     TASK_FORMS,
     Task,
@@ -173,7 +173,7 @@ def test_a_damaged_shift_does_its_part_again(model: Path, tmp_path: Path, shift:
     annotate(model, [path], tmp_path / "out")
     entry = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**entry, "shift": shift}) + "\n")
-    assert annotate(model, [path], tmp_path / "out").parts["new"] == 1
+    assert annotate(model, [path], tmp_path / "out").parts.new == 1
     manifest.write_text(
         json.dumps({**entry, "shift": {"nobody": {"scores": [1.0], "counts": {}}}}) + "\n"
     )
@@ -227,7 +227,7 @@ def test_tokens_of_characters_by_definition(text: str, data: st.DataObject) -> N
     end = data.draw(st.integers(start + 1, len(text)))
     touched = [token.i for token in doc if token.idx < end and token.idx + len(token) > start]
     expected = (touched[0], touched[-1] + 1) if touched else (0, 0)
-    assert _expand(_token_offsets(doc), start, end) == expected
+    assert _touched_tokens(_token_offsets(doc), start, end) == expected
 
 
 CHARACTERS = st.sampled_from([*"abcd\u20ac", *map(chr, range(0x1F600, 0x1F606))])

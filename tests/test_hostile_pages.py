@@ -10,7 +10,7 @@ from spacy.training import Example
 from spacy_costner.analysis.auditing import Suspect
 from spacy_costner.analysis.reporting import report
 from spacy_costner.cli.audit import audit_page
-from spacy_costner.cli.report import page as report_page
+from spacy_costner.cli.report import report_page
 
 from .support.browser import Browser, browser, needs_chromium
 

@@ -296,7 +296,7 @@ def test_a_doc_is_known_by_its_letters(words: list[str]) -> None:
 def trained_on_units_of_two_docs() -> tuple[Language, list[Example]]:
     """A pipeline that is saved with all it remembers, and the docs that it was trained on: `ONCE`
     and one with words of these."""
-    nlp = remembering(features={"memory_unit": 2}, keep_all=True)
+    nlp = remembering({**SPARSE, "keep_all": True}, features={"memory_unit": 2})
     batch = [*examples(nlp), *examples(nlp, [("Rome and Ana", [(0, 4, "PER")])])]
     optimizer = nlp.initialize(lambda: batch)
     for _ in range(3):

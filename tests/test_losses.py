@@ -24,8 +24,9 @@ from spacy_costner.costs.tables import (
     make_zero_one_cost,
 )
 from spacy_costner.tags import SCHEMES, Tags
-from spacy_costner.training.incorrect_spans import IncorrectSpan, collapse
-from spacy_costner.training.targets import Targets, allowed_tags, gold_cost
+from spacy_costner.training.incorrect_spans import IncorrectSpan, collapse, exclude
+from spacy_costner.training.objective import gold_cost, to_loss_inputs
+from spacy_costner.training.targets import Targets
 from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
@@ -155,7 +156,7 @@ def test_values_and_gradients_with_incorrect_spans(
     path = numpy.where(missing, -1, path)
     gold = Gold(
         tags.split_outside(path, lengths),
-        allowed_tags(path, tags, lengths),
+        tags.agreeing(path, lengths) if (path < 0).any() else None,
         opening=tags.opening,
         continuing=tags.continuing,
         collapsed_of=tags.collapsed_of if tags.is_split else None,
@@ -163,11 +164,12 @@ def test_values_and_gradients_with_incorrect_spans(
     targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(len(lengths)))
     if spans:
         incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]
-        targets = targets.exclude(incorrect)
+        gold, constraints = exclude(incorrect, gold, tags.constraints, tags)
+        targets = targets._replace(gold=gold, constraints=constraints)
     case, table = LOSSES[name], HAMMING(plain)
     annotation = Gold(
         path,
-        allowed_tags(path, plain, lengths),
+        plain.agreeing(path, lengths) if (path < 0).any() else None,
         cost=gold_cost(path, table, None),
         opening=plain.opening,
         continuing=plain.continuing,
@@ -179,7 +181,7 @@ def test_values_and_gradients_with_incorrect_spans(
         return any(span[:2] in spans for span in entities(plain, y) if span[1] == t + 1)
 
     def compute(scores: Potentials) -> LossResult:
-        value, gradient = case.build().compute(*targets.to_loss_inputs(scores, table))
+        value, gradient = case.build().compute(*to_loss_inputs(targets, scores, table))
         tied_to = targets.gold.tied_to
         if tied_to is not None:
             gradient = collapse(gradient, tied_to, len(tags))
@@ -282,7 +284,7 @@ def test_what_is_impossible_is_left_out(name: str, how: str, which: list[int]) -
         all_targets = Targets(tags, without_cost, constraints, scores.lengths, numpy.arange(4))
         targets, left_out = all_targets.leave_out_impossible()
         assert numpy.flatnonzero(left_out).tolist() == which
-        potentials, gold = targets.to_loss_inputs(scores, 1 - numpy.eye(3))
+        potentials, gold = to_loss_inputs(targets, scores, 1 - numpy.eye(3))
         result = LOSSES[name].compute(potentials, gold)
         expected = LOSSES[name].compute(*take(potentials, annotation, possible_docs))
         check_forbidden(result.gradient, potentials)

@@ -17,7 +17,7 @@ from spacy_costner.losses import risk, sequential
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.tags import Tags
-from spacy_costner.training.targets import gold_cost
+from spacy_costner.training.objective import gold_cost
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, Progress, TagSet
 
 from . import oracle, oracle_losses
@@ -30,9 +30,15 @@ from .support.posteriors import entities
 from .support.split import split_of
 
 TAGS = Tags(["LOC", "PER"], "IOB2")
-SENTENCES = [("Ana Lee sang", "B-PER I-PER O"), ("in Rome", "O B-LOC"), ("", "")]
-SENTENCES += [("Lee or Rome", "B-PER O B-LOC")]
+SENTENCES = [
+    ("Ana Lee sang", "B-PER I-PER O"),
+    ("in Rome", "O B-LOC"),
+    ("", ""),
+    ("Lee or Rome", "B-PER O B-LOC"),
+]
 PATHS = [[3, 4, 0], [0, 1], [], [3, 0, 1]]
+"""The gold tags of the sentences, as indices in `TAGS`: O, B-LOC, I-LOC, B-PER, I-PER."""
+
 outsides = pytest.mark.parametrize("outside", ["single", "before"])
 
 
@@ -49,7 +55,8 @@ def scores_of(batch: Sequence[Example], seed: int = 0, tags: Tags = TAGS) -> Pot
 
 
 def gold_of(paths: Sequence[Sequence[int]], weights: numpy.ndarray | None = None) -> Gold:
-    path = numpy.asarray([tag for tags in paths for tag in tags], dtype="int32")
+    """The gold of some paths and weights of tokens, with Hamming cost."""
+    path = numpy.concatenate([numpy.asarray(tags, dtype="int32") for tags in paths])
     return Gold(
         tags=path,
         cost=gold_cost(path, hamming_cost(TAGS), weights),
@@ -64,22 +71,28 @@ def check_loss(
 ) -> None:
     """Check value and gradient of a component against the definition of its loss, with these
     incorrect spans."""
-    tags, split = ner.chain_tags, split_of(ner.chain_tags) if ner.chain_tags.is_split else None
-    n_annotated = 1 if ner.objective.loss.stages[0].is_ratio else int((gold.tags >= 0).sum())
+    tags = ner.chain_tags
+    split = split_of(tags) if tags.is_split else None
+    is_ratio = ner.objective.loss.stages[0].is_ratio
+    n_annotated = 1 if is_ratio else int((gold.tags >= 0).sum())
 
-    def ends_incorrect(b: int, t: int, y: oracle.Tags) -> bool:
-        found = [(b, *place, TAGS.labels[i]) for *place, i in entities(TAGS, y)]
-        here = [span for span in found if span[2] == t + 1]
-        return any(span in spans or (*span[:3], "") in spans for span in here)
+    def ends_incorrect(b: int, t: int, path: oracle.Tags) -> bool:
+        """Whether a path of sequence b has an incorrect span that ends with token t."""
+        for begin, end, label in entities(TAGS, path):
+            if end == t + 1:
+                name = TAGS.labels[label]
+                if (b, begin, end, name) in spans or (b, begin, end, "") in spans:
+                    return True
+        return False
 
-    def expected(moved: Potentials) -> float:
-        legal = chain.constrain(moved, tags.constraints)
+    def expected(scores: Potentials) -> float:
+        legal = chain.constrain(scores, tags.constraints)
         return define(oracle_losses.sequences(legal, gold, ends_incorrect, split))
 
-    unused = ner.objective.loss
+    fresh_loss = ner.objective.loss
     for seed in range(5):
         scores = scores_of(batch, seed, tags)
-        ner.objective.loss = deepcopy(unused)  # as some keep count
+        ner.objective.loss = deepcopy(fresh_loss)  # some losses keep counts of earlier batches
         value, gradient = ner.get_loss(batch, scores)
         assert value * n_annotated == pytest.approx(expected(scores))
     check_loss_directions(lambda moved: LossResult(expected(moved), gradient), scores)
@@ -100,18 +113,22 @@ def extensions() -> Any:
 @outsides
 @pytest.mark.parametrize("name", ["Pointwise", "SoftmaxMargin"])
 def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: None) -> None:
-    weights = {"labels": {"PER": 2.0, "O": 0.5}, "boundary": 3.0, "token": "worth"}
+    weights = {
+        "@misc": "spacy_costner.Weights.v1",
+        "labels": {"PER": 2.0, "O": 0.5},
+        "boundary": 3.0,
+        "token": "worth",
+        "example": "trust",
+    }
     settings = {} if name == "Pointwise" else {"cost": HAMMING}
-    ner = recogniser(
-        loss=loss_block(name, **settings),
-        weights={"@misc": "spacy_costner.Weights.v1", "example": "trust", **weights},
-        outside=outside,
-    )
+    ner = recogniser(loss=loss_block(name, **settings), weights=weights, outside=outside)
     batch = examples_of(ner, SENTENCES)
     batch[0].reference[1]._.worth = 5.0
     batch[3].reference._.trust = 0.25
-    of_tokens = numpy.asarray([6.0, 30.0, 0.5, 0.5, 3.0, 6.0, 0.5, 3.0])
-    gold = gold_of(PATHS, of_tokens)._replace(weights=numpy.asarray([1.0, 1.0, 1.0, 0.25]))
+    # Ana Lee sang in Rome Lee or Rome: a PER has 2 * 3, O 0.5, a LOC 1 * 3; the first Lee 5 times.
+    token_weights = numpy.asarray([6.0, 30.0, 0.5, 0.5, 3.0, 6.0, 0.5, 3.0])
+    gold = gold_of(PATHS, token_weights)
+    gold = gold._replace(weights=numpy.asarray([1.0, 1.0, 1.0, 0.25]))
     define = {
         "Pointwise": oracle_losses.pointwise,
         "SoftmaxMargin": partial(oracle_losses.softmax_margin, multiplier=1.0),
@@ -119,7 +136,7 @@ def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: Non
     check_loss(ner, batch, define, gold)
 
 
-def test_weights_that_no_loss_has_a_use_for() -> None:
+def test_weights_are_refused_if_the_loss_has_no_use_for_them() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
     with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):
         pipeline(loss=loss_block("Sequential"), weights=weights)
@@ -127,23 +144,32 @@ def test_weights_that_no_loss_has_a_use_for() -> None:
     pipeline(loss=loss_block("Risk", cost=HAMMING), weights=weights)
 
 
-def test_weights_of_an_unknown_label() -> None:
+def test_weights_of_an_unknown_label_are_refused() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "labels": {"PER": 2.0, "DRUG": 5.0}}
     with pytest.raises(ValueError, match=r"ner: weights: labels: .*'PER', 'O'.*got \['DRUG'\]"):
         recogniser(loss=loss_block("Pointwise"), weights=weights)
 
 
-# Forbidden spans
+# Incorrect spans
 
-WRONG = [(0, 0, 1, "PER"), (0, 1, 3, "LOC"), (0, 2, 3, "")]
-WRONG += [(3, 0, 2, "PER"), (3, 1, 3, "LOC"), (3, 1, 2, "")]
-"""Sentence, first token, the one after the last, label: "" for any."""
+WRONG = [
+    (0, 0, 1, "PER"),
+    (0, 1, 3, "LOC"),
+    (0, 2, 3, ""),
+    (3, 0, 2, "PER"),
+    (3, 1, 3, "LOC"),
+    (3, 1, 2, ""),
+]
+"""Spans that are no entities: sentence, first token, the one after the last, label ("" for any)."""
 
 
 def with_spans(batch: list[Example], spans: list[Any] = WRONG) -> list[Example]:
-    for i, eg in enumerate(batch):
-        mine = [Span(eg.reference, *span) for b, *span in spans if b == i]
-        eg.reference.spans["wrong"] = mine
+    """The batch, after spans are written to its references."""
+    for eg in batch:
+        eg.reference.spans["wrong"] = []
+    for i, begin, end, label in spans:
+        reference = batch[i].reference
+        reference.spans["wrong"].append(Span(reference, begin, end, label))
     return batch
 
 
@@ -161,24 +187,28 @@ MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
 def test_incorrect_spans_and_missing_tokens(
     name: str, settings: Any, define: Any, missing: list[int], spans: list[Any], outside: str
 ) -> None:
-    """Gold O before a missing token may be before an entity or not."""
+    """With O split, gold O before a missing token may be before an entity or not."""
     loss = loss_block(name, **settings)
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
-    batch, paths = with_spans(examples_of(ner, SENTENCES), spans), [list(path) for path in PATHS]
+    batch = with_spans(examples_of(ner, SENTENCES), spans)
     doc = batch[3].reference
-    others = [ent for ent in doc.ents if ent.start not in missing]
-    doc.set_ents(others, missing=[doc[t : t + 1] for t in missing])
+    annotated = [ent for ent in doc.ents if ent.start not in missing]
+    doc.set_ents(annotated, missing=[doc[t : t + 1] for t in missing])
+    paths = [list(path) for path in PATHS]
     for t in missing:
         paths[3][t] = -1
     gold = gold_of(paths)
     allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
-    follows = [8 - 3 + t for t in missing if t and paths[3][t - 1] > 0]
-    allowed[follows] &= ~TAGS.continuing
+    first_token = 5  # of the last sentence
+    for t in missing:
+        if t > 0 and paths[3][t - 1] > 0:
+            # The entity before has ended.
+            allowed[first_token + t] &= ~TAGS.continuing
     check_loss(ner, batch, define, gold._replace(allowed=allowed), spans)
 
 
 def test_an_incorrect_span_that_no_path_has_changes_nothing() -> None:
-    """It is across a border, and its sequences have no annotation besides."""
+    """The span is across a border, and its sequences have no annotation besides."""
     ner = recogniser(
         loss=loss_block("ZScore"), incorrect_spans_key="wrong", sentence_boundaries="sentences"
     )
@@ -190,52 +220,53 @@ def test_an_incorrect_span_that_no_path_has_changes_nothing() -> None:
                 token.is_sent_start = token.i != 1
     batch[3].reference.set_ents([], default="missing")
     scores = scores_of(batch)
-    expected, gradient = ner.get_loss(batch, scores)
-    found, same = ner.get_loss(with_spans(batch, [(3, 1, 3, "LOC")]), scores)
-    assert found == pytest.approx(expected)
-    assert_allclose(same.emissions, gradient.emissions, atol=1e-6)
+    expected, expected_gradient = ner.get_loss(batch, scores)
+    value, gradient = ner.get_loss(with_spans(batch, [(3, 1, 3, "LOC")]), scores)
+    assert value == pytest.approx(expected)
+    assert_allclose(gradient.emissions, expected_gradient.emissions, atol=1e-6)
 
 
 @outsides
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> None:
-    """Its gold contradicts a preset entity, or is among the incorrect spans; or no path is left at
-    all, as it is preset too."""
+    """The gold of "in Rome", tokens 3 and 4 of the batch, contradicts a preset entity, or is among
+    the incorrect spans; or no path is left at all, as it is preset, too."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
-    batch, fresh = with_spans(examples_of(ner, SENTENCES)), ner.objective.loss
-    predicted, wrong = batch[1].predicted, batch[1].reference
+    batch = with_spans(examples_of(ner, SENTENCES))
+    predicted = batch[1].predicted
+    reference = batch[1].reference
     scores = scores_of(batch, tags=ner.chain_tags)
-    ner.objective.loss = deepcopy(fresh)
-    expected, gradient = ner.get_loss([batch[0], batch[3]], without(scores, slice(3, 5)))
-    for preset, incorrect in (([0], []), ([], wrong.ents), ([1], wrong.ents)):
-        predicted.ents = [Span(predicted, t, t + 1, "LOC") for t in preset]
-        wrong.spans["wrong"] = list(incorrect)
-        ner.objective.loss = deepcopy(fresh)
-        with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
-            value, left = ner.get_loss(batch, scores)
-        assert value == pytest.approx(expected)
-        assert_allclose(left.emissions[3:5], 0, atol=1e-12)
-        assert_allclose(numpy.delete(left.emissions, [3, 4], axis=0), gradient.emissions, atol=1e-9)
-        for field in ("transitions", "start", "end"):
-            assert_allclose(getattr(left, field), getattr(gradient, field), atol=1e-9)
-
-
-def without(scores: Potentials, tokens: slice) -> Potentials:
-    return scores._replace(
-        emissions=numpy.delete(scores.emissions, tokens, axis=0),
+    fresh_loss = ner.objective.loss
+    ner.objective.loss = deepcopy(fresh_loss)
+    other_scores = scores._replace(
+        emissions=numpy.delete(scores.emissions, [3, 4], axis=0),
         lengths=numpy.asarray([3, 3], dtype="int32"),
     )
+    expected, expected_gradient = ner.get_loss([batch[0], batch[3]], other_scores)
+    for preset_tokens, incorrect in (([0], []), ([], reference.ents), ([1], reference.ents)):
+        predicted.ents = [Span(predicted, t, t + 1, "LOC") for t in preset_tokens]
+        reference.spans["wrong"] = list(incorrect)
+        ner.objective.loss = deepcopy(fresh_loss)
+        with pytest.warns(UserWarning, match="left out of training.*'in Rome'"):
+            value, gradient = ner.get_loss(batch, scores)
+        assert value == pytest.approx(expected)
+        assert_allclose(gradient.emissions[3:5], 0, atol=1e-12)
+        emissions_of_others = numpy.delete(gradient.emissions, [3, 4], axis=0)
+        assert_allclose(emissions_of_others, expected_gradient.emissions, atol=1e-9)
+        assert_allclose(gradient.transitions, expected_gradient.transitions, atol=1e-9)
+        assert_allclose(gradient.start, expected_gradient.start, atol=1e-9)
+        assert_allclose(gradient.end, expected_gradient.end, atol=1e-9)
 
 
 # Costs
 
 
 def test_a_table_is_made_once_for_each_tag_set() -> None:
-    made = []
+    labels_of_tables = []
 
     def cost(tags: TagSet) -> CostTable:
-        made.append(tags.labels)
+        labels_of_tables.append(tags.labels)
         return hamming_cost(tags)
 
     ner = recogniser()
@@ -244,13 +275,13 @@ def test_a_table_is_made_once_for_each_tag_set() -> None:
     batch = examples_of(ner, SENTENCES)
     for _ in range(3):
         ner.get_loss(batch, scores_of(batch))
-    assert made == [("LOC", "PER")]
+    assert labels_of_tables == [("LOC", "PER")]
     ner.add_label("DATE")
     ner.get_loss(batch, random_potentials([3, 2, 0, 3], len(ner.tags)))
-    assert made == [("LOC", "PER"), ("LOC", "PER", "DATE")]
+    assert labels_of_tables == [("LOC", "PER"), ("LOC", "PER", "DATE")]
 
 
-def test_a_cost_without_one_of_the_labels() -> None:
+def test_a_cost_without_one_of_the_labels_is_refused() -> None:
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": {"LOC": {}}}
     later = {"first": loss_block("Sequential"), "then": loss_block("Risk", cost=cost)}
     with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*'PER'"):
@@ -262,12 +293,13 @@ def test_a_cost_without_one_of_the_labels() -> None:
 
 @pytest.mark.parametrize("ends", [{"steps": [2]}, {"epochs": [0.5]}])
 def test_training_switches_losses(ends: dict[str, list[float]]) -> None:
-    """Four updates of one example each of four make an epoch."""
-    used = []
+    """At the third update, with one example each: after two steps, or half of an epoch of four
+    examples."""
+    used_losses = []
 
     def stage(name: str) -> Loss:
         def compute(potentials: Potentials, gold: Gold) -> LossResult:
-            used.append(name)
+            used_losses.append(name)
             return sequential(potentials, gold)
 
         return Loss(compute)
@@ -278,7 +310,7 @@ def test_training_switches_losses(ends: dict[str, list[float]]) -> None:
     nlp.get_pipe("ner").objective.loss = make_schedule(stage("first"), stage("then"), **ends)
     for eg in (batch[0], batch[1], batch[3], batch[0]):
         nlp.update([eg], sgd=optimizer)
-    assert used == ["first", "first", "then", "then"]
+    assert used_losses == ["first", "first", "then", "then"]
     nlp.initialize(lambda: batch)
     nlp.update(batch[:1], sgd=optimizer)
-    assert used[-1] == "first"
+    assert used_losses[-1] == "first"

@@ -13,7 +13,7 @@ from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.cli.explain import explanation_text
-from spacy_costner.cli.report import page
+from spacy_costner.cli.report import report_page
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import make_min_cost, make_viterbi
 from spacy_costner.tags import Tags
@@ -144,4 +144,4 @@ def test_the_report_has_a_single_outside(linear: Language) -> None:
     found = report(linear, batch)
     assert found.confusion[0] == ["X", "O"]
     assert found.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
-    assert "O-X" in page(found)
+    assert "O-X" in report_page(found)

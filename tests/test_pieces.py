@@ -27,16 +27,24 @@ SENTENCES: list[tuple[list[str], list[str]]] = [
 ]
 
 
-def article(nlp: Language, *sentences: int, starts: bool = True) -> Example:
-    chosen = [SENTENCES[i] for i in sentences]
-    words = [word for some, _ in chosen for word in some]
-    ents = [tag for _, tags in chosen for tag in tags]
-    begins = [i == 0 for some, _ in chosen for i in range(len(some))] if starts else None
-    reference = Doc(nlp.vocab, words=words, ents=ents, sent_starts=begins)  # type: ignore[arg-type]
+def article(nlp: Language, *sentences: int, has_starts: bool = True) -> Example:
+    """An example of these sentences, by number, with or without their starts annotated."""
+    words: list[str] = []
+    tags: list[Any] = []
+    sent_starts: list[Any] = []
+    for i in sentences:
+        words_of_sentence, tags_of_sentence = SENTENCES[i]
+        words += words_of_sentence
+        tags += tags_of_sentence
+        sent_starts += [True] + [False] * (len(words_of_sentence) - 1)
+    reference = Doc(
+        nlp.vocab, words=words, ents=tags, sent_starts=sent_starts if has_starts else None
+    )
     return Example(Doc(nlp.vocab, words=words), reference)
 
 
 def corpus(**settings: Any) -> tuple[Language, list[Example]]:
+    """A pipeline of a linear model, and six examples: three sentences and three articles."""
     nlp, examples = initialized(**settings)
     examples += [article(nlp, 0, 1, 2), article(nlp, 2, 2, 0, 1), article(nlp, 1)]
     nlp.initialize(lambda: examples)
@@ -45,9 +53,10 @@ def corpus(**settings: Any) -> tuple[Language, list[Example]]:
 
 def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> list[int]:
     """The first tokens of the pieces of an example."""
-    sizes = [len(piece) for piece in read_pieces(nlp.get_pipe("ner"), [eg], most_words)]
-    assert sum(sizes) == len(eg.reference)
-    return [0, *accumulate(sizes[:-1])]
+    pieces = read_pieces(nlp.get_pipe("ner"), [eg], most_words)
+    lengths = [len(piece) for piece in pieces]
+    assert sum(lengths) == len(eg.reference)
+    return [0, *accumulate(lengths[:-1])]
 
 
 @pytest.mark.parametrize(
@@ -55,43 +64,61 @@ def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> list[int]:
     [(99, [0]), (10, [0]), (9, [0, 7]), (7, [0, 7]), (6, [0, 4]), (5, [0, 4, 7]), (1, [0, 4, 7])],
 )
 def test_docs_are_cut_at_the_starts_of_sentences(most_words: int, begins: list[int]) -> None:
+    """Sentences begin at tokens 0, 4 and 7 of ten. A piece has as many of them as it may."""
     nlp, _ = initialized()
     assert begins_of(nlp, article(nlp, 0, 1, 2), most_words) == begins
 
 
-def test_docs_are_cut_between_entities() -> None:
-    """If there are no sentences. Entities that cross them stay whole."""
+def test_docs_without_sentences_are_cut_between_entities() -> None:
+    """Only "Ana Lee", tokens 0 and 1, is not cut."""
     nlp, _ = initialized()
-    eg = article(nlp, 0, 1, 2, starts=False)
+    eg = article(nlp, 0, 1, 2, has_starts=False)
     assert begins_of(nlp, eg) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_docs_without_annotation_are_not_cut() -> None:
+    nlp, _ = initialized()
+    eg = article(nlp, 0, 1, 2, has_starts=False)
     eg.reference.set_ents([], default="missing")
     assert begins_of(nlp, eg) == [0]
+
+
+def test_an_entity_across_a_sentence_start_is_not_cut() -> None:
+    """The second sentence begins with "Ana Lee", tokens 3 and 4."""
+    nlp, _ = initialized()
     eg = article(nlp, 1, 0)
     eg.reference[4].is_sent_start = True
     assert begins_of(nlp, eg) == [0, 3]
 
 
-def test_sentences_of_other_tokens() -> None:
+def test_sentences_are_those_of_the_reference_or_of_other_tokens() -> None:
+    """Those of the predicted doc, if its tokens differ from those of the reference."""
     nlp, _ = initialized()
     eg = article(nlp, 1, 1)
     assert numpy.flatnonzero(sentence_starts(eg)).tolist() == [3]
     words = ["Rome", "sawLee", "Rome", "saw", "Lee"]
-    other = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 1, 0, 0])
-    assert numpy.flatnonzero(sentence_starts(Example(other, eg.reference))).tolist() == [2]
+    predicted = Doc(nlp.vocab, words=words, sent_starts=[1, 0, 1, 0, 0])
+    starts = sentence_starts(Example(predicted, eg.reference))
+    assert numpy.flatnonzero(starts).tolist() == [2]
 
 
 def test_features_are_those_of_the_whole_doc() -> None:
     windows = {"ORTH": 2, "LOWER": 1}
-    features = {"@misc": "spacy_costner.Features.v1", "windows": windows}
-    model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": features}
+    template = {"@misc": "spacy_costner.Features.v1", "windows": windows}
+    model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": template}
     nlp, examples = corpus(model=model)
-    pieces = [*read_pieces(nlp.get_pipe("ner"), examples, 4)]
+    ner = nlp.get_pipe("ner")
+    pieces = read_pieces(ner, examples, most_words=4)
     assert len(pieces) > len(examples)
-    whole = linear_part(nlp.get_pipe("ner").model)[0].find([eg.predicted for eg in examples])
-    found = [join([piece]).read()[0].rows for piece in pieces]
-    assert_array_equal(numpy.concatenate(found), whole.rows)
-    seen, _ = join(pieces).read()
-    assert_array_equal(seen.rows, whole.rows)
+    template_features, _ = linear_part(ner.model)
+    expected = template_features.find([eg.predicted for eg in examples]).rows
+    rows_of_pieces = []
+    for piece in pieces:
+        features, _ = join([piece]).read()
+        rows_of_pieces.append(features.rows)
+    assert_array_equal(numpy.concatenate(rows_of_pieces), expected)
+    features_of_batch, _ = join(pieces).read()
+    assert_array_equal(features_of_batch.rows, expected)
 
 
 WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary": 3.0}
@@ -110,37 +137,41 @@ WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary"
 def test_joined_pieces_are_a_batch(
     settings: dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of docs with and without missing annotation and white space, cut at all sentences, and of the
-    same sentences as docs of their own: the same loss and gradient of emissions. Docs are read
-    together or one by one: then some have masks of tags, and others none."""
+    """Articles that are cut at all sentences have the loss and gradient of their sentences as docs
+    of their own, also with white space and with missing annotation. Docs are read together or one
+    by one: then some have masks of tags, and others none."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", n_docs)
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
     ner = nlp.get_pipe("ner")
     articles = [article(nlp, 0, 1, 2), article(nlp, 2, 0), article(nlp, 1, 1)]
-    single = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
-    weights = [2.0, 3.0, 5.0] + [2.0] * 3 + [3.0] * 2 + [5.0] * 2
-    for eg, weight in zip([*articles, *single], weights):
+    sentences = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
+    for eg, weight in zip(articles, [2.0, 3.0, 5.0]):
         eg.reference._.piece_weight = weight
-    for gold in (articles[2].reference, single[5].reference):
-        spans = [ent for ent in gold.ents if ent.start >= 2]
-        gold.set_ents(spans, missing=[gold[:2]], default="outside")
-    pieces = [*read_pieces(ner, articles, 1)]
-    assert len(pieces) == len(single)
-    (batch,) = read_batches(ner, [single])
-    (_, expected), (seen, targets) = batch.read(), join(pieces).read()
-    linear = linear_part(ner.model)[1]
-    linear.rows[:] = numpy.random.default_rng(0).normal(size=linear.rows.shape)
-    scores = linear.potentials(seen)
-    assert_array_equal(targets.lengths, expected.lengths)
-    expected = expected._replace(gold=expected.gold._replace(features=seen.rows))
-    found, other = (
-        ner.objective.evaluate(each, scores, ner.progress) for each in (targets, expected)
-    )
-    assert found[0].value == pytest.approx(other[0].value)
-    for one, two in zip(found[0].gradient, other[0].gradient):
-        numpy.testing.assert_allclose(one, two, atol=1e-6)
-    assert found[1] == other[1]
+    for eg, weight in zip(sentences, [2.0, 2.0, 2.0, 3.0, 3.0, 5.0, 5.0]):
+        eg.reference._.piece_weight = weight
+    # The first two tokens of the last article are not annotated, nor in its first sentence.
+    for reference in (articles[2].reference, sentences[5].reference):
+        entities = [ent for ent in reference.ents if ent.start >= 2]
+        reference.set_ents(entities, missing=[reference[:2]], default="outside")
+    pieces = read_pieces(ner, articles, most_words=1)
+    assert len(pieces) == len(sentences)
+    features, targets = join(pieces).read()
+    (batch,) = read_batches(ner, [sentences])
+    _, expected_targets = batch.read()
+    assert_array_equal(targets.lengths, expected_targets.lengths)
+    _, linear_weights = linear_part(ner.model)
+    linear_weights.rows[:] = numpy.random.default_rng(0).normal(size=linear_weights.rows.shape)
+    scores = linear_weights.potentials(features)
+    # The windows of pieces reach into other sentences of the doc.
+    gold = expected_targets.gold._replace(features=features.rows)
+    expected_targets = expected_targets._replace(gold=gold)
+    result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
+    expected, expected_n_annotated = ner.objective.evaluate(expected_targets, scores, ner.progress)
+    assert result.value == pytest.approx(expected.value)
+    for array, expected_array in zip(result.gradient, expected.gradient):
+        numpy.testing.assert_allclose(array, expected_array, atol=1e-6)
+    assert n_annotated == expected_n_annotated
 
 
 def test_a_pass_over_pieces_is_an_epoch() -> None:
@@ -148,22 +179,35 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     ner = nlp.get_pipe("ner")
     examples.append(Example(nlp.make_doc(""), nlp.make_doc("")))
     ner.cfg["n_examples"] = len(examples)
-    pieces = [*read_pieces(ner, examples, 3)]
+    pieces = read_pieces(ner, examples, most_words=3)
+    assert len(pieces) > len(examples)
     batches = [join(batch) for batch in minibatch_by_words(pieces, 6)]
-    sizes = [len(read()[0].rows) for _, read in batches]
-    assert max(sizes) <= 7 and len(pieces) > len(examples)
+    for batch in batches:
+        features, _ = batch.read()
+        # spaCy lets a batch have a fifth more words.
+        assert len(features.rows) <= 7
     trained = train(ner, batches, Adam(), max_epochs=3)
     assert trained.n_epochs == 3 and ner.progress.epochs == 3
     assert ner.progress.steps == 3 * len(batches)
 
 
-def test_docs_of_incorrect_spans_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "settings, are_whole", [({}, False), ({"incorrect_spans_key": "wrong"}, True)]
+)
+def test_docs_stay_whole_if_they_may_have_incorrect_spans(
+    settings: dict[str, Any], are_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
-    for settings, are_whole in (({}, False), ({"incorrect_spans_key": "wrong"}, True)):
-        nlp, examples = corpus(**settings)
-        ner = nlp.get_pipe("ner")
-        parts = (ner.model, ner.objective, ner.chain_tags)
-        batches = batch_pieces(*parts, examples, lambda docs: minibatch(docs, 2), random.shuffle)
-        assert batches.by_sequence is None
-        n_sequences = sum(batch.n_sequences for batch in batches.by_doc)
-        assert (n_sequences == len(examples)) is are_whole
+    nlp, examples = corpus(**settings)
+    ner = nlp.get_pipe("ner")
+    batches = batch_pieces(
+        ner.model,
+        ner.objective,
+        ner.chain_tags,
+        examples,
+        batcher=lambda docs: minibatch(docs, 2),
+        shuffle=random.shuffle,
+    )
+    assert batches.by_sequence is None
+    n_sequences = sum(batch.n_sequences for batch in batches.by_doc)
+    assert (n_sequences == len(examples)) is are_whole

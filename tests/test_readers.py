@@ -30,7 +30,7 @@ from spacy_costner.readers import (
     write_columns,
     write_tasks,
 )
-from spacy_costner.readers.documents import attribute
+from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.schemes import decode_tags
 
 from .support.commands import run
@@ -669,7 +669,7 @@ def test_texts_and_tokens_of_a_document(tmp_path: Path) -> None:
     assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
     assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
     assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
-    assert [doc.user_data.get(attribute("article")) for doc in docs] == ["a", None, None, 7]
+    assert [doc.user_data.get(extension_key("article")) for doc in docs] == ["a", None, None, 7]
     docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
     assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
     assert all(doc.has_unknown_spaces for doc in docs)
@@ -682,7 +682,7 @@ def test_docs_of_a_document(tmp_path: Path) -> None:
     docs[1][1].is_sent_start = True
     docs[1].spans["wrong"] = [docs[1][:1]]
     for doc in docs[:2]:
-        doc.user_data[attribute("article")] = 1
+        doc.user_data[extension_key("article")] = 1
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
     first, second = read(tmp_path / "a.spacy", doc_id="article")
     assert sentences(first) == ["a b", "c", "d"]

@@ -24,14 +24,14 @@ from spacy_costner.analysis.reporting import (
     Confusion,
     Mistake,
     Report,
+    group_overlapping,
     kind_of,
     report,
-    segments,
 )
 from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.cli.pages import cost_number, number, percent, probability
 from spacy_costner.cli.plots import COLOURS
-from spacy_costner.cli.report import page, sum_others
+from spacy_costner.cli.report import report_page, sum_others
 from spacy_costner.ml import linear_part
 
 from .support.browser import Browser, browser, needs_chromium
@@ -177,7 +177,7 @@ def unsure() -> Language:
 def without_figures(report: Report) -> str:
     """The page, but figures, which take a second, are empty."""
     with patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"):
-        return page(report)
+        return report_page(report)
 
 
 def data_of(html: str) -> Any:
@@ -229,7 +229,7 @@ def test_without_cost_tags_are_counted() -> None:
     # city: Old missing, Oslo inside instead of first, Lima missing
     assert result.confusion[1].tolist() == [[1, 0, 0, 2], [1, 0, 0, 0], [0] * 4, [0, 0, 1, 0]]
     assert result.kinds == dict(zip(KINDS, [(1, 1), (1, 1), (1, 1), (1, 2), (0, 0)]))
-    html = page(result)
+    html = report_page(result)
     check(html)
     assert "each wrong tag costs 1" in html and ">tokens with a wrong tag</text>" in html
     assert "level 1" not in html and "wrong tags: 2" in html
@@ -341,10 +341,10 @@ def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
     assert [mistake.text[start:end] for start, end, *_ in mistake.annotated] == ["Lima"]
 
 
-def test_segments_are_chains_of_overlap() -> None:
+def test_groups_are_chains_of_overlap() -> None:
     gold = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
     predicted = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
-    assert segments(gold, predicted) == [
+    assert group_overlapping(gold, predicted) == [
         (gold[:2], predicted[:1]),
         (gold[2:3], []),
         ([], predicted[1:2]),
@@ -387,7 +387,7 @@ def check(html: str) -> list[str]:
 
 def test_page_says_what_the_report_has(by_hand: Report) -> None:
     facts = {**by_hand.facts, "pipeline": "here", "corpus": "there: 5 docs"}
-    html = page(by_hand._replace(facts=facts))
+    html = report_page(by_hand._replace(facts=facts))
     assert check(html).count("svg") == 4
     places = [html.index(f'<section id="{name}"') for name in SECTIONS]
     assert places == sorted(places)
@@ -436,7 +436,7 @@ def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -
     few = many(MAX_LABELS + 1)
     assert sum_others(few) is few
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
-    for n, render, n_svgs in ((7, without_figures, 3), (6, page, 4)):
+    for n, render, n_svgs in ((7, without_figures, 3), (6, report_page, 4)):
         names = [f"t{i}" for i in range(n)]
         weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
         transitions = TransitionWeights(names, names, weights)
@@ -483,7 +483,7 @@ def test_transitions_of_a_dense_model() -> None:
     nlp.get_pipe("ner").model.get_ref("output_layer").get_param("transitions")[0, 1] = 2.5
     result = report(nlp, batch)
     assert result.transitions.weights[0][1] == 2.5
-    assert ">2.5</text>" in page(result)
+    assert ">2.5</text>" in report_page(result)
 
 
 def test_style_sheet(by_hand: Report) -> None:
@@ -573,7 +573,7 @@ DOT_IN_RING = """
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
-    html = page(evaluated(unsure(), MORE))
+    html = report_page(evaluated(unsure(), MORE))
     data, path, colours = data_of(html), tmp_path / "report.html", []
     rows, total = data["thresholds"], data["total"]
     path.write_text(html, encoding="utf8")

@@ -14,11 +14,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.analysis.annotating import annotate, groups_of, to_record
+from spacy_costner.analysis.annotating import annotate, span_lists_of, to_record
 from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers.texts import TextRow
-from spacy_costner.spans import Place, on_tokens, read_group, realign, replace_spans
+from spacy_costner.spans import Place, read_group, realign, replace_spans, spans_with_scores
 
 from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
@@ -83,7 +83,7 @@ def test_random_tokens(nlp: Language, rng: numpy.random.Generator) -> None:
     """Every span with every label has its own probability, or None."""
     doc = nlp(TEXT)
     probs = probs_by_place(doc)
-    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), span_lists_of(nlp), False)
     by_name = {name: answer[name] for name in ("alternatives", "guaranteed")}
     assert all(by_name.values())
     for _ in range(rng.integers(1, 3)):
@@ -93,7 +93,7 @@ def test_random_tokens(nlp: Language, rng: numpy.random.Generator) -> None:
             for label in ("LOC", "PERSON", "sports-team"):
                 span = Span(doc, begin, end, label=label)
                 assert span._.confidence == probs.get(place_of(span)), doc
-    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), span_lists_of(nlp), False)
     assert {name: answer[name] for name in by_name} == by_name
     for ent in answer["entities"]:
         assert ent["score"] == probs.get((ent["start"], ent["end"], ent["label"]))
@@ -190,7 +190,7 @@ def test_scores_may_be_none(nlp: Language, warnings_anew: None) -> None:
     for group in doc.spans.values():
         group.attrs["scores"] = None
     assert [ent._.confidence for ent in doc.ents] == [None] * len(doc.ents)
-    answer = to_record((TextRow("1", TEXT, None), doc), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), doc), span_lists_of(nlp), False)
     assert [ent["score"] for ent in answer["entities"]] == [None] * len(doc.ents)
     replace_spans(doc, "confidence", [], None, ["LOC"])
     scores = doc.spans["confidence"].attrs["scores"]
@@ -206,7 +206,9 @@ def test_spans_of_others_move_with_the_tokens(nlp: Language) -> None:
         retokenizer.merge(doc[0:2])
     replace_spans(doc, "sc", [Span(doc, 1, 2, "OURS")], numpy.asarray([0.9]), ["OURS"])
     group = doc.spans["sc"]
-    found = [(span.text, span.label_, span.kb_id_, score) for span, score in on_tokens(group)]
+    found = [
+        (span.text, span.label_, span.kb_id_, score) for span, score in spans_with_scores(group)
+    ]
     # Z begins within a token. Y lost its place beyond the end of the doc, and has it again.
     assert found == [("a b", "X", "Q1", 0.5), ("c", "OURS", "", 0.9), ("d e", "Y", "", 0.25)]
     assert [span.text for span in group] == ["a b", "c", "d e"]
@@ -247,7 +249,7 @@ def test_two_components_have_keys_of_their_own(unsure: Path, warnings_anew: None
     # A doc that is predicted again has the same keys.
     assert sorted(nlp(nlp.make_doc(TEXT)).spans) == sorted(docs[0].spans)
     by_place: dict[Any, Any] = {}
-    answer = to_record((TextRow("1", TEXT, None), docs[0]), groups_of(nlp), False)
+    answer = to_record((TextRow("1", TEXT, None), docs[0]), span_lists_of(nlp), False)
     for ent in answer["entities"]:
         by_place[ent["start"], ent["end"], ent["label"]] = ent["score"]
     assert by_place == {place_of(ent): ent._.confidence for ent in docs[0].ents}

@@ -18,7 +18,7 @@ from spacy_costner.analysis.runs import (
     Done,
     Failed,
     Run,
-    _task,
+    _make_task,
     check_address,
     fingerprint,
     kept,
@@ -131,7 +131,7 @@ def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.Mon
 
 def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
     """What it runs knows nothing of the package, of which the worker may have any version."""
-    task = FunctionType(_task().__code__, {})
+    task = FunctionType(_make_task().__code__, {})
     here = socket.gethostname()
     with pytest.raises(ValueError, match=rf"worker on {here}: expected spacy 0\.1, got 3"):
         task(str(tmp_path), {"spacy": "0.1"}, None)

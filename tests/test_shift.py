@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.annotating import annotate
+from spacy_costner.analysis.annotating import PartCounts, annotate
 from spacy_costner.analysis.calibration import calibrate
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.analysis.tuning import tune
@@ -373,14 +373,14 @@ def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched
     scores = ner.shift(docs).scores
     kept = ner.calibration_scores
     shuffled = shift.in_random_order(scores, 3)
-    assert watch(ner, docs, seed=3)[1].scores.tolist() == shuffled.tolist() != scores.tolist()
-    assert watch(ner, docs, in_order=True)[1].scores.tolist() == scores.tolist()
-    tests = watch(ner, docs, key="source", seed=3)[0]["tests"]
+    assert watch(ner, docs, seed=3).shift.scores.tolist() == shuffled.tolist() != scores.tolist()
+    assert watch(ner, docs, in_order=True).shift.scores.tolist() == scores.tolist()
+    tests = watch(ner, docs, key="source", seed=3).tests
     for i, test in enumerate(tests):
         pool = kept.pool("source", f"s{i}")
         ordered = shift.in_random_order(scores[i::2], 3)
         expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
-        assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test
+        assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test.as_dict()
 
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
     whole = annotate(watched, [path], tmp_path / "one", n_rows=25)
     parts = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
     kept = annotate(watched, [path], tmp_path / "two", n_rows=25)
-    assert kept.parts == {"kept": 5, "changed": 0, "new": 0}
+    assert kept.parts == PartCounts(kept=5, changed=0, new=0)
     docs = [json.loads(line)["text"] for line in path.read_text().splitlines()]
     nlp = spacy.load(watched)
     expected = nlp.get_pipe("ner").shift(nlp.pipe(docs))

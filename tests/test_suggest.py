@@ -20,6 +20,7 @@ from spacy_costner.analysis.diverse import choose_diverse, make_shares
 from spacy_costner.analysis.suggestions import (
     MEASURES,
     Suggestion,
+    Uncertainty,
     by_cost,
     by_entropy,
     by_least_confidence,
@@ -127,7 +128,7 @@ def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def measure(ner: Any, posterior: Any) -> Any:
         words = [[values.get(t.text[:2], values.get(t.text[0], 0)) for t in doc] for doc in docs]
-        return numpy.asarray([*map(sum, words)]), numpy.concatenate(words)
+        return Uncertainty(numpy.asarray([*map(sum, words)]), numpy.concatenate(words))
 
     monkeypatch.setitem(MEASURES, "cost", measure)
     assert [suggestion.place for suggestion in suggest(nlp, docs, n=9)] == [3, 4, 5, 0, 1, 2, 7, 6]

@@ -1,4 +1,4 @@
-"""From docs to gold paths and to what the docs rule out."""
+"""From docs to gold paths and to possible paths."""
 
 import itertools
 from itertools import pairwise
@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
+from spacy_costner.annotation import Annotation
 from spacy_costner.tags import SCHEMES, Entities, Tags
 from spacy_costner.token_attrs import (
     TokenAttrs,
@@ -19,7 +20,8 @@ from spacy_costner.token_attrs import (
     read_docs,
     read_reference,
 )
-from spacy_costner.training.targets import allowed_tags, gold_cost
+from spacy_costner.training.objective import gold_cost
+from spacy_costner.training.targets import Weights, make_targets, read_annotation
 from spacy_costner.types import no_scores
 
 from .support.strategies import seeds
@@ -29,23 +31,24 @@ NLP = spacy.blank("xx")
 VOCAB = NLP.vocab
 
 
-def names(path: list[int]) -> list[str]:
-    return ["-" if tag < 0 else TAGS.names[tag] for tag in path]
-
-
 def gold_names(*examples: Example) -> list[str]:
+    """The names of the gold tags of examples, "-" where annotation is missing."""
     reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
     entities = reference.entities(TAGS, VOCAB.strings)
-    return names(TAGS.gold_path(entities, reference.is_annotated))
+    path = TAGS.gold_path(entities, reference.is_annotated)
+    return ["-" if tag < 0 else TAGS.names[tag] for tag in path]
 
 
 def doc_of(words: str, ents: str | None = None) -> Doc:
     """Words and tags are separated by single spaces; "-" is missing."""
-    tags: Any = ents and [None if tag == "-" else tag for tag in ents.split()]
+    tags: Any = None
+    if ents:
+        tags = [None if tag == "-" else tag for tag in ents.split()]
     return Doc(VOCAB, words=words.split(" ") if words else [], ents=tags)
 
 
 def possible_tags(tokens: TokenAttrs, tags: Tags) -> Any:
+    """True for the tags that docs leave possible, (N, K); None if they are all."""
     return possible_paths(tokens, tags, VOCAB.strings).emissions
 
 
@@ -69,39 +72,52 @@ def test_entities_become_tags(examples: Any, expected: str) -> None:
     assert gold_names(*pairs) == expected.split()
 
 
-def test_entities_of_other_tokens() -> None:
-    """They are missing where they don't align."""
+def test_entities_of_other_tokens_are_aligned() -> None:
     merged = Doc(VOCAB, words=["New York", "City"], ents=["B-LOC", "O"])
     split = Example(Doc(VOCAB, words=["New", "York", "City"]), merged)
-    assert gold_names(split, Example(doc_of("x"), doc_of("x", "O"))) == ["B-LOC", "L-LOC", "O", "O"]
-    spaces, ents = [True, False, True, False], ["B-LOC", "I-LOC", "O", "B-PER"]
+    same_tokens = Example(doc_of("x"), doc_of("x", "O"))
+    assert gold_names(split, same_tokens) == ["B-LOC", "L-LOC", "O", "O"]
+
+
+def test_entities_that_do_not_align_are_missing() -> None:
+    """ "New York" ends within the token "York-"."""
+    spaces = [True, False, True, False]
     predicted = Doc(VOCAB, words=["New", "York-", "based", "Ana"], spaces=spaces)
-    reference = Doc(VOCAB, words=["New", "York", "-based", "Ana"], spaces=spaces, ents=ents)
+    tags = ["B-LOC", "I-LOC", "O", "B-PER"]
+    reference = Doc(VOCAB, words=["New", "York", "-based", "Ana"], spaces=spaces, ents=tags)
     assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
 
 
-def entities(*spans: list[int]) -> Entities:
+def entities_of(spans: list[list[int]]) -> Entities:
+    """Entities from rows of begin, end and label."""
     return Entities(*numpy.asarray(spans, dtype="int32").reshape(-1, 3).T)
 
 
 @given(seeds)
 def test_an_entity_is_from_its_first_word_to_its_last(rng: numpy.random.Generator) -> None:
     is_space = rng.uniform(size=6) < rng.choice([0.2, 0.5, 0.9])
-    spans = [[begin, end, 1] for begin in range(6) for end in range(begin + 1, 7)]
-    expected = []
-    for begin, end, label in spans:
-        words = [t for t in range(begin, end) if not is_space[t]]
-        expected += [[words[0], words[-1] + 1, label]] if words else []
-    assert numpy.stack(entities(*spans).trim(is_space), axis=1).tolist() == expected
+    spans: list[list[int]] = []
+    expected: list[list[int]] = []
+    for begin in range(6):
+        for end in range(begin + 1, 7):
+            spans.append([begin, end, 1])
+            words = [t for t in range(begin, end) if not is_space[t]]
+            if words:
+                expected.append([words[0], words[-1] + 1, 1])
+    trimmed = entities_of(spans).trim(is_space)
+    assert numpy.stack(trimmed, axis=1).tolist() == expected
 
 
-def some_of(tags: Tags, possible: Any) -> list[str]:
-    """The tags that are possible at each token; empty if nothing is ruled out."""
-    rows = [] if possible is None else possible
-    return [" ".join(itertools.compress(tags.names, row)) for row in rows]
+def names_in(mask: Any, tags: Tags) -> list[str]:
+    """The names of the tags that a mask, (N, K), has at each token; empty if there is no mask."""
+    if mask is None:
+        return []
+    return [" ".join(itertools.compress(tags.names, row)) for row in mask]
 
 
-ANY, IOB2 = " ".join(TAGS.names), Tags(["LOC"], "IOB2")
+IOB2 = Tags(["LOC"], "IOB2")
+ANY = " ".join(TAGS.names)
+ANY_IOB2 = "O B-LOC I-LOC"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +131,11 @@ ANY, IOB2 = " ".join(TAGS.names), Tags(["LOC"], "IOB2")
         (IOB2, "New York City", "B-LOC I-LOC -", ["B-LOC", "I-LOC", "O B-LOC"]),
     ],
 )
-def test_what_docs_rule_out(tags: Tags, words: str, ents: Any, expected: list[str]) -> None:
-    assert some_of(tags, possible_tags(read_docs([doc_of(words, ents)]), tags)) == expected
+def test_white_space_and_presets_rule_out_tags(
+    tags: Tags, words: str, ents: Any, expected: list[str]
+) -> None:
+    tokens = read_docs([doc_of(words, ents)])
+    assert names_in(possible_tags(tokens, tags), tags) == expected
 
 
 def test_presets_rule_out_all_else() -> None:
@@ -128,34 +147,48 @@ def test_presets_rule_out_all_else() -> None:
         default="missing",
     )
     possible = possible_tags(read_docs([doc]), TAGS)
-    assert some_of(TAGS, possible) == ["B-LOC", "L-LOC", "O", "O", "O", ANY]
+    assert names_in(possible, TAGS) == ["B-LOC", "L-LOC", "O", "O", "O", ANY]
 
 
-def test_missing_tokens_allow_all_and_cost_nothing() -> None:
-    """Complete gold needs no mask. The token after an entity is no more of it, but at the start of
-    the next doc it may be anything that the scheme allows there."""
-    assert allowed_tags(numpy.asarray([1, 0]), IOB2, numpy.asarray([2])) is None
-    path, every = numpy.asarray([0, -1, 1, -1, -1, 1, -1]), "O B-LOC I-LOC"
-    names = some_of(IOB2, allowed_tags(path, IOB2, numpy.asarray([2, 4, 1])))
-    assert names == ["O", every, "B-LOC", "O B-LOC", every, "B-LOC", every]
+def test_any_tag_agrees_with_missing_annotation() -> None:
+    """But the token after an entity is no more of it. The second doc begins with B-LOC after a
+    missing token, and the first token of the third one is missing after B-LOC: both are free."""
+    path = numpy.asarray([0, -1, 1, -1, -1, 1, -1])
+    agreeing = IOB2.agreeing(path, lengths=numpy.asarray([2, 4, 1]))
+    after_entity = "O B-LOC"
+    expected = ["O", ANY_IOB2, "B-LOC", after_entity, ANY_IOB2, "B-LOC", ANY_IOB2]
+    assert names_in(agreeing, IOB2) == expected
+
+
+def test_only_missing_annotation_needs_a_mask() -> None:
+    for ents, has_mask in (("B-LOC O", False), ("B-LOC -", True)):
+        eg = Example(doc_of("Rome in"), doc_of("Rome in", ents))
+        batch = read_annotation([eg], IOB2, VOCAB.strings, Annotation(), Weights(), warned=set())
+        gold = make_targets(batch, boundaries=False).gold
+        assert (gold.allowed is not None) is has_mask
+
+
+def test_missing_tokens_cost_nothing() -> None:
+    """A mistake at the second token, B-LOC, costs 3, times its weight."""
+    path = numpy.asarray([-1, 1])
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
-    assert gold_cost(path[1:3], table, None).tolist() == [[0, 0], [3, 0]]
-    assert gold_cost(path[1:3], table, numpy.asarray([2.0, 5.0])).tolist() == [[0, 0], [15, 0]]
+    assert gold_cost(path, table, None).tolist() == [[0, 0], [3, 0]]
+    assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[0, 0], [15, 0]]
 
 
 def random_doc(rng: numpy.random.Generator) -> Doc:
-    """Words and white space, sentences, and entities of any label; the others are missing, or O
-    too."""
+    """Six words or line breaks, with sentence starts and with entities of labels that `TAGS` has or
+    lacks. All other tokens are missing, or all are O."""
     doc = Doc(VOCAB, words=rng.choice(["a", "\n"], size=6).tolist())
-    starts = numpy.flatnonzero(rng.uniform(size=6) < 0.4).tolist()
-    ends = [rng.integers(a, b) + 1 for a, b in pairwise([*starts, 6])]
-    names = rng.choice(["LOC", "PER", "GPE"], size=len(starts))
     for token in doc:
         token.is_sent_start = bool(rng.integers(2))
-    doc.set_ents(
-        [Span(doc, a, int(b), str(x)) for a, b, x in zip(starts, ends, names)],
-        default=str(rng.choice(["missing", "outside"])),
-    )
+    begins = numpy.flatnonzero(rng.uniform(size=6) < 0.4).tolist()
+    entities = []
+    for begin, next_begin in pairwise([*begins, 6]):
+        end = int(rng.integers(begin, next_begin)) + 1
+        label = str(rng.choice(["LOC", "PER", "GPE"]))
+        entities.append(Span(doc, begin, end, label))
+    doc.set_ents(entities, default=str(rng.choice(["missing", "outside"])))
     return doc
 
 
@@ -166,20 +199,22 @@ def test_a_split_outside_is_annotated_as_a_single_one(
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, "before")
     tokens = read_docs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
+    collapsed = tags.collapsed
+    entities = tokens.entities(tags, VOCAB.strings)
+    path = tags.gold_path(entities, tokens.is_annotated)
+    collapsed_path = collapsed.gold_path(entities, tokens.is_annotated)
+    expected_path = numpy.where(path < 0, -1, tags.collapsed_of[path])
+    assert collapsed_path.tolist() == expected_path.tolist()
+
+    agreeing = tags.agreeing(path, tokens.lengths)
+    agreeing_collapsed = collapsed.agreeing(collapsed_path, tokens.lengths)
+    assert (agreeing == agreeing_collapsed[:, tags.collapsed_of]).all()
+
     possible = possible_tags(tokens, tags)
-    single = possible_tags(tokens, tags.collapsed)
-    paths = [
-        some.gold_path(tokens.entities(some, VOCAB.strings), tokens.is_annotated)
-        for some in (tags, tags.collapsed)
-    ]
-    assert numpy.where(paths[0] < 0, -1, tags.collapsed_of[paths[0]]).tolist() == paths[1].tolist()
-    allowed = allowed_tags(paths[0], tags, tokens.lengths)
-    for found, expected in (
-        (possible, single),
-        (allowed, allowed_tags(paths[1], tags.collapsed, tokens.lengths)),
-    ):
-        assert (found is None) == (expected is None)
-        assert found is None or (found == expected[:, tags.collapsed_of]).all()
+    possible_collapsed = possible_tags(tokens, collapsed)
+    assert (possible is None) == (possible_collapsed is None)
+    if possible is not None:
+        assert (possible == possible_collapsed[:, tags.collapsed_of]).all()
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])

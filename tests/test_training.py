@@ -22,9 +22,9 @@ from spacy_costner.analysis.preparation import (
     FEW_SENTENCES,
     annotate_predicted,
     are_few,
+    can_be_fitted,
     components_to_fit,
     hold_out,
-    is_fitted,
     load_linear,
     prepare,
     train_linear,
@@ -72,14 +72,20 @@ def make_total(c2: float = 0.1, **settings: Any) -> TotalLoss:
 
 def enumerated(total: TotalLoss, rows: numpy.ndarray, c2: float) -> float:
     """The objective of `Sequential` from all paths, at all weights, in float64."""
-    seen = total.features.find([eg.predicted for eg in initialized()[1]])
-    names = [name for _, text in TEXTS for name in text.split()]
-    gold = numpy.asarray([total.tags.names.index(name) for name in names])
-    emissions = numpy.asarray([rows[slots[slots >= 0]].sum(axis=0) for slots in seen.rows])
-    below = rows[total.weights.n_features :]
-    scores = Potentials(emissions, below[:-2], below[-2], below[-1], seen.lengths)
+    _, examples = initialized()
+    features = total.features.find([eg.predicted for eg in examples])
+    gold: list[int] = []
+    for _, tags in TEXTS:
+        gold += [total.tags.names.index(name) for name in tags.split()]
+    emissions = numpy.asarray([rows[slots[slots >= 0]].sum(axis=0) for slots in features.rows])
+    # Below the rows of features: transitions, start, end.
+    chain_rows = rows[total.weights.n_features :]
+    scores = Potentials(
+        emissions, chain_rows[:-2], chain_rows[-2], chain_rows[-1], features.lengths
+    )
     legal = constrain(scores, total.tags.constraints)
-    batch = oracle_losses.sequences(legal, Gold(total.tags.split_outside(gold, seen.lengths)))
+    path = total.tags.split_outside(numpy.asarray(gold), features.lengths)
+    batch = oracle_losses.sequences(legal, Gold(path))
     return oracle_losses.sequential(batch) + c2 * float((rows**2).sum())
 
 
@@ -102,56 +108,82 @@ SMOOTH = {"Sequential": {}, "SoftmaxMargin": {"cost": HAMMING}, "MCEF": {}, "ZSc
 
 @outsides
 @pytest.mark.parametrize("name", SMOOTH)
-def test_gradients(name: str, outside: str) -> None:
+def test_gradients_are_central_differences(name: str, outside: str) -> None:
     total = make_total(loss=loss_block(name, **SMOOTH[name]), outside=outside)
     rng = numpy.random.default_rng(1)
-    at = rng.normal(size=total.read_weights().shape)
-    gradient = total(at)[1]
+    vector = rng.normal(size=total.read_weights().shape)
+    _, gradient = total(vector)
     for _ in range(8):
-        step = 1e-2 * rng.normal(size=at.shape)
-        difference = total(at + step)[0] - total(at - step)[0]
-        assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
+        step = 1e-2 * rng.normal(size=vector.shape)
+        value_before, _ = total(vector - step)
+        value_after, _ = total(vector + step)
+        expected = 2 * float(gradient @ step)
+        assert value_after - value_before == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
 
-def test_more_batches_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = make_total()
+def test_several_batches_have_the_loss_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But a loss that is a ratio is of one batch."""
+    in_one_batch = make_total()
     monkeypatch.setattr("spacy_costner.training.lbfgs.BATCH_SIZE", 2)
-    two = make_total()
-    vector = numpy.random.default_rng(3).normal(size=one.read_weights().shape)
-    assert (len(one.batches), len(two.batches)) == (1, 2)
-    assert_allclose(two(vector)[0], one(vector)[0], rtol=1e-6)
-    assert_allclose(two(vector)[1], one(vector)[1], atol=1e-5)
+    in_two_batches = make_total()
+    assert (len(in_one_batch.batches), len(in_two_batches.batches)) == (1, 2)
+    vector = numpy.random.default_rng(3).normal(size=in_one_batch.read_weights().shape)
+    value, gradient = in_two_batches(vector)
+    expected, expected_gradient = in_one_batch(vector)
+    assert_allclose(value, expected, rtol=1e-6)
+    assert_allclose(gradient, expected_gradient, atol=1e-5)
     assert len(make_total(loss=loss_block("ZScore")).batches) == 1
 
 
 def bowl(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
+    """A function whose minimum, 1, is at a vector of ones, and its gradient. It is much steeper
+    along some axes than along others."""
     scale = numpy.arange(1, len(vector) + 1) ** 3
-    return 1 + float((scale * (vector - 1) ** 2).sum()), 2 * scale * (vector - 1)
+    distance = vector - 1
+    return 1 + float((scale * distance**2).sum()), 2 * scale * distance
 
 
-def test_minimise_ends_at_the_minimum_or_where_it_is_told_to() -> None:
-    found = minimise_by_lbfgs(bowl, numpy.zeros(30))
-    assert found.reason == "converged" and found.value == pytest.approx(1, abs=1e-3)
-    few = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
-    assert (few.n_iterations, few.reason) == (3, "iterations used up")
-    assert few.value == pytest.approx(bowl(few.vector)[0]) and few.value > found.value
-    there = minimise_by_lbfgs(bowl, numpy.ones(30))
-    assert there.n_iterations == 0 and there.value == bowl(numpy.ones(30))[0]
+def test_minimise_ends_at_the_minimum() -> None:
+    minimum = minimise_by_lbfgs(bowl, numpy.zeros(30))
+    assert minimum.reason == "converged"
+    assert minimum.value == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("last", [1, 8])
-def test_an_interruption_leaves_the_best_so_far(last: int) -> None:
+def test_minimise_ends_after_as_many_iterations_as_it_may() -> None:
+    minimum = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
+    assert (minimum.n_iterations, minimum.reason) == (3, "iterations used up")
+    value, _ = bowl(minimum.vector)
+    assert minimum.value == pytest.approx(value)
+    assert minimum.value > 1.001
+
+
+def test_minimise_stays_at_a_minimum() -> None:
+    minimum = minimise_by_lbfgs(bowl, numpy.ones(30))
+    assert minimum.n_iterations == 0 and minimum.value == 1
+
+
+@pytest.mark.parametrize("last_call", [1, 8])
+def test_an_interruption_leaves_the_best_so_far(last_call: int) -> None:
+    """At the first call there is nothing better than the start yet."""
     calls = count(1)
 
     def interrupted(vector: numpy.ndarray) -> tuple[float, numpy.ndarray]:
-        if next(calls) == last:
+        if next(calls) == last_call:
             raise KeyboardInterrupt
         return bowl(vector)
 
-    found, start = minimise_by_lbfgs(interrupted, numpy.zeros(30)), bowl(numpy.zeros(30))[0]
-    assert found.reason == "interrupted" and (found.n_iterations > 2) is (last == 8)
-    assert (bowl(found.vector)[0] < start) is bool(found.vector.any()) is (last == 8)
-    assert last == 1 or found.value == pytest.approx(bowl(found.vector)[0])
+    start = numpy.zeros(30)
+    minimum = minimise_by_lbfgs(interrupted, start)
+    assert minimum.reason == "interrupted"
+    value_of_start, _ = bowl(start)
+    value, _ = bowl(minimum.vector)
+    if last_call == 1:
+        assert minimum.n_iterations <= 2
+        assert not minimum.vector.any() and value == value_of_start
+    else:
+        assert minimum.n_iterations > 2
+        assert minimum.vector.any() and value < value_of_start
+        assert minimum.value == pytest.approx(value)
 
 
 def test_weights_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,7 +232,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
     with monkeypatch.context() as patch:
         patch.setattr(Language, "evaluate", interrupted)
         fitted = fit(sparse_config(experiment), experiment.output_path)
-    assert fitted.scores == {} and "dev: not scored" in fitted.describe()
+    assert fitted.scores == {} and "dev: not scored" in fitted.as_text()
     nlp = spacy.load(fitted.path)
     assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
@@ -213,26 +245,29 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     config = sparse_config(experiment, initialize={"after_init": start}, training=training)
     second = fit(config, experiment.output_path / "second")
     assert first.outcomes["ner"].reason == AT_ONCE and second.outcomes["ner"].n_steps == 1
-    before, after = (linear_part(each.ners[0].model)[1].rows for each in (first, second))
-    assert_allclose(after, before, atol=0.2)
-    assert (after != before).any()
+    _, weights_before = linear_part(first.ners[0].model)
+    _, weights_after = linear_part(second.ners[0].model)
+    assert_allclose(weights_after.rows, weights_before.rows, atol=0.2)
+    assert (weights_after.rows != weights_before.rows).any()
 
 
-def sentences(n: int, is_split: bool) -> list[Doc]:
-    """Docs of ten sentences each, and one of the rest, with or without sentence starts."""
-    vocab, docs = spacy.blank("xx").vocab, []
-    for i in range(0, n, 10):
-        words = ["Ana", "left", "."] * min(10, n - i)
+def sentences(n_sentences: int, is_split: bool) -> list[Doc]:
+    """Docs of ten sentences each, the last one of fewer, with or without sentence starts."""
+    vocab = spacy.blank("xx").vocab
+    docs = []
+    for i in range(0, n_sentences, 10):
+        words = ["Ana", "left", "."] * min(10, n_sentences - i)
         starts = [word == "Ana" for word in words] if is_split else None
         docs.append(Doc(vocab, words=words, sent_starts=starts))
     return docs
 
 
 @pytest.mark.parametrize("is_split", [True, False])
-def test_few_sentences_end_at_a_number(is_split: bool) -> None:
-    """Docs without sentence starts have none afterwards."""
+def test_sentences_are_few_below_a_number(is_split: bool) -> None:
+    """Docs without sentence starts have none after they were counted."""
     docs = sentences(FEW_SENTENCES - 1, is_split)
-    assert are_few(docs) and not are_few(sentences(FEW_SENTENCES, is_split)) and are_few([])
+    assert are_few(docs) and are_few([])
+    assert not are_few(sentences(FEW_SENTENCES, is_split))
     assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
 
 
@@ -292,17 +327,21 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
     """With O split, at the mean of two: the other is that of a single O."""
     nlp, examples = initialized(outside=outside)
     ner = nlp.get_pipe("ner")
-    tags, weights = ner.chain_tags, linear_part(ner.model)[1]
+    tags = ner.chain_tags
+    _, weights = linear_part(ner.model)
     trained = train_at_once(ner.model, ner.objective, tags, examples)
-    rows = []
-    for own in dict.fromkeys([tags, tags.collapsed]):
-        total = TotalLoss(ner.model, ner.objective, own, examples, c2=0.1)
-        found = minimise_by_lbfgs(total, numpy.zeros(total.shape).reshape(-1), tolerance=1e-9)
-        assert numpy.abs(total(found.vector)[1]).max() < 0.01
-        rows.append(total.to_rows(found.vector))
+    rows_of_minima = []
+    # One set of tags if O is single: then they are their own collapsed tags.
+    for tags_of_loss in dict.fromkeys([tags, tags.collapsed]):
+        total = TotalLoss(ner.model, ner.objective, tags_of_loss, examples, c2=0.1)
+        start = numpy.zeros(total.shape).reshape(-1)
+        minimum = minimise_by_lbfgs(total, start, tolerance=1e-9)
+        _, gradient = total(minimum.vector)
+        assert numpy.abs(gradient).max() < 0.01
+        rows_of_minima.append(total.to_rows(minimum.vector))
     if tags.is_split:
-        rows[1] = spread_over_split(rows[1], tags)
-    assert_allclose(weights.rows, numpy.mean(rows, axis=0), atol=0.05)
+        rows_of_minima[1] = spread_over_split(rows_of_minima[1], tags)
+    assert_allclose(weights.rows, numpy.mean(rows_of_minima, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0
 
@@ -499,7 +538,7 @@ def test_whether_fit_trains_a_config_is_read_from_the_config(
     state = random.getstate()
     monkeypatch.setattr(preparation, "load_model_from_config", None)
     monkeypatch.setattr(preparation, "fix_random_seed", None)
-    assert {name: is_fitted(config) for name, config in configs.items()} == expected
+    assert {name: can_be_fitted(config) for name, config in configs.items()} == expected
     assert random.getstate() == state
 
 

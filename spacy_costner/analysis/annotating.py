@@ -6,8 +6,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
 from math import isnan
@@ -16,17 +15,17 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, SpanGroup
 from spacy.util import get_package_path, is_package, minibatch, raise_error
 from spacy.vocab import Vocab
 from srsly import msgpack
 
-from ..metrics.shift import Shift, find_shift, in_random_order, rounded
+from ..metrics.shift import Counts, Shift, find_shift, in_random_order, rounded
 from ..pipeline.annotations import ALTERNATIVES, GUARANTEED, add_measures, scored_groups
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
-from ..readers.files import digest, encodable, is_about
+from ..readers.files import digest, encodable, is_about_corpus
 from ..readers.texts import Part, TextRow, divide, make_doc, read_rows, require_pyarrow
 from ..saving import clear, locked, save_file, save_text
 from ..spans import Place, read_group, realign
@@ -41,32 +40,82 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 Answer = tuple[TextRow, Doc | Exception]
 """A row of an input with its annotated doc, or with its error."""
 
-Groups = dict[str, list[str]]
-"""The names of lists of spans in the output. For "spans", the keys of their groups."""
+SpanLists = dict[str, list[str]]
+"""The lists of spans that a record has beside its entities: "spans", "alternatives" and
+"guaranteed", in this order or another. "spans" has the keys of its groups in `doc.spans`. The
+groups of the other two are known by their attributes, and have no keys here."""
 
 Record = dict[str, Any]
 """An answer as a line of JSON, or a row of Parquet."""
 
-Entry = dict[str, Any]
-"""A line of the manifest: a part that is done. Its fields are those of `ENTRY_TYPES`, and maybe
-"warnings"."""
+
+class PartMeasures(NamedTuple):
+    """What a component measured of the docs of a part, to test them for a shift."""
+
+    scores: list[float]  # of the docs that are not all preset
+    counts: Counts  # expected numbers of entities by label
+
+
+class Entry(NamedTuple):
+    """A line of the manifest: a part that is done, and what its output has."""
+
+    file: str  # the output file, relative to the folder
+    key: str  # the fingerprint of the part, the model and the settings
+    bytes: int
+    docs: int
+    failed: int
+    tokens: int
+    shift: dict[str, PartMeasures]  # by component
+    warnings: list[str]
+
+    def to_line(self) -> str:
+        """The entry as a line of JSON."""
+        shift = {name: measures._asdict() for name, measures in self.shift.items()}
+        return json.dumps({**self._asdict(), "shift": shift}) + "\n"
+
 
 ENTRY_TYPES = {
-    "file": str,  # the output file, relative to the folder
-    "key": str,  # the fingerprint of the part, the model and the settings
+    "file": str,
+    "key": str,
     "bytes": int,
     "docs": int,
     "failed": int,
     "tokens": int,
-    "shift": dict,  # by component, the "scores" of docs and the "counts" of labels
+    "shift": dict,
 }
+"""The types that JSON has for the fields of an entry. "warnings" may be missing."""
+
+
+class PlannedPart(NamedTuple):
+    """A part to annotate."""
+
+    part: Part
+    key: str  # the fingerprint of the part, the model and the settings
+
+
+class PartSettings(NamedTuple):
+    """How all parts are annotated and written."""
+
+    folder: Path  # of the output
+    load: Callable[[], Language]
+    read: Callable[[Language, Part], Iterable[TextRow]]
+    form: str
+    with_text: bool
+    on_error: str
+
+
+class PartCounts(NamedTuple):
+    """The number of parts by what happened to them."""
+
+    kept: int  # finished before
+    changed: int  # finished before with another model, other settings or another input
+    new: int
 
 
 class Summary(NamedTuple):
-    """What was done. Parts are "kept", finished before; "changed", finished before with another
-    model, other settings or another input; or "new"."""
+    """What was done."""
 
-    parts: dict[str, int]
+    parts: PartCounts
     docs: int  # in all of the output, with parts that were kept
     failed: int  # those with an error
     tokens: int
@@ -117,96 +166,145 @@ def annotate(
     """
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
+    check_output(folder, form)
+    sources = find_sources([Path(path) for path in inputs], folder)
+    model_digest = digest_model(str(model), code)
+    # A part is done again if one of these or its input is another than before.
+    versions = [version(name) for name in ("spacy-costner", "spacy")]
+    settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
+    planned = plan_parts(sources, n_rows, form, settings)
+    if not planned:
+        names = [str(path) for path in inputs]
+        raise ValueError(f"annotate: expected files with text, got none in {names}")
+    part_settings = PartSettings(
+        folder=folder,
+        load=partial(load_once, str(model), model_digest, code, use_gpu),
+        read=partial(read_rows, text=text, id_name=id_name),
+        form=form,
+        with_text=with_text,
+        on_error=on_error,
+    )
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as is_ours:
+        if is_ours is False:  # None: the file system has no locks.
+            raise ValueError(f"{folder}: expected no other process that writes to it, got one")
+        earlier = read_manifest(folder)
+        remove_gone(folder, earlier, sources, planned)
+        finished = keep_finished(folder, earlier, planned)
+        # Written anew, without damaged lines and parts that are gone.
+        save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier.values()))
+        begin = perf_counter()
+        unfinished = {file: planned[file] for file in planned if file not in finished}
+        executor = make_executor or local_processes(jobs)
+        written, errors = annotate_parts(unfinished, part_settings, executor)
+        seconds = perf_counter() - begin
+
+    done = {**finished, **written}
+    # In the order of the parts, whichever worker was first.
+    entries = [done[file] for file in planned if file in done]
+    messages: dict[str, None] = {}  # each once
+    for entry in entries:
+        messages.update(dict.fromkeys(entry.warnings))
+    for message in messages:
+        warnings.warn(message, stacklevel=2)
+    n_new = sum(file not in earlier for file in planned)
+    n_changed = len(planned) - len(finished) - n_new
+    return Summary(
+        parts=PartCounts(kept=len(finished), changed=n_changed, new=n_new),
+        docs=sum(entry.docs for entry in entries),
+        failed=sum(entry.failed for entry in entries),
+        tokens=sum(entry.tokens for entry in entries),
+        seconds=seconds,
+        tokens_per_second=sum(entry.tokens for entry in written.values()) / seconds,
+        errors=errors,
+        shift=find_shift_of_parts(part_settings.load, entries),
+    )
+
+
+def check_output(folder: Path, form: str) -> None:
+    """Check, before anything is read, that the output can be written in this form."""
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"annotate: output: expected a folder, got the file {folder}")
     if form == "parquet":
         require_pyarrow()
-    sources = find_sources([Path(path) for path in inputs], folder)
-    model_digest = digest_model(str(model), code)
-    parts: dict[str, Part] = {}  # by their output files
+
+
+def plan_parts(
+    sources: Mapping[str, Path], n_rows: int, form: str, settings: Sequence[Any]
+) -> dict[str, PlannedPart]:
+    """Divide all inputs into parts, by their output files.
+
+    sources (Mapping[str, Path]): The input files by their names in the output.
+    n_rows (int): Lines or rows of a part: see `divide`.
+    form (str): The suffix of output files.
+    settings (Sequence[Any]): What the output depends on besides its part, valid JSON.
+    """
+    planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
         for number, part in enumerate(divide(path, n_rows)):
-            parts[f"{source}-{number:05}.{form}"] = part
-    if not parts:
-        raise ValueError(f"annotate: expected files with text, got none in {[*map(str, inputs)]}")
-    versions = [version(name) for name in ("spacy-costner", "spacy")]
-    settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
-    keys = {file: digest(settings, part.digest) for file, part in parts.items()}
-    load = partial(load_once, str(model), model_digest, code, use_gpu)
+            file = f"{source}-{number:05}.{form}"
+            planned[file] = PlannedPart(part, digest(settings, part.digest))
+    return planned
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder) as is_ours:
-        if is_ours is False:
-            raise ValueError(f"{folder}: expected no other process that writes to it, got one")
-        earlier = read_manifest(folder)
-        entries = keep_finished(folder, earlier, keys)
-        n_kept = len(entries)
-        n_new = sum(file not in earlier for file in parts)
-        planned = {"kept": n_kept, "changed": len(parts) - n_kept - n_new, "new": n_new}
-        remove_gone(folder, earlier, sources, parts)
-        lines = [json.dumps(entry) + "\n" for entry in earlier.values()]
-        save_text(folder / MANIFEST, "".join(lines))
-        work = {
-            "folder": folder,
-            "load": load,
-            "read": partial(read_rows, text=text, id_name=id_name),
-            "form": form,
-            "with_text": with_text,
-            "on_error": on_error,
-        }
-        runs: list[Run] = []
-        for file, part in parts.items():
-            if file not in entries:
-                runs.append(Run(file, annotate_part, {"file": file, "part": part, **work}))
-        begin = perf_counter()
-        n_failed = 0
-        n_tokens = 0
-        errors: dict[str, str] = {}
-        bar = progress(desc="annotate", unit="part", total=len(runs))
-        with bar, (folder / MANIFEST).open("a", encoding="utf8") as manifest:
-            for run, ended in run_all(runs, make_executor or local_processes(jobs)):
-                if isinstance(ended, Done):
-                    entry = {"file": run.name, "key": keys[run.name], **ended.value}
-                    entries[run.name] = entry
-                    # A command that is killed finds what was finished before.
-                    manifest.write(json.dumps(entry) + "\n")
-                    manifest.flush()
-                    n_failed += entry["failed"]
-                    n_tokens += entry["tokens"]
-                elif on_error == "raise":
-                    raise ValueError(f"annotate: {run.name}: {ended.reason}")
-                else:
-                    errors[run.name] = ended.reason
-                    clear(folder / run.name)
-                speed = n_tokens / (perf_counter() - begin)
-                bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
-                bar.update()
-    seconds = perf_counter() - begin
 
-    # In the order of the parts, whichever worker was first.
-    in_order = [entries[file] for file in parts if file in entries]
-    messages: dict[str, None] = {}
-    for entry in in_order:
-        messages.update(dict.fromkeys(entry.get("warnings", ())))
-    for message in messages:
-        warnings.warn(message, stacklevel=2)
-    return Summary(
-        planned,
-        docs=sum(entry["docs"] for entry in in_order),
-        failed=sum(entry["failed"] for entry in in_order),
-        tokens=sum(entry["tokens"] for entry in in_order),
-        seconds=seconds,
-        tokens_per_second=n_tokens / seconds,
-        errors=errors,
-        shift=find_shift_of_parts(load, [entry["shift"] for entry in in_order]),
-    )
+def annotate_parts(
+    planned: Mapping[str, PlannedPart],
+    part_settings: PartSettings,
+    make_executor: MakeExecutor | None,
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Annotate parts, each by a worker, and add each that is done to the manifest.
+
+    planned (Mapping[str, PlannedPart]): The parts by their output files.
+    part_settings (PartSettings): How they are annotated.
+    make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
+    RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries, and the errors of parts that
+        have no output, by their files.
+    RAISES (ValueError): If a part failed, with `on_error = "raise"`.
+    """
+    folder = part_settings.folder
+    runs: list[Run] = []
+    for file, (part, key) in planned.items():
+        arguments = {"file": file, "key": key, "part": part, "part_settings": part_settings}
+        runs.append(Run(file, annotate_part, arguments))
+    begin = perf_counter()
+    n_failed = 0
+    n_tokens = 0
+    written: dict[str, Entry] = {}
+    errors: dict[str, str] = {}
+    bar = progress(desc="annotate", unit="part", total=len(runs))
+    with bar, (folder / MANIFEST).open("a", encoding="utf8") as manifest:
+        for run, ended in run_all(runs, make_executor):
+            if isinstance(ended, Done):
+                entry: Entry = ended.value
+                written[entry.file] = entry
+                # Flushed, so that the next command finds it if this one is killed.
+                manifest.write(entry.to_line())
+                manifest.flush()
+                n_failed += entry.failed
+                n_tokens += entry.tokens
+            elif part_settings.on_error == "raise":
+                raise ValueError(f"annotate: {run.name}: {ended.reason}")
+            else:
+                errors[run.name] = ended.reason
+                clear(folder / run.name)
+            speed = n_tokens / (perf_counter() - begin)
+            bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
+            bar.update()
+    return written, errors
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
-    """The input files by their names in the output: within an input folder the relative path. The
-    output folder must be outside of them."""
+    """List the input files, and choose the names of their output.
+
+    inputs (Sequence[Path]): Files, or folders of files. Hidden files, and those that say something
+        about others, don't count.
+    folder (Path | None): The output folder, which must be outside of input folders.
+    RETURNS (dict[str, Path]): The files by name: in a folder the path from there.
+    RAISES (ValueError): If an input isn't there, or two files have the same name.
+    """
     sources: dict[str, Path] = {}
     for input_path in inputs:
         if not input_path.exists():
@@ -219,13 +317,16 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
         for path in sorted(input_path.rglob("*")):
             names = path.relative_to(input_path).parts
             is_hidden = any(name.startswith(".") for name in names)
-            if path.is_file() and not is_hidden and not is_about(path):
+            if path.is_file() and not is_hidden and not is_about_corpus(path):
                 add_source(sources, "/".join(names), path)
     return sources
 
 
 def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
-    """Add an input file. RAISES (CorpusError): If another one has its name."""
+    """Add an input file.
+
+    RAISES (CorpusError): If another file has its name, so that their outputs would be one.
+    """
     earlier = sources.setdefault(name, path)
     if earlier != path:
         raise CorpusError(f"expected files of different names, got {earlier} and {path}")
@@ -248,189 +349,220 @@ def digest_model(model: str, code_path: str | None) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Entry]:
-    """The entries by file. Damaged lines, and those of files that aren't ours, don't count."""
+    """The entries of an output folder by file. Damaged lines, and those of files that aren't ours,
+    don't count."""
     path = folder / MANIFEST
     entries: dict[str, Entry] = {}
     if not path.is_file():
         return entries
     for line in path.read_bytes().split(b"\n"):
-        with suppress(ValueError, RecursionError):
-            entry = json.loads(line)
-            if is_entry(entry):
-                entries[entry["file"]] = entry
+        entry = parse_entry(line)
+        if entry is not None:
+            entries[entry.file] = entry
     return entries
 
 
-def is_entry(value: Any) -> bool:
-    """Whether a line of JSON is an entry of the manifest."""
-    if not isinstance(value, dict):
-        return False
-    if any(type(value.get(name)) is not kind for name, kind in ENTRY_TYPES.items()):
-        return False
-    if not OUTPUT.fullmatch(value["file"]):
-        return False
-    return all(are_measures(measures) for measures in value["shift"].values())
+def parse_entry(line: bytes) -> Entry | None:
+    """Read a line of the manifest. None if it is damaged, or its file has no name of ours."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    for name, kind in ENTRY_TYPES.items():
+        if type(values.get(name)) is not kind:  # a boolean is an int for `isinstance`
+            return None
+    if not OUTPUT.fullmatch(values["file"]):
+        return None
+    messages = values.get("warnings", [])
+    if not are_all(messages, str):
+        return None
+    shift: dict[str, PartMeasures] = {}
+    for name, measures in values["shift"].items():
+        if not are_measures(measures):
+            return None
+        shift[name] = PartMeasures(measures["scores"], measures["counts"])
+    fields = {name: values[name] for name in ENTRY_TYPES}
+    return Entry(**{**fields, "shift": shift, "warnings": messages})
 
 
 def are_measures(value: Any) -> bool:
-    """Whether a value of JSON is what `Measures` has of a component: "scores", and three numbers
-    for each label."""
-    if not isinstance(value, dict) or not isinstance(value.get("counts"), dict):
+    """Whether a value of JSON is what an entry has of a component: the scores of docs, and three
+    numbers for each label."""
+    if not isinstance(value, dict) or not are_all(value.get("scores"), int, float):
         return False
-    rows = list(value["counts"].values())
-    if not all(are_numbers(row) and len(row) == 3 for row in rows):
+    counts = value.get("counts")
+    if not isinstance(counts, dict):
         return False
-    return are_numbers(value.get("scores"))
+    for numbers in counts.values():
+        if not are_all(numbers, int, float) or len(numbers) != 3:
+            return False
+    return True
 
 
-def are_numbers(value: Any) -> bool:
-    """Whether a value of JSON is a list of numbers."""
-    return isinstance(value, list) and all(type(item) in (int, float) for item in value)
+def are_all(value: Any, *kinds: type) -> bool:
+    """Whether a value of JSON is a list, and each of its items is of one of these types."""
+    return isinstance(value, list) and all(type(item) in kinds for item in value)
 
 
 def keep_finished(
-    folder: Path, entries: Mapping[str, Entry], keys: Mapping[str, str]
+    folder: Path, entries: Mapping[str, Entry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, Entry]:
-    """The entries of parts whose output is there, as long as it was, and of the same input, model
-    and settings, whose fingerprints are the keys."""
+    """The entries of planned parts that need not be done again: their input, model and settings
+    are the same, and the output is there, as long as it was."""
     finished: dict[str, Entry] = {}
-    for file, entry in entries.items():
+    for file, (_, key) in planned.items():
+        entry = entries.get(file)
         path = folder / file
-        has_same_key = keys.get(file) == entry["key"]
-        if has_same_key and path.is_file() and path.stat().st_size == entry["bytes"]:
+        if entry is None or entry.key != key or not path.is_file():
+            continue
+        if path.stat().st_size == entry.bytes:
             finished[file] = entry
     return finished
 
 
 def remove_gone(
-    folder: Path, entries: dict[str, Entry], sources: Collection[str], parts: Collection[str]
+    folder: Path, entries: dict[str, Entry], sources: Collection[str], planned: Collection[str]
 ) -> None:
-    """Remove the files and entries of parts that an input had and has no longer. Files with an
-    entry don't lead out of the folder."""
+    """Remove the output and the entry of parts that an input had before it became shorter.
+
+    folder (Path): The output folder. Files with an entry don't lead out of it.
+    entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
+    sources (Collection[str]): The names of all inputs. What other inputs have left stays.
+    planned (Collection[str]): The output files of all parts that the inputs have now.
+    """
     for file in list(entries):
         source = file.rpartition("-")[0]
-        if source in sources and file not in parts:
+        if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]
 
 
-def find_shift_of_parts(
-    load: Callable[[], Language], parts: Sequence[Mapping[str, Any]]
-) -> dict[str, Shift]:
+def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) -> dict[str, Shift]:
     """Test whether the docs of all parts are like the calibration docs, for each component that
-    measured them.
-
-    parts (Sequence[Mapping[str, Any]]): What a part of the output says of each component.
-    """
-    names: dict[str, None] = {}
-    for part in parts:
-        names.update(dict.fromkeys(part))
+    measured them."""
+    names: dict[str, None] = {}  # each once, in order
+    for entry in entries:
+        names.update(dict.fromkeys(entry.shift))
     shift: dict[str, Shift] = {}
     for name in names:
         ner = dict(load().pipeline).get(name)
         if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
             continue  # The manifest is damaged.
-        scores: list[float] = []
-        counts: dict[str, list[float]] = {}
-        for part in parts:
-            if name not in part:
-                continue
-            scores += part[name]["scores"]
-            for label, row in part[name]["counts"].items():
-                total = counts.get(label, [0.0, 0.0, 0.0])
-                counts[label] = [x + y for x, y in zip(total, row)]
-        shift[name] = find_shift(ner.calibration_scores.pool(), in_random_order(scores), counts)
+        total = PartMeasures([], {})
+        for entry in entries:
+            if name in entry.shift:
+                add_part(total, entry.shift[name])
+        shift[name] = find_shift(
+            ner.calibration_scores.pool(), in_random_order(total.scores), total.counts
+        )
     return shift
 
 
-@dataclass
-class Measures:
-    """What a component measures of the docs of a part, to test them for a shift."""
-
-    ner: CostSensitiveNER
-    scores: list[float] = field(default_factory=list)
-    counts: dict[str, Any] = field(default_factory=dict)  # by label: see `add_measures`
-
-    def add(self, doc: Doc) -> None:
-        """Measure a doc, unless another component has changed its spans."""
-        ner = self.ner
-        if ner.confidence is None:
-            return
-        with suppress(ValueError):
-            self.scores += add_measures(
-                doc, ner.confidence.spans_key, ner.name, ner.own_labels, self.counts
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """What the manifest says."""
-        return {"scores": rounded(self.scores).tolist(), "counts": self.counts}
+def add_part(total: PartMeasures, measures: PartMeasures) -> None:
+    """Add what was measured of a part to a sum over parts."""
+    total.scores.extend(measures.scores)
+    for label, numbers in measures.counts.items():
+        sums = total.counts.setdefault(label, [0.0, 0.0, 0.0])
+        for i, number in enumerate(numbers):
+            sums[i] += number
 
 
-def annotate_part(
-    file: str,
-    part: Part,
-    *,
-    folder: Path,
-    load: Callable[[], Language],
-    read: Callable[[Language, Part], Iterable[TextRow]],
-    form: str,
-    with_text: bool,
-    on_error: str,
-) -> dict[str, Any]:
-    """Annotate a part of a file.
+def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) -> Entry:
+    """Annotate a part of an input, and write its output file: the work of a worker.
 
-    RETURNS (dict[str, Any]): What the manifest says of the output: bytes, docs, failed, tokens,
-        warnings, and by component the "scores" and "counts" that test it for a shift.
+    file (str): The output file, relative to the folder.
+    key (str): The fingerprint that the entry gets.
+    part (Part): The part.
+    part_settings (PartSettings): How it is annotated and written.
+    RETURNS (Entry): The entry for the manifest.
     RAISES (ValueError): If the part can't be read, model, input or folder are not those of the
         command, or a doc fails and `on_error` is "raise".
     """
+    folder = part_settings.folder
     if not (folder / MANIFEST).is_file():
         message = "expected the output folder of the command, got none on this worker"
         raise ValueError(f"{folder}: {message}")
-    nlp = load()
-    measures: dict[str, Measures] = {}
-    for name, ner in nlp.pipeline:
-        if isinstance(ner, CostSensitiveNER) and ner.confidence and ner.calibration_scores:
-            measures[name] = Measures(ner)
-    encode, write = OUTPUT_FORMS[form]
-    groups = groups_of(nlp)
-    counts = {"docs": 0, "failed": 0, "tokens": 0}
+    nlp = part_settings.load()
+    span_lists = span_lists_of(nlp)
+    # The components that can test for a shift, and what they measure, by name
+    measured: dict[str, tuple[CostSensitiveNER, PartMeasures]] = {}
+    for name, pipe in nlp.pipeline:
+        if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
+            measured[name] = (pipe, PartMeasures([], {}))
+    output_form = OUTPUT_FORMS[part_settings.form]
+    with_text = part_settings.with_text
+    n_docs = 0
+    n_failed = 0
+    n_tokens = 0
 
     def encode_answers() -> Iterator[Any]:
-        for row, answer in annotate_rows(nlp, read(nlp, part)):
+        """Annotate the rows one batch after another, count them, and encode each for the file."""
+        nonlocal n_docs, n_failed, n_tokens
+        for row, answer in annotate_rows(nlp, part_settings.read(nlp, part)):
             try:
-                encoded = encode((row, answer), groups, with_text)
+                encoded = output_form.encode((row, answer), span_lists, with_text)
             except Exception as error:  # A component has left what the output can't have.
                 answer = error
-                encoded = encode((row, answer), groups, with_text)
-            counts["docs"] += 1
+                encoded = output_form.encode((row, answer), span_lists, with_text)
+            n_docs += 1
             if isinstance(answer, Doc):
-                counts["tokens"] += len(answer)
-                for measure in measures.values():
-                    measure.add(answer)
-            elif on_error == "raise":
+                n_tokens += len(answer)
+                for ner, measures in measured.values():
+                    measure_doc(ner, answer, measures)
+            elif part_settings.on_error == "raise":
                 message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
                 raise ValueError(message) from answer
             else:
-                counts["failed"] += 1
+                n_failed += 1
             yield encoded
 
-    # Garbage collections leave out what is there now, such as the pipeline: it would take them a
-    # twelfth of the time.
-    was_frozen = gc.get_freeze_count()
+    def write(path: Path) -> None:
+        """Write the output. It takes the answers one after another, while rows are annotated."""
+        output_form.write(path, encode_answers(), span_lists, with_text)
+
+    with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
+        save_file(folder / file, write)
+    shift: dict[str, PartMeasures] = {}
+    for name, (_, measures) in measured.items():
+        scores = rounded(measures.scores).tolist()
+        shift[name] = PartMeasures(scores, measures.counts)
+    messages = dict.fromkeys(str(warning.message) for warning in caught)  # each once
+    return Entry(
+        file=file,
+        key=key,
+        bytes=(folder / file).stat().st_size,
+        docs=n_docs,
+        failed=n_failed,
+        tokens=n_tokens,
+        shift=shift,
+        warnings=list(messages),
+    )
+
+
+def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:
+    """Add what a component has measured of a doc that it predicted to the measures of the part. A
+    doc whose spans another component has changed doesn't count."""
+    if ner.confidence is None:
+        return
+    with suppress(ValueError):
+        measures.scores.extend(
+            add_measures(doc, ner.confidence.spans_key, ner.name, ner.own_labels, measures.counts)
+        )
+
+
+@contextmanager
+def collecting_new_objects_only() -> Iterator[None]:
+    """Have garbage collections leave out what is there now, such as the pipeline: with it they
+    would take a twelfth of the time of annotating."""
+    was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            save_file(folder / file, lambda path: write(path, encode_answers(), groups, with_text))
+        yield
     finally:
         if not was_frozen:
             gc.unfreeze()
-    return {
-        "bytes": (folder / file).stat().st_size,
-        **counts,
-        "shift": {name: measure.to_dict() for name, measure in measures.items()},
-        "warnings": list(dict.fromkeys(str(warning.message) for warning in caught)),
-    }
 
 
 @lru_cache(maxsize=1)
@@ -466,29 +598,33 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
         text.
     """
     rows = (TextRow(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
-    groups = groups_of(nlp)
+    span_lists = span_lists_of(nlp)
     for answer in annotate_rows(nlp, rows):
-        yield to_record(answer, groups, with_text=False)
+        yield to_record(answer, span_lists, with_text=False)
 
 
 def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
-    """Annotate rows: each with its doc or its error. Error handlers have to raise."""
+    """Annotate rows in batches. Yields each with its doc or its error; so the error handlers of the
+    pipeline have to raise, as those of `load_pipeline` do."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, annotate_batch(nlp, batch))
 
 
 def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
-    """Annotate rows together: the doc or the error of each. If the pipeline fails, its halves are
-    tried, with new docs: the old ones may be half annotated."""
+    """Annotate rows together: the doc or the error of each.
+
+    If the pipeline fails, its halves are tried, until the row that fails is alone. They get new
+    docs: the old ones may be half annotated.
+    """
     answers: dict[int, Doc | Exception] = {}  # by the number of the row
-    docs: list[tuple[Doc, int]] = []
+    docs_and_numbers: list[tuple[Doc, int]] = []
     for i, row in enumerate(rows):
         try:
-            docs.append((row.make_doc(), i))
+            docs_and_numbers.append((row.make_doc(), i))
         except Exception as error:
             answers[i] = error
     try:
-        for doc, i in nlp.pipe(docs, as_tuples=True):
+        for doc, i in nlp.pipe(docs_and_numbers, as_tuples=True):
             answers[i] = doc
         if len(answers) < len(rows):
             raise ValueError("expected a doc of the pipeline, got none")
@@ -500,31 +636,31 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
     return annotate_batch(nlp, rows[:half]) + annotate_batch(nlp, rows[half:])
 
 
-def groups_of(nlp: Language) -> Groups:
-    """What span groups a pipeline writes: "spans", with their keys, of components with a
-    `spans_key`; "alternatives" and "guaranteed", whose groups say what they are."""
-    groups: Groups = {}
+def span_lists_of(nlp: Language) -> SpanLists:
+    """The lists of spans that records of a pipeline have beside the entities: "spans" if a
+    component has a `spans_key`, and "alternatives" and "guaranteed" if one writes them."""
+    span_lists: SpanLists = {}
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
             continue
         key = pipe.annotation.spans_key
         if key is not None:
-            groups.setdefault("spans", [])
-            if key not in groups["spans"]:
-                groups["spans"].append(key)
+            keys = span_lists.setdefault("spans", [])
+            if key not in keys:
+                keys.append(key)
         if pipe.confidence is not None and pipe.confidence.alternatives is not None:
-            groups[ALTERNATIVES] = []
+            span_lists[ALTERNATIVES] = []
         if pipe.confidence is not None and pipe.guarantee is not None:
-            groups[GUARANTEED] = []
-    return groups
+            span_lists[GUARANTEED] = []
+    return span_lists
 
 
-def to_record(answer: Answer, groups: Groups, with_text: bool) -> Record:
+def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     """An answer as a line of JSON.
 
-    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]}, or with "error" in place of
-        entities. Entities have start and end, in characters, label and score. If there is no
-        probability, the score is None.
+    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, or
+        {"id": …, "text": …, "error": …}. Spans have start and end, in characters, label and score.
+        If there is no probability, the score is None.
     """
     row, doc = answer
     record: Record = {"id": row.id}
@@ -533,79 +669,100 @@ def to_record(answer: Answer, groups: Groups, with_text: bool) -> Record:
     if isinstance(doc, Exception):
         record["error"] = describe_error(doc)
         return record
-    key_groups = [doc.spans[key] for key in groups.get("spans", ()) if key in doc.spans]
     scored = scored_groups(doc)
-    scores: dict[Place, float] = {}
+    groups_of_list: dict[str, list[SpanGroup]] = {}
+    for name, keys in span_lists.items():
+        if name == "spans":
+            groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
+        else:
+            groups_of_list[name] = [group for group in scored if group.attrs.get("set") == name]
+
     # A predicted entity's score is that of the component that predicts it: its group comes last.
-    for group in [*reversed(scored), *key_groups]:
+    scores: dict[Place, float] = {}
+    for group in [*reversed(scored), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
             if not isnan(span.score):
                 scores[span.place] = span.score
 
-    def to_spans(places: Iterable[Place]) -> list[Record]:
-        spans: list[Record] = []
-        for place in places:
-            start, end, label = place
-            spans.append({"start": start, "end": end, "label": label, "score": scores.get(place)})
-        return spans
-
-    record["entities"] = to_spans((ent.start_char, ent.end_char, ent.label_) for ent in doc.ents)
-    for name in groups:
-        written = key_groups
-        if name != "spans":
-            written = [group for group in scored if group.attrs.get("set") == name]
-        places = [span.place for group in written for span in read_group(group)]
-        record[name] = to_spans(places) if written else None  # no promise
+    entity_places = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    record["entities"] = spans_to_json(entity_places, scores)
+    for name, groups in groups_of_list.items():
+        if not groups:
+            # No component has written this list to the doc. An empty list would be a promise.
+            record[name] = None
+            continue
+        places: list[Place] = []
+        for group in groups:
+            places += [span.place for span in read_group(group)]
+        record[name] = spans_to_json(places, scores)
     return record
 
 
+def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:
+    """Spans as JSON, by their characters and labels; with their scores, if they have some."""
+    spans: list[Record] = []
+    for place in places:
+        start, end, label = place
+        spans.append({"start": start, "end": end, "label": label, "score": scores.get(place)})
+    return spans
+
+
 def describe_error(error: Exception) -> str:
-    """An error in a line: our own messages as they are, others with the name of their class."""
+    """The text of an error: our own messages as they are, others with the name of their class."""
     if type(error) in (ValueError, CorpusError):
         return encodable(error)
     return encodable(f"{type(error).__name__}: {error}")
 
 
-def to_line(answer: Answer, groups: Groups, with_text: bool) -> str:
+def to_line(answer: Answer, span_lists: SpanLists, with_text: bool) -> str:
     """Encode an answer as a line of JSON."""
-    return JSON.encode(to_record(answer, groups, with_text)) + "\n"
+    return JSON.encode(to_record(answer, span_lists, with_text)) + "\n"
 
 
 def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
     """Write the lines of answers."""
-    # Python's escape for half of a surrogate pair is that of JSON.
+    # Half of a surrogate pair becomes Python's escape for it, which is also that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         file.writelines(lines)
 
 
-def write_parquet(path: Path, records: Iterable[Record], groups: Groups, with_text: bool) -> None:
+def write_parquet(
+    path: Path, records: Iterable[Record], span_lists: SpanLists, with_text: bool
+) -> None:
     """Write the rows of answers: see `to_record`. Ids are numbers if all are, and text
     otherwise."""
     parquet = require_pyarrow()
     import pyarrow
 
     rows = list(records)
+    text = pyarrow.string()
+    number = pyarrow.int64()
     has_numbers = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
         if not has_numbers:
             row["id"] = str(row["id"])
         if row.get("text") is not None:
             row["text"] = encodable(row["text"])
-    text = pyarrow.string()
-    number = pyarrow.int64()
-    span = [("start", number), ("end", number), ("label", text), ("score", pyarrow.float64())]
-    spans = pyarrow.list_(pyarrow.struct(span))
+
+    span_fields = [
+        ("start", number),
+        ("end", number),
+        ("label", text),
+        ("score", pyarrow.float64()),
+    ]
+    spans = pyarrow.list_(pyarrow.struct(span_fields))
     columns = [("id", number if has_numbers else text)]
     if with_text:
         columns.append(("text", text))
-    columns += [(name, spans) for name in ("entities", *groups)]
+    for name in ("entities", *span_lists):
+        columns.append((name, spans))
     columns.append(("error", text))
     table = pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(columns))
     parquet.write_table(table, path)
 
 
 class Packers(threading.local):
-    """A packer of msgpack for each thread."""
+    """A packer of msgpack for each thread: threads must not share one."""
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(use_bin_type=True)
@@ -615,7 +772,8 @@ PACKERS = Packers()
 
 
 def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
-    """Pack the `user_data` of a doc, which has "id" and, if it failed, "error"."""
+    """An answer as a doc, empty if there is an error, and its packed `user_data`: "id", "error" and
+    what the input had."""
     row, doc = answer
     if isinstance(doc, Exception):
         error = describe_error(doc)
@@ -625,28 +783,35 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
         realign(doc)
         doc.user_data.pop("error", None)  # The input may have such a key.
     doc.user_data["id"] = row.id
-    # DocBin packs these when the part is complete, where an error would stop all docs.
+    # A trial: DocBin packs these only when the part is complete, and an error would stop all docs.
     pack = PACKERS.packer.pack
     pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
-    # As DocBin does, which makes a packer for each doc: that takes three quarters of the time.
+    # In the form of DocBin. It makes a packer for each doc, which takes three quarters of the time.
     return doc, pack(doc.user_data)
 
 
 def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) -> None:
     """Write the docs of answers."""
-    docs = DocBin()
+    doc_bin = DocBin()  # doesn't pack user data when docs are added
     for doc, user_data in packed_docs:
-        docs.add(doc)
-        docs.user_data.append(user_data)
-    docs.store_user_data = True
-    docs.to_disk(path)
+        doc_bin.add(doc)
+        doc_bin.user_data.append(user_data)
+    doc_bin.store_user_data = True  # but saves it
+    doc_bin.to_disk(path)
 
 
 JSON = json.JSONEncoder(ensure_ascii=False)
 
-OUTPUT_FORMS: dict[str, tuple[Callable[[Answer, Groups, bool], Any], Callable[..., None]]] = {
-    "jsonl": (to_line, write_jsonl),
-    "parquet": (to_record, write_parquet),
-    "spacy": (to_packed_doc, write_docbin),
+
+class OutputForm(NamedTuple):
+    """How answers are written in a form of the output."""
+
+    encode: Callable[[Answer, SpanLists, bool], Any]  # an answer as soon as it is there
+    write: Callable[..., None]  # all encoded answers to a file
+
+
+OUTPUT_FORMS = {
+    "jsonl": OutputForm(to_line, write_jsonl),
+    "parquet": OutputForm(to_record, write_parquet),
+    "spacy": OutputForm(to_packed_doc, write_docbin),
 }
-"""The forms of the output: what encodes an answer, and what writes the encoded ones to a file."""

@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,8 +107,8 @@ class Comparison(NamedTuple):
     """Annotated entities, and what else may be right in their place. Tokens are counted over all
     docs of a fold."""
 
-    annotated: list[Entity]  # one, or none
-    alternative: list[Entity]  # one that overlaps it, or none
+    annotated: list[Entity]  # with one entity, or empty
+    alternative: list[Entity]  # with one entity that overlaps it, or empty
     prob_annotated: float
     prob_alternative: float
 
@@ -119,7 +118,7 @@ class Audit(NamedTuple):
     annotation."""
 
     suspects: list[Suspect]  # all places, the most probable mistakes first
-    kinds: dict[str, int]  # by `KINDS`, and those of all these that are "inconsistent"
+    kinds: dict[str, int]  # by `KINDS`, and those of any kind that are "inconsistent"
     docs: int
     tokens: int
     entities: int  # annotated ones
@@ -172,7 +171,7 @@ def audit(
         entities, or a worker failed.
     """
     name = component_name(config, Path("config"))
-    cost_of_tags, _, cost_name = find_cost(config.interpolate()["components"][name])
+    make_table, _, cost_name = find_cost(config.interpolate()["components"][name])
     folds = cross_fit(
         config,
         docs,
@@ -184,14 +183,16 @@ def audit(
         code_path=code_path,
     )
     mistake_cost = None
-    if cost_name:
+    if cost_name:  # Without a cost in the config, all mistakes cost the same.
         tags = folds[0].dev.posterior.tags.collapsed
-        mistake_cost = make_cost(cost_of_tags(tags), tags)
+        mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
 
-    probable = [suspect for suspect in suspects if suspect.is_probable]
-    kinds = {kind: sum(suspect.kind == kind for suspect in probable) for kind in KINDS}
-    kinds["inconsistent"] = sum(suspect.is_inconsistent for suspect in probable)
+    kinds = dict.fromkeys([*KINDS, "inconsistent"], 0)
+    for suspect in suspects:
+        if suspect.is_probable:
+            kinds[suspect.kind] += 1
+            kinds["inconsistent"] += int(suspect.is_inconsistent)
     n_over_borders = 0
     for fold in folds:
         n_over_borders += int(fold.dev.posterior.crosses_border(fold.dev.gold).sum())
@@ -250,16 +251,17 @@ def cross_fit(
         desc="audit",
     )
     temperatures = means_of_others([find_temperature(fold) for fold in folds])
-    return [
-        fold._replace(dev=fold.dev.with_temperature(Temperature(temperature)))
-        for fold, temperature in zip(folds, temperatures)
-    ]
+    calibrated: list[Fold] = []
+    for fold, temperature in zip(folds, temperatures):
+        dev = fold.dev.with_temperature(Temperature(temperature))
+        calibrated.append(fold._replace(dev=dev))
+    return calibrated
 
 
 def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
     """Whether each token is annotated as O and as each label; a row of zeros for a token without
     annotation. Shape: (T, L + 1)"""
-    columns = {"": 0}
+    columns = {"": 0}  # spaCy's type of tokens that are O
     for i, label in enumerate(labels):
         columns[label] = i + 1
     one_hot = numpy.zeros((len(doc), len(columns)), dtype=bool)
@@ -270,7 +272,8 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
 
 
 def find_temperature(fold: Fold) -> float:
-    """The temperature that fits a fold; 1 if no entity is predicted in it."""
+    """The temperature with which the confidence of the entities predicted in a fold fits how often
+    they are correct; 1 if none is predicted."""
     answers = predict_best(fold.dev)
     if not len(answers.is_correct):
         return 1.0
@@ -278,21 +281,24 @@ def find_temperature(fold: Fold) -> float:
 
 
 def means_of_others(temperatures: Sequence[float]) -> list[float]:
-    """For each temperature the geometric mean of all others, each within `TEMPERATURES`."""
+    """For each fold the geometric mean of the temperatures of all other folds, each put within
+    `TEMPERATURES` before. So a fold has no effect on its own temperature."""
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
-    mean_logs = (logs.sum() - logs) / (len(logs) - 1)
-    return numpy.exp(mean_logs).tolist()
+    sums_of_others = logs.sum() - logs
+    return numpy.exp(sums_of_others / (len(logs) - 1)).tolist()
 
 
 def read_annotation(ner: CostSensitiveNER) -> None:
-    """Have a component's first pass read the labels as annotated: see `FirstPass`."""
+    """Have the second pass of a component see the annotated labels of other occurrences of a word,
+    where it otherwise sees those that its first pass predicts: see `FirstPass`."""
     first_pass = first_pass_of(ner.model)
     if first_pass is not None:
         first_pass.read_labels = annotated_labels
 
 
 def annotated_labels(docs: Iterable[Doc]) -> Floats2d:
-    """The annotated labels of the tokens of all docs, as `one_hot_labels`. Shape: (N, L + 1)"""
+    """The annotated labels of the tokens of all docs, which `cross_fit` has put into them: see
+    `one_hot_labels`. Shape: (N, L + 1)"""
     return numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs], dtype="float32")
 
 
@@ -315,20 +321,20 @@ def rank(
 
 
 def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
-    """The places of a fold, by score."""
+    """Find the places of a fold, each with its best alternative, those with the highest score
+    first. Places don't overlap: one that overlaps an earlier one is left out."""
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
-    gold = named(fold.dev.gold, labels)
     likely, probs = posterior.likely_entities(LEAST)
     is_counted = fold.dev.are_counted(likely)
     likely = likely.select(is_counted)
     probs = probs[is_counted]
-    alternatives = named(likely, labels)
-    probable = [entity for entity, prob in zip(alternatives, probs) if prob > PROBABLE]
-
     comparisons = compare_annotation(posterior, fold.dev.gold, likely, probs)
     scores = score_comparisons(comparisons, cost)
-    # The first token of each doc, and the number of all tokens. Shape: (D + 1,)
+
+    gold = named(fold.dev.gold, labels)
+    probable = named(likely.select(probs > PROBABLE), labels)
+    # The first token of each doc of the fold, and the number of all tokens. Shape: (D + 1,)
     doc_starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
     is_taken = numpy.zeros(doc_starts[-1], dtype=bool)
     for i in numpy.argsort(-scores, kind="stable").tolist():
@@ -344,13 +350,15 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
         suggested = alternative
         if comparison.annotated and alternative:
             suggested = add_within(alternative, probable, begin, end)
-        doc = bisect_right(doc_starts, begin) - 1
+        # The last doc that starts at the place or before it
+        doc_in_fold = bisect_right(doc_starts, begin) - 1
+        doc_start = doc_starts[doc_in_fold]
         yield Suspect(
-            doc=int(fold.docs[doc]),
+            doc=int(fold.docs[doc_in_fold]),
             kind=kind_of_suspect(suggested, annotated),
             score=float(scores[i]),
-            annotated=shifted(annotated, -doc_starts[doc]),
-            suggested=shifted(suggested, -doc_starts[doc]),
+            annotated=shifted(annotated, -doc_start),
+            suggested=shifted(suggested, -doc_start),
             prob_annotated=comparison.prob_annotated,
             prob_suggested=comparison.prob_alternative,
         )
@@ -367,14 +375,13 @@ def compare_annotation(
     """
     annotated = named(gold, posterior.tags.labels)
     probs = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
-    # Of no entity in the tokens of each
+    # The probability that all tokens of an entity are O, for each annotated and each likely one
     outside_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
     outside_likely = posterior.outside_probs(likely.begin, likely.end).tolist()
 
-    comparisons = [
-        Comparison([entity], [], probs[entity], prob_outside)
-        for entity, prob_outside in zip(annotated, outside_gold)
-    ]
+    comparisons: list[Comparison] = []
+    for entity, prob_outside in zip(annotated, outside_gold):
+        comparisons.append(Comparison([entity], [], probs[entity], prob_outside))
     alternatives = named(likely, posterior.tags.labels)
     for alternative, prob, prob_outside in zip(alternatives, likely_probs.tolist(), outside_likely):
         begin, end, _ = alternative
@@ -389,28 +396,23 @@ def compare_annotation(
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
     """The score of each comparison: see `rank`. Shape: (C,)"""
-    # Of the annotation and of the alternative. Shape: (C, 2)
-    pairs_of_probs = [
-        (comparison.prob_annotated, comparison.prob_alternative) for comparison in comparisons
-    ]
-    probs = numpy.asarray(pairs_of_probs).reshape(-1, 2)
-    if cost is not None and comparisons:
-        # c(a, b) and c(b, a) of the annotation a and the alternative b. Shape: (C, 2)
-        pairs_of_costs = [
-            (
-                cost(comparison.annotated, comparison.alternative),
-                cost(comparison.alternative, comparison.annotated),
-            )
-            for comparison in comparisons
-        ]
+    # Of the annotation and of the alternative
+    pairs_of_probs: list[tuple[float, float]] = []
+    pairs_of_costs: list[tuple[float, float]] = []
+    is_annotated = numpy.zeros(len(comparisons), dtype=bool)
+    for i, (annotated, alternative, prob_annotated, prob_alternative) in enumerate(comparisons):
+        is_annotated[i] = bool(annotated)
+        pairs_of_probs.append((prob_annotated, prob_alternative))
+        if cost is not None:
+            # What it costs to write the other one, if this one is right
+            pairs_of_costs.append((cost(annotated, alternative), cost(alternative, annotated)))
+    weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2)
+    if pairs_of_costs:
         costs = numpy.asarray(pairs_of_costs)
         # Relative to the mean, so that `SMOOTHING` has the same weight whatever the unit of costs.
-        probs *= costs / max(costs.mean(), 1e-12)
-    logs = numpy.log(probs + SMOOTHING)
+        weights *= costs / max(costs.mean(), 1e-12)
+    logs = numpy.log(weights + SMOOTHING)
     scores = logs[:, 1] - logs[:, 0]
-    is_annotated = numpy.asarray(
-        [bool(comparison.annotated) for comparison in comparisons], dtype=bool
-    )
     scores[~is_annotated] += numpy.log(MISSING_ODDS)
     return scores
 
@@ -418,7 +420,13 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
 def add_within(
     suggested: list[Entity], probable: list[Entity], begin: int, end: int
 ) -> list[Entity]:
-    """Add probable entities that lie within a place, and overlap none of those that are there."""
+    """Add the probable entities between two tokens that overlap no suggested one, so that a
+    suggestion for one entity doesn't leave out the others of its place.
+
+    suggested (list[Entity]): The suggested entities, in order. The list isn't changed.
+    probable (list[Entity]): All probable entities of the fold, in order.
+    begin, end (int): The place: its first token, and the one after its last.
+    """
     complete = suggested
     for entity in entities_between(probable, begin, end):
         entity_begin, entity_end, _ = entity
@@ -431,45 +439,38 @@ def add_within(
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
     """The kind of the mistake if the suggestion is right: one of `KINDS`. Where label and boundary
     are wrong it is a wrong boundary."""
+    # `kind_of` compares gold with predictions: the suggestion is in the place of gold.
     kind = kind_of(suggested, annotated)
-    return BOUNDARY if kind == BOTH else kind
+    if kind == BOTH:
+        return BOUNDARY
+    return kind
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """Entities so many tokens later."""
+    """The same entities so many tokens later, or earlier if the number is negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
 def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
-    """The entities with tokens between these, of entities in order and without overlap."""
+    """The entities with a token from `begin` to the one before `end`, of entities that are in order
+    and don't overlap."""
+    # From the first one that ends after `begin` to the last one that begins before `end`
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
-    return entities[first : bisect_left(entities, end, key=lambda entity: entity[0])]
+    after_last = bisect_left(entities, end, key=lambda entity: entity[0])
+    return entities[first:after_last]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
-    """Count how the same words are annotated elsewhere in the corpus: the words of the first
-    entity that annotation and suggestion differ in."""
+    """Fill in how often the words of suspects are annotated in the corpus as they are here, and as
+    the suggestion says: the words of the first entity that annotation and suggestion differ in."""
+    extents = [first_difference(suspect) for suspect in suspects]
     words_of_suspects: list[tuple[str, ...]] = []
-    extents: list[tuple[int, int]] = []
-    for suspect in suspects:
-        annotated = set(suspect.annotated)
-        suggested = set(suspect.suggested)
-        begin, end, _ = min(suggested - annotated or annotated - suggested)
-        extents.append((begin, end))
+    for suspect, (begin, end) in zip(suspects, extents):
         words_of_suspects.append(words_between(docs[suspect.doc], begin, end))
-
-    vocab = Vocab()
-    matcher = PhraseMatcher(vocab)
-    matcher.add("words", [Doc(vocab, words=list(words)) for words in set(words_of_suspects)])
-    counts: Counter[tuple[tuple[str, ...], str]] = Counter()  # by words and label
-    for doc in docs:
-        label_of_extent = label_by_extent(map(as_entity, doc.ents))
-        for _, begin, end in matcher(doc):
-            label = label_of_extent.get((begin, end), "")
-            counts[words_between(doc, begin, end), label] += 1
+    counts = count_annotations(set(words_of_suspects), docs)
 
     counted: list[Suspect] = []
-    for suspect, words, extent in zip(suspects, words_of_suspects, extents):
+    for suspect, extent, words in zip(suspects, extents, words_of_suspects):
         annotated_label = label_by_extent(suspect.annotated).get(extent, "")
         suggested_label = label_by_extent(suspect.suggested).get(extent, "")
         counted.append(
@@ -481,8 +482,35 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
     return counted
 
 
+def first_difference(suspect: Suspect) -> tuple[int, int]:
+    """The first token, and the one after the last, of the first suggested entity that isn't
+    annotated. If nothing is added, of the first annotated one that isn't suggested."""
+    annotated = set(suspect.annotated)
+    suggested = set(suspect.suggested)
+    differing = suggested - annotated or annotated - suggested
+    begin, end, _ = min(differing)
+    return begin, end
+
+
+def count_annotations(
+    phrases: Collection[tuple[str, ...]], docs: Iterable[Doc]
+) -> Counter[tuple[tuple[str, ...], str]]:
+    """How often each of these sequences of words is an entity of each label in docs. With "" as the
+    label: how often it isn't an entity, though a part of it may be one."""
+    vocab = Vocab()
+    matcher = PhraseMatcher(vocab)
+    matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
+    counts: Counter[tuple[tuple[str, ...], str]] = Counter()
+    for doc in docs:
+        label_of_extent = label_by_extent(map(as_entity, doc.ents))
+        for _, begin, end in matcher(doc):
+            label = label_of_extent.get((begin, end), "")
+            counts[words_between(doc, begin, end), label] += 1
+    return counts
+
+
 def words_between(doc: Doc, begin: int, end: int) -> tuple[str, ...]:
-    """The words of some tokens of a doc."""
+    """The words of a doc from one token to the one before another."""
     return tuple(token.text for token in doc[begin:end])
 
 
@@ -492,17 +520,23 @@ def label_by_extent(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """The cost of annotating one entity in place of another: the sum over the tokens of both. The
-    table has the cost of each pair of tags, [true, annotated]. Shape: (K, K)"""
+    """Make the function that says what a mistake costs: the sum over the tokens of its place.
+
+    table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
+    tags (Tags): The tags of the table.
+    """
 
     def encode(entities: Sequence[Entity], begin: int, end: int) -> list[int]:
-        """The tags of the tokens between these."""
-        columns = numpy.zeros((3, len(entities)), dtype="int64")
+        """The tags of the tokens from `begin` to the one before `end`, of these entities."""
+        place_entities = Entities(*numpy.zeros((3, len(entities)), dtype="int64"))
         for i, (entity_begin, entity_end, label) in enumerate(entities):
-            columns[:, i] = (entity_begin - begin, entity_end - begin, tags.labels.index(label))
-        return tags.encode(Entities(*columns), end - begin)
+            place_entities.begin[i] = entity_begin - begin
+            place_entities.end[i] = entity_end - begin
+            place_entities.label[i] = tags.labels.index(label)
+        return tags.encode(place_entities, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
+        """The sum of the costs of the tags that are annotated, where the others are right."""
         begin, end = extent_of((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)
@@ -521,13 +555,15 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         number of the doc, and "start" the character of the doc that the text begins with.
     """
     doc = docs[suspect.doc]
-    first, last = window(doc, *suspect.extent)
-    start = doc[first].idx
+    begin, end = suspect.extent
+    first, last = window(doc, begin, end)
     task = doc_to_task(doc[first:last].as_doc())
     annotated = task.spans or []
 
-    # Characters of the text that is shown, from and to
-    place = doc[slice(*suspect.extent)]
+    # The suggestion replaces the annotated spans of its place. Its characters are counted from the
+    # first one that is shown.
+    start = doc[first].idx
+    place = doc[begin:end]
     place_start = place.start_char - start
     place_end = place.end_char - start
     spans = [span for span in annotated if span.end <= place_start or place_end <= span.start]
@@ -536,11 +572,10 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         spans.append(TaskSpan(ent.start_char - start, ent.end_char - start, label))
     spans.sort(key=lambda span: span.start)
 
+    annotated_json = [{"start": s.start, "end": s.end, "label": s.label} for s in annotated]
     change = f"{entities_text(doc, suspect.annotated)} -> {entities_text(doc, suspect.suggested)}"
     extra = {
-        "annotated": [
-            {"start": span.start, "end": span.end, "label": span.label} for span in annotated
-        ],
+        "annotated": annotated_json,
         "doc": suspect.doc,
         "start": start,
         "kind": suspect.kind,
@@ -577,7 +612,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)
         raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
-    n_lines: Counter[str] = Counter()
+    n_lines: Counter[str] = Counter()  # by answer
     corrections: list[Correction] = []
     for place, task in read_tasks(path):
         answer = task.extra.get("answer") or IGNORE
@@ -602,7 +637,13 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
 
 
 def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
-    """Read what a line changes."""
+    """Read what a line changes: the difference between its spans and those under "annotated".
+
+    docs (Sequence[Doc]): The docs that were audited.
+    task (Task): The line, as `suspect_to_task` has made it and people have edited it.
+    place (FilePlace): Where the line is, for errors.
+    RAISES (CorpusError): If it is no line of an audit of these docs.
+    """
     i = task.extra.get("doc")
     start = task.extra.get("start")
     annotated = task.extra.get("annotated")
@@ -615,26 +656,33 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     if start < 0 or text != task.text:
         raise place.refuse(f"expected the text of doc {i}, {text!r}, got {task.text!r}")
     annotated_spans = spans_from_json(annotated, text, "annotated", place)
+    # By their characters in the text of the line, from and to, and their labels
     before = {(span.start, span.end, span.label) for span in annotated_spans}
     after = {(span.start, span.end, span.label) for span in task.spans or ()}
 
-    def to_spans(extents: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Spans of the doc, of characters of the text."""
-        spans: list[Span] = []
-        for first, last, label in sorted(extents):
-            span = docs[i].char_span(start + first, start + last, label=label)
+    def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
+        """Spans of the doc. The text of the line begins at its character `start`."""
+        doc_spans: list[Span] = []
+        for span_start, span_end, label in sorted(text_spans):
+            span = docs[i].char_span(start + span_start, start + span_end, label=label)
             if span is None:
                 raise place.refuse(
-                    f"spans: expected whole tokens, got {text[first:last]!r} {label}"
+                    f"spans: expected whole tokens, got {text[span_start:span_end]!r} {label}"
                 )
-            spans.append(span)
-        return spans
+            doc_spans.append(span)
+        return doc_spans
 
-    return Correction(place, i, to_spans(before - after), to_spans(after - before))
+    removed = to_doc_spans(before - after)
+    added = to_doc_spans(after - before)
+    return Correction(place, i, removed, added)
 
 
 def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Remove entities of a doc. RAISES (CorpusError): If the doc doesn't have one of them."""
+    """Remove the entities that a correction removes from those of its doc.
+
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
+    RAISES (CorpusError): If the doc doesn't have one of them.
+    """
     for span in correction.removed:
         if ents.pop(as_entity(span), None) is None:
             text = f"{span.text} {span.label_}"
@@ -642,7 +690,11 @@ def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Add entities to those of a doc. RAISES (CorpusError): If one of them overlaps another."""
+    """Add the entities that a correction adds to those of its doc.
+
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
+    RAISES (CorpusError): If one of them overlaps another.
+    """
     for span in correction.added:
         for ent in ents.values():
             if ent.start < span.end and span.start < ent.end:
@@ -654,9 +706,13 @@ def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def set_ents(doc: Doc, ents: Collection[Span]) -> None:
-    """Replace the entities of a doc. Other tokens without annotation stay so."""
-    covered = set(chain.from_iterable(range(ent.start, ent.end) for ent in ents))
-    missing = [
-        doc[token.i : token.i + 1] for token in doc if not token.ent_iob and token.i not in covered
-    ]
+    """Replace the entities of a doc. Tokens without annotation stay so, unless they are in one of
+    the new entities."""
+    entity_tokens: set[int] = set()
+    for ent in ents:
+        entity_tokens.update(range(ent.start, ent.end))
+    missing: list[Span] = []
+    for token in doc:
+        if token.ent_iob == ent_iob.MISSING and token.i not in entity_tokens:
+            missing.append(doc[token.i : token.i + 1])
     doc.set_ents(list(ents), missing=missing, default="outside")

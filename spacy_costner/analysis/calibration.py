@@ -34,6 +34,9 @@ MOST_STEPS = 200
 MOST_HALVINGS = 40
 """How often a step is halved before the direction is given up."""
 
+LEAST_SHARE = 1e-4
+"""A step has to lower the value by this share of what the gradient promises."""
+
 PRECISION = 1e-4
 """The gradient at which it ends, in nats for a unit of the logarithm of a temperature."""
 
@@ -142,19 +145,18 @@ def calibrate_on(
     turn_on_confidence(nlp, ner)
 
     docs: list[Doc] = []
-    for dev in devs:
+    entropies_of_sets: list[Floats1d] = []
+    probs_before_of_sets: list[Floats1d] = []
+    probs_of_sets: list[Floats1d] = []
+    for dev, answers in zip(devs, answer_sets):
+        tempered = dev.with_temperature(temperature)
         docs += [eg.reference for eg in dev.examples]
-    entropies = numpy.concatenate([dev.with_temperature(temperature).entropies() for dev in devs])
-    ner.set_shift(docs, entropies, source, approximate=True)
-
-    probs_of_sets = []
-    tempered_probs_of_sets = []
-    for posterior, entities, _ in answer_sets:
-        tempered = posterior.with_temperature(temperature)
-        probs_of_sets.append(posterior.entity_probs(entities))
-        tempered_probs_of_sets.append(tempered.entity_probs(entities))
-    probs_before = numpy.concatenate(probs_of_sets)
-    probs = numpy.concatenate(tempered_probs_of_sets)
+        entropies_of_sets.append(tempered.entropies())
+        probs_before_of_sets.append(dev.posterior.entity_probs(answers.entities))
+        probs_of_sets.append(tempered.posterior.entity_probs(answers.entities))
+    ner.set_shift(docs, numpy.concatenate(entropies_of_sets), source, approximate=True)
+    probs_before = numpy.concatenate(probs_before_of_sets)
+    probs = numpy.concatenate(probs_of_sets)
     return Calibration(
         temperature,
         error_before=calibration_error(probs_before, is_correct),
@@ -169,11 +171,13 @@ def calibrate_on(
 def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
     """The mean log loss of predicted entities, in nats. Shapes: (E,), (E,)"""
     likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
-    return -float(numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD)).mean())
+    log_likelihood = numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD))
+    return -float(log_likelihood.mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Names the temperatures at the edge of their range, where the docs determine none."""
+    """Name the temperatures at the edge of their range, where the docs determine none: a sentence
+    for each."""
     values = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         values[f"temperature of {label}"] = value
@@ -188,7 +192,7 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 
 def predict_best(dev: DevPredictions) -> Answers:
-    """The entities of the best paths."""
+    """The entities of the best paths, which are the same at any temperature."""
     entities = dev.decode(make_viterbi())
     return Answers(dev.posterior, entities, dev.is_correct(entities))
 
@@ -201,9 +205,9 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
     """
     labels = answer_sets[0].posterior.tags.labels
     # In float64: differences of the loss near its minimum are below the precision of float32.
-    exact_sets = [
-        answers._replace(posterior=in_float64(answers.posterior)) for answers in answer_sets
-    ]
+    exact_sets: list[Answers] = []
+    for answers in answer_sets:
+        exact_sets.append(answers._replace(posterior=in_float64(answers.posterior)))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
         """The objective and its gradient, of log T or of log T, log T_1, ..., log T_L."""
@@ -215,7 +219,7 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
             loss_of_set, slopes_of_set = find_loss(tempered)
             loss += loss_of_set
             slopes += slopes_of_set
-        if len(logs) == 1:
+        if len(logs) == 1:  # all labels have the overall temperature
             return loss, slopes.sum(keepdims=True)
         difference = logs[1:] - logs[0]
         loss += float(difference @ difference)
@@ -236,7 +240,8 @@ def in_float64(posterior: Posterior) -> Posterior:
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """A temperature from its logarithm, or from the overall one and those of the labels."""
+    """A temperature from its logarithm, or from the overall one and those of the labels. Shape:
+    (1,) or (1 + labels,)"""
     overall, *by_label = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, by_label)))
 
@@ -256,9 +261,11 @@ def find_loss(answers: Answers) -> tuple[float, Floats1d]:
     probs = numpy.bincount(entity_of, way_probs, minlength=len(is_correct))
     likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), LEAST_LIKELIHOOD)
     d_probs = numpy.where(is_correct, -1, 1) / likelihood
-    gradient = backprop(d_probs[entity_of] * way_probs)
+    d_log_probs = d_probs[entity_of] * way_probs
+    gradient = backprop(d_log_probs)
 
-    # Each score times its gradient. A forbidden transition has the score -inf and no gradient.
+    # Each score times its gradient: of emissions, transitions, start and end. A forbidden
+    # transition has the score -inf and no gradient.
     products = []
     for scores, d_scores in zip(posterior.potentials[:4], gradient[:4]):
         finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
@@ -295,7 +302,8 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
             return place
         if (is_free != was_free).any():
             inverse = identity
-        direction = numpy.where(is_free, -inverse @ numpy.where(is_free, slope, 0), 0)
+        free_slope = numpy.where(is_free, slope, 0)
+        direction = numpy.where(is_free, -inverse @ free_slope, 0)
         # At most a factor of e at once, as the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
         step = search_line(evaluate, place, value, slope, direction)
@@ -336,7 +344,8 @@ def search_line(
     for n_halvings in range(MOST_HALVINGS):
         candidate = numpy.clip(place + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
         step = Step(candidate, *evaluate(candidate))
-        if step.value <= value + 1e-4 * float(slope @ (candidate - place)):
+        promised_change = float(slope @ (candidate - place))
+        if step.value <= value + LEAST_SHARE * promised_change:
             return step
     return None
 
@@ -345,7 +354,7 @@ def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Float
     """Update the inverse of the Hessian by a step and the change of the gradient along it.
     Nocedal & Wright (2006), eq. 6.17. Shapes: (P, P), (P,), (P,)"""
     curvature = float(step @ change)
-    if curvature <= 1e-12:
+    if curvature <= 1e-12:  # it would not be positive definite any more
         return inverse
     left = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
     return left @ inverse @ left.T + numpy.outer(step, step) / curvature

@@ -5,18 +5,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ORTH
+from spacy.language import Language
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_model_from_config, registry, resolve_dot_names
 from thinc.types import Array1d, Ints1d
 
+from .. import ent_iob
 from ..borders import find_borders
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
@@ -24,7 +26,7 @@ from ..readers import CorpusInfo
 from ..readers.corpus import AnyCorpus
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
-from ..spans import spans_as_entities, without_overlap
+from ..spans import keep_longest, spans_as_entities
 from ..tags import Tags
 from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
@@ -94,7 +96,7 @@ ERROR, WARNING = "error", "warning"
 
 
 class DocPlace(NamedTuple):
-    """A place with a problem."""
+    """A doc with a problem."""
 
     doc: int  # the number of the doc in its corpus, from 0
     words: str  # the first ones of the doc
@@ -110,13 +112,59 @@ class Finding(NamedTuple):
     places: Sequence[DocPlace] = ()
 
 
+class Problem(NamedTuple):
+    """A problem of a doc."""
+
+    severity: str  # "error" or "warning"
+    message: str  # what its effect is
+    text: str = ""  # what is there
+
+
+class AnnotatedDoc(NamedTuple):
+    """A doc whose tokens are all annotated."""
+
+    number: int  # in its corpus, from 0
+    ents: set[tuple[str, str, int]]  # the text, the label and the first token of each entity
+
+
+class EntityWords(NamedTuple):
+    """The words of all docs with entities, and which of their tokens are in entities. The docs
+    stand one after another, with a placeholder on either side of each.
+
+    words (Array1d): The distinct words, as hashes. The first is 0, the placeholder. Shape: (W,)
+    n_tokens (Ints1d): How many tokens have each word. Shape: (W,)
+    word_of_token (Ints1d): The word of each token, as an index into `words`. Shape: (N,)
+    entity_tokens (Ints1d): The tokens in entities, as indices into `word_of_token`.
+    """
+
+    words: Array1d
+    n_tokens: Ints1d
+    word_of_token: Ints1d
+    entity_tokens: Ints1d
+
+    def count_in_entities(self, shift: int = 0) -> Ints1d:
+        """How many tokens of each word are in entities, or would be if all entities were so many
+        tokens later. Shape: (W,)"""
+        shifted_words = self.word_of_token[self.entity_tokens + shift]
+        n_in_entities = numpy.bincount(shifted_words, minlength=len(self.words))
+        n_in_entities[0] = 0  # An entity may have left its doc for a placeholder, not for more.
+        return n_in_entities
+
+    def share_elsewhere(self, n_in_entities: Ints1d) -> float:
+        """The share of tokens in entities among the other tokens with the same word, as the mean
+        over all tokens in entities: high if annotation is consistent."""
+        n_other_tokens = numpy.maximum(self.n_tokens - 1, 1)
+        shares_of_words = n_in_entities * (n_in_entities - 1) / n_other_tokens
+        return float(shares_of_words.sum() / max(n_in_entities.sum(), 1))
+
+
 class Check(NamedTuple):
     """The result of a check."""
 
     component: str
-    docs: dict[str, int]  # by corpus
-    tokens: dict[str, int]
-    counts: list[tuple[str, int, int]]  # labels with their entities in train and dev
+    docs: dict[str, int]  # by corpus: "train" and "dev"
+    tokens: dict[str, int]  # by corpus
+    counts: list[tuple[str, int, int]]  # each label, and its entities in train and dev
     findings: list[Finding]  # errors first
 
     @property
@@ -149,23 +197,37 @@ def check(
     ner = get_component(nlp, name or names[0])
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
+    init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
     corpora: dict[str, list[Example]] = {}
     file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), readers):
-        info = CorpusInfo()
-        if isinstance(read, AnyCorpus):
-            read.info = info
-        corpora[corpus] = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-        for problem in info.problems:
-            file_findings.append(Finding(WARNING, corpus, problem.describe()))
-        if IO_WITHOUT_PREFIXES in info.schemes:
-            file_findings.append(Finding(WARNING, corpus, NO_PREFIXES))
-    init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
+        corpora[corpus], findings_of_files = read_corpus(nlp, corpus, read)
+        file_findings += findings_of_files
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
     return result._replace(findings=[*result.findings, *file_findings])
+
+
+def read_corpus(
+    nlp: Language, corpus: str, read: Callable[[Language], Iterable[Example]]
+) -> tuple[list[Example], list[Finding]]:
+    """Read a corpus of the config, and what our reader finds wrong with its files.
+
+    nlp (Language): The pipeline.
+    corpus (str): "train" or "dev".
+    read (Callable[[Language], Iterable[Example]]): The reader, ours or another one.
+    RETURNS (tuple[list[Example], list[Finding]]): The examples and the findings.
+    """
+    info = CorpusInfo()
+    if isinstance(read, AnyCorpus):
+        read.info = info
+    examples = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
+    findings = [Finding(WARNING, corpus, problem.as_text()) for problem in info.problems]
+    if IO_WITHOUT_PREFIXES in info.schemes:
+        findings.append(Finding(WARNING, corpus, NO_PREFIXES))
+    return examples, findings
 
 
 def check_corpora(
@@ -174,18 +236,26 @@ def check_corpora(
     labels: Sequence[str] | None = None,
     evaluations: Evaluations | None = None,
 ) -> Check:
-    """Check the corpora "train" and "dev" for a component that is not initialized. Its labels are
-    those of the training corpus by default."""
+    """Check the corpora "train" and "dev" for a component that is not initialized.
+
+    ner (CostSensitiveNER): The component.
+    corpora (dict[str, list[Example]]): The examples of both corpora.
+    labels (Sequence[str] | None): The labels of the component; by default those of the training
+        corpus.
+    evaluations (Evaluations | None): How often training evaluates, if that is known.
+    RETURNS (Check): The counts of the corpora, and what was found.
+    """
     findings: list[Finding] = []
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
         own_labels = ner.annotation.own_labels or labels
         severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
-        corpora = {
-            corpus: [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
-            for corpus, examples in corpora.items()
-        }
+        # What follows checks the spans as entities.
+        span_corpora = corpora
+        corpora = {}
+        for corpus, examples in span_corpora.items():
+            corpora[corpus] = [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
     counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}
     if labels is None:
         labels = sorted(counts["train"])
@@ -194,20 +264,22 @@ def check_corpora(
     else:
         findings.append(Finding(ERROR, "train", "no entities and no labels"))
     findings += check_labels(counts, labels)
-    objection = "" if evaluations is None else evaluations.objection()
-    if evaluations is not None and objection:
+    if evaluations is not None and not evaluations.are_enough:
         severity = WARNING if evaluations.are_after_training else ERROR
-        findings.append(Finding(severity, "config", objection))
+        findings.append(Finding(severity, "config", evaluations.objection()))
+    n_tokens: dict[str, int] = {}
     for corpus, examples in corpora.items():
+        docs = [eg.reference for eg in examples]
+        n_tokens[corpus] = sum(len(doc) for doc in docs)
         findings += check_docs(corpus, examples, ner, labels)
-        findings += check_words(corpus, [eg.reference for eg in examples])
+        findings += check_words(corpus, docs)
     findings += check_leaks(corpora)
 
     shown_labels = sorted({*labels, *counts["train"], *counts["dev"]})
     return Check(
         component=ner.name,
         docs={corpus: len(examples) for corpus, examples in corpora.items()},
-        tokens={corpus: sum(len(eg.reference) for eg in egs) for corpus, egs in corpora.items()},
+        tokens=n_tokens,
         counts=[(label, counts["train"][label], counts["dev"][label]) for label in shown_labels],
         findings=join_findings(findings),
     )
@@ -219,10 +291,14 @@ def check_overlaps(
     labels: Collection[str] | None,
     severity: str,
 ) -> Iterator[Finding]:
-    """Name the spans of a component that are lost, as they overlap with longer ones."""
+    """Find the spans under a key that a component can't learn, as they overlap with longer ones.
+
+    labels (Collection[str] | None): The labels of the component. None: all.
+    severity (str): Whether that is an error or a warning.
+    """
     for corpus, examples in corpora.items():
         for i, eg in enumerate(examples):
-            _, lost_spans = without_overlap(eg.reference, spans_key, labels)
+            _, lost_spans = keep_longest(eg.reference, spans_key, labels)
             for span in lost_spans:
                 place = place_in_doc(i, eg.reference, f"{span.text!r} {span.label_}")
                 yield Finding(severity, corpus, LOST_SPANS, [place])
@@ -243,15 +319,16 @@ def count_labels(examples: Iterable[Example]) -> Counter[str]:
 
 def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
     """Check that costs, weights and label trees of a component fit its labels."""
-    for check_fit in (ner.objective.prepare, ner.check_decoding):
+    # Each raises if a table, a tree or a weight of the config is for other tags.
+    for check_tags in (ner.objective.prepare, ner.check_decoding):
         try:
-            check_fit(tags)
+            check_tags(tags)
         except ValueError as error:
             yield Finding(ERROR, "config", str(error))
 
 
 def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Name the development docs whose text is in the training corpus."""
+    """Find the development docs whose text is in the training corpus. Short texts may be."""
     train_texts = {eg.reference.text for eg in corpora["train"]}
     for i, eg in enumerate(corpora["dev"]):
         if eg.reference.text in train_texts and len(eg.reference) >= SHORT:
@@ -259,17 +336,28 @@ def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
 
 
 def join_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """The same problem of several docs is one finding. Errors come first."""
-    places: dict[tuple[str, str, str], list[DocPlace]] = {}
-    for finding in findings:
-        problem = (finding.severity, finding.corpus, finding.message)
-        places.setdefault(problem, []).extend(finding.places)
-    joined = [Finding(*problem, places=doc_places) for problem, doc_places in places.items()]
-    return sorted(joined, key=lambda finding: finding.severity != ERROR)
+    """Join the findings of the same problem in several docs, so that it is shown once with all its
+    places. Errors come first."""
+    places_of_problem: dict[tuple[str, str, str], list[DocPlace]] = {}
+    for severity, corpus, message, places in findings:
+        places_of_problem.setdefault((severity, corpus, message), []).extend(places)
+    errors: list[Finding] = []
+    warnings: list[Finding] = []
+    for (severity, corpus, message), places in places_of_problem.items():
+        finding = Finding(severity, corpus, message, places)
+        if severity == ERROR:
+            errors.append(finding)
+        else:
+            warnings.append(finding)
+    return errors + warnings
 
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    """Check that there are enough entities of all labels, and that labels were not cut."""
+    """Check that there are enough entities of all labels, and that labels were not cut.
+
+    counts (dict[str, Counter]): By corpus, the number of entities of each label.
+    labels (Sequence[str]): The labels of the component.
+    """
     train = counts["train"]
     dev = counts["dev"]
     rare = [f"{label} ({train[label]})" for label in labels if train[label] < FEW_ENTITIES]
@@ -280,9 +368,10 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
     if unknown:
         message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
         yield Finding(WARNING, "dev", message)
-    spellings: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}  # by the letters of a label, in lower case
     for label in sorted({*labels, *train, *dev}):
-        spellings.setdefault(re.sub(r"[\W_]", "", label).casefold(), []).append(label)
+        letters = re.sub(r"[\W_]", "", label).casefold()
+        spellings.setdefault(letters, []).append(label)
     alike = [" and ".join(names) for names in spellings.values() if len(names) > 1]
     if alike:
         message = f"labels differ only in capitals or punctuation: {', '.join(alike)}"
@@ -292,33 +381,35 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
 
 
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
-    """Check that the annotation of words is the same in all docs: it may be lost in some docs, or
-    shifted by a token in all."""
-    # A row for each token of docs with entities, and a row of zeros on either side of each doc, so
-    # that a shift by one stays in the doc. Shape: (N', 2)
-    arrays = [numpy.zeros((1, 2), "uint64")]
+    """Check that the annotation of words is the same in all docs: it may be shifted by a token in
+    all, or lost in some docs."""
+    entity_words = find_entity_words(docs)
+    yield from check_shift(corpus, entity_words)
+    yield from check_lost_annotation(corpus, docs, entity_words)
+
+
+def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
+    """Count the words of all docs with entities."""
+    # A row for each token, its word and its tag of spaCy. A row of zeros on either side of each doc
+    # keeps entities that are shifted by one from the words of another doc. Shape: (N, 2)
+    rows = [numpy.zeros((1, 2), "uint64")]
     for doc in docs:
         if doc.ents:
-            arrays.append(numpy.pad(doc.to_array([ORTH, ENT_IOB]), ((1, 1), (0, 0))))
-    words, iob = numpy.concatenate(arrays).T
-    forms, form_of_token, n_times = numpy.unique(words, return_inverse=True, return_counts=True)
-    entity_tokens = numpy.flatnonzero((iob == 1) | (iob == 3))
+            rows.append(numpy.pad(doc.to_array([ORTH, ENT_IOB]), ((1, 1), (0, 0))))
+    word_hashes, iob = numpy.concatenate(rows).T
+    words, word_of_token, n_tokens = numpy.unique(
+        word_hashes, return_inverse=True, return_counts=True
+    )
+    is_in_entity = (iob == ent_iob.INSIDE) | (iob == ent_iob.BEGIN)
+    return EntityWords(words, n_tokens, word_of_token, numpy.flatnonzero(is_in_entity))
 
-    def count_in_entities(shift: int) -> Ints1d:
-        """How often each form is in entities, if these were shifted. Shape: (forms,)"""
-        n_in_entities = numpy.bincount(form_of_token[entity_tokens + shift], minlength=len(forms))
-        n_in_entities[0] = 0  # the zeros beside docs
-        return n_in_entities
 
-    def share_elsewhere(n_in_entities: Ints1d) -> float:
-        """Of the other occurrences of words in entities, the share that is in entities, too."""
-        in_entities = n_in_entities * (n_in_entities - 1) / numpy.maximum(n_times - 1, 1)
-        return float(in_entities.sum() / max(n_in_entities.sum(), 1))
-
-    n_in_entities = count_in_entities(0)
-    share = share_elsewhere(n_in_entities)
+def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
+    """Check that annotation isn't shifted: that words are not more often in entities if all
+    entities were a token earlier or later."""
+    share = entity_words.share_elsewhere(entity_words.count_in_entities())
     for shift, direction in ((-1, "earlier"), (1, "later")):
-        shifted_share = share_elsewhere(count_in_entities(shift))
+        shifted_share = entity_words.share_elsewhere(entity_words.count_in_entities(shift))
         if shifted_share > SHIFTED * share:
             message = (
                 f"of words in entities, {share:.0%} are in entities elsewhere, too, but "
@@ -326,10 +417,19 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
             )
             yield Finding(WARNING, corpus, message)
 
-    names = forms[(n_times >= MANY) & (n_in_entities >= SURE * n_times)]
+
+def check_lost_annotation(
+    corpus: str, docs: Sequence[Doc], entity_words: EntityWords
+) -> Iterator[Finding]:
+    """Check that there are few docs without entities that have words which are nearly always in
+    entities where a doc has some."""
+    n_tokens = entity_words.n_tokens
+    is_sure = entity_words.count_in_entities() >= SURE * n_tokens
+    names = entity_words.words[(n_tokens >= MANY) & is_sure]
     places: list[DocPlace] = []
     for i, doc in enumerate(docs):
-        if doc.ents or not len(doc) or not (doc.to_array(ENT_IOB) == 2).all():
+        is_outside = doc.to_array(ENT_IOB) == ent_iob.OUTSIDE
+        if not len(doc) or not is_outside.all():
             continue
         is_name = numpy.isin(doc.to_array(ORTH), names)
         if is_name.any():
@@ -340,90 +440,102 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
         yield Finding(WARNING, corpus, message, places)
 
 
-def place_in_doc(i: int, doc: Doc, text: str = "") -> DocPlace:
-    """The place of a problem in a doc with this number."""
-    return DocPlace(i, first_words(doc), text)
+def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
+    """Where a problem is: the doc with this number, and what is there."""
+    return DocPlace(number, first_words(doc), text)
 
 
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check the docs of a corpus."""
-    # The first doc of these words: its number and its entities
-    first_docs: dict[tuple[str, ...], tuple[int, set[Any]]] = {}
+    """Check each doc of a corpus by itself, that docs with the same words have the same entities,
+    and that some token is O."""
+    first_docs: dict[tuple[str, ...], AnnotatedDoc] = {}  # by their words
     has_outside = False
     for i, eg in enumerate(examples):
         doc = eg.reference
+        iob = doc.to_array(ENT_IOB)
         problems = list(check_doc(eg, ner, labels))
-        if len(doc) and all(token.ent_iob for token in doc):
-            ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
+        is_annotated = (iob != ent_iob.MISSING).all()
+        if len(doc) and is_annotated:
             words = tuple(token.text for token in doc)
-            first_doc, first_ents = first_docs.setdefault(words, (i, ents))
-            if ents != first_ents:
-                text = f"{[*ents - first_ents]} against {[*first_ents - ents]} in doc {first_doc}"
-                problems.append((WARNING, CONTRADICTION, text))
+            ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
+            first = first_docs.setdefault(words, AnnotatedDoc(i, ents))
+            if ents != first.ents:
+                text = (
+                    f"{[*ents - first.ents]} against {[*first.ents - ents]} in doc {first.number}"
+                )
+                problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
-        has_outside = has_outside or any(token.ent_iob == 2 for token in doc)
+        if (iob == ent_iob.OUTSIDE).any():
+            has_outside = True
     if not has_outside:
+        severity = ERROR if corpus == "train" else WARNING
         message = "no token is annotated as O: the model can't learn what is not an entity"
-        yield Finding(ERROR if corpus == "train" else WARNING, corpus, message)
+        yield Finding(severity, corpus, message)
 
 
-def check_doc(
-    eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
-    """The problems of a doc: severity, message and text."""
+def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
+    """Find what is wrong with a doc: its text, its sentences, and its entities."""
     doc = eg.reference
-    if len(doc) and not any(token.ent_iob for token in doc):
-        yield WARNING, "docs without annotation of entities: they are not used", ""
-    has_sentences = len(doc) >= LONG and doc.has_annotation("SENT_START", require_complete=True)
-    if has_sentences and not (doc.to_array("SENT_START")[1:] == 1).any():
-        yield WARNING, ONE_SENTENCE, ""
+    if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
+        yield Problem(WARNING, "docs without annotation of entities: they are not used")
+    has_sentences = doc.has_annotation("SENT_START", require_complete=True)
+    if len(doc) >= LONG and has_sentences:
+        # The first token begins a sentence in any doc.
+        starts_sentence = doc.to_array("SENT_START")[1:] == 1
+        if not starts_sentence.any():
+            yield Problem(WARNING, ONE_SENTENCE)
     misread = MOJIBAKE.search(doc.text)
     if misread is not None:
         message = "texts were read in another encoding than their own (mojibake)"
-        yield WARNING, message, repr(misread[0])
+        yield Problem(WARNING, message, repr(misread[0]))
     invisible = INVISIBLE.search(doc.text)
     if invisible is not None:
         message = "texts have characters that can't be seen, which make other words of their words"
-        yield WARNING, message, ascii(invisible[0])
+        yield Problem(WARNING, message, ascii(invisible[0]))
     yield from check_entities(eg, ner, labels)
 
 
-def check_entities(
-    eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
-    """The problems of the entities of a doc: severity, message and text."""
+def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
+    """Find entities of a doc that a component can't learn or predict, or learns otherwise."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    incorrect = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
-    refused = {(span.start, span.end, span.label_) for span in incorrect}
+    incorrect_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
+    refused = {(span.start, span.end, span.label_) for span in incorrect_spans}
     borders = find_borders([eg.predicted], ner.annotation.sentence_boundaries)
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
         if borders.any() and crosses_border(eg, ent, borders):
-            yield WARNING, CROSSING, text
+            yield Problem(WARNING, CROSSING, text)
         # An incorrect span without a label refuses all labels.
         if refused & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
-            yield ERROR, "entities are among the incorrect spans: their docs are not used", text
+            message = "entities are among the incorrect spans: their docs are not used"
+            yield Problem(ERROR, message, text)
         if ent.label_ not in labels:
-            yield WARNING, OTHER_LABELS, text
+            yield Problem(WARNING, OTHER_LABELS, text)
         if all(token.is_space for token in ent):
-            yield WARNING, "entities are only whitespace: they are not used", text
+            yield Problem(WARNING, "entities are only whitespace: they are not used", text)
         elif ent[0].is_space or ent[-1].is_space:
-            yield WARNING, "entities begin or end with whitespace: it is removed", text
+            yield Problem(WARNING, "entities begin or end with whitespace: it is removed", text)
         elif not any(map(str.isalnum, ent.text)):
-            yield WARNING, "entities without a letter or digit", text
+            yield Problem(WARNING, "entities without a letter or digit", text)
         if not has_same_tokens and not eg.get_aligned_spans_y2x([ent]):
-            yield WARNING, MISALIGNED, text
+            yield Problem(WARNING, MISALIGNED, text)
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Whether the chain of the predicted doc is cut within an entity. White space at its ends
-    doesn't count. True in `borders` is the first token of a sequence. Shape: (T,)"""
+    """Whether an entity can't be predicted, as it is in two sequences of the chain. White space at
+    its ends doesn't count.
+
+    eg (Example): The docs. The chain is cut in the predicted one.
+    ent (Span): An entity of the reference.
+    borders (Array1d): True for the first token of each sequence of the predicted doc. Shape: (T,)
+    """
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]
+        # A sequence may begin at the first word, but not after it.
         if words and borders[words[0] + 1 : words[-1] + 1].any():
             return True
     return False

@@ -28,10 +28,10 @@ from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
-from .preparation import FACTORY, is_fitted
+from .preparation import FACTORY, can_be_fitted
 from .runs import (
     Ended,
     Failed,
@@ -47,8 +47,14 @@ from .runs import (
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 
 SAME_FOR_ALL = {
-    *("seed", "gpu_allocator", "train_corpus", "dev_corpus"),
-    *("max_steps", "max_epochs", "patience", "eval_frequency"),
+    "seed",
+    "gpu_allocator",
+    "train_corpus",
+    "dev_corpus",
+    "max_steps",
+    "max_epochs",
+    "patience",
+    "eval_frequency",
 }
 """Settings of [training] that the config of a loss does not change."""
 
@@ -61,7 +67,7 @@ class Measure:
 
     component: str  # its name
     scheme: str
-    cost: dict[str, Any]  # a block
+    cost: dict[str, Any]  # a block of a config
     test_path: str
     file_tokens: bool
 
@@ -86,7 +92,8 @@ class Finished(NamedTuple):
     is_trained: bool = True  # whether the best model was trained past the first step
 
     def columns(self) -> FloatsXd:
-        """The counts of each doc that `scores_of` takes. Shape: (D, C)"""
+        """The counts of each doc that `scores_of` takes: those of `DocCounts`, whether all of its
+        entities are correct, and 1 for the doc itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
         columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
         return numpy.stack(columns, axis=-1).astype("float64")
@@ -96,13 +103,20 @@ class Finished(NamedTuple):
         return float(scores_of(self.columns().sum(axis=0))["ents_f"])
 
 
+class ScoredLoss(NamedTuple):
+    """The scores of a loss, by the names of `scores_of`."""
+
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]  # from the first loss that is scored
+
+
 class ComparedLoss(NamedTuple):
     """The scores of a loss; none if the best model of a seed is untrained."""
 
     loss: str  # its name, and the values
     seconds: float  # mean training time
     scores: dict[str, float]  # those of `scores_of`, averaged over seeds
-    by_seed: dict[str, list[float]]
+    by_seed: dict[str, list[float]]  # the same for each seed
     differences: dict[str, Difference]  # from the first loss; empty for it, or without scores
     untrained: list[int]  # seeds whose best model was not trained past the first step
 
@@ -168,25 +182,14 @@ def compare(
     import_once(code_path)
     check_evaluations(variants)
 
-    by_name = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
-    runs: list[Run] = []
-    for name, variant in by_name.items():
-        settings = {"variant": variant, "use_gpu": use_gpu, "code_path": code_path}
-        runs.append(Run(name, run_variant, settings))
-    finished: dict[str, Finished] = {}
-    failed: list[str] = []
-    for run, ended in run_all(runs, make_executor or local_processes(jobs)):
-        if isinstance(ended, Failed):
-            failed.append(f"{run.name}: {ended.reason}")
-            log_failure(by_name[run.name], ended)
-        else:
-            finished[run.name] = ended.value
-        if on_end is not None:
-            on_end(run.name, ended)
-    if failed:
-        raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
-
-    rows = summarise([finished[name] for name in by_name], n_samples=n_samples)
+    finished = train_variants(
+        variants,
+        use_gpu=use_gpu,
+        code_path=code_path,
+        make_executor=make_executor or local_processes(jobs),
+        on_end=on_end,
+    )
+    rows = summarise(finished, n_samples=n_samples)
     record = {
         "config": str(config_path),
         "test": str(test_path),
@@ -201,6 +204,39 @@ def compare(
     return rows
 
 
+def train_variants(
+    variants: Sequence[Variant],
+    *,
+    use_gpu: int,
+    code_path: Path | None,
+    make_executor: MakeExecutor | None,
+    on_end: Callable[[str, Ended], None] | None,
+) -> list[Finished]:
+    """Train and score all variants, in any order. Arguments: see `compare`.
+
+    RETURNS (list[Finished]): The results, in the order of the variants.
+    RAISES (ValueError): If a variant failed, after all others are finished.
+    """
+    variant_of_run = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
+    runs: list[Run] = []
+    for name, variant in variant_of_run.items():
+        arguments = {"variant": variant, "use_gpu": use_gpu, "code_path": code_path}
+        runs.append(Run(name, run_variant, arguments))
+    finished: dict[str, Finished] = {}
+    failed: list[str] = []
+    for run, ended in run_all(runs, make_executor):
+        if isinstance(ended, Failed):
+            failed.append(f"{run.name}: {ended.reason}")
+            log_failure(variant_of_run[run.name], ended)
+        else:
+            finished[run.name] = ended.value
+        if on_end is not None:
+            on_end(run.name, ended)
+    if failed:
+        raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
+    return [finished[name] for name in variant_of_run]
+
+
 def log_failure(variant: Variant, failed: Failed) -> None:
     """Add the traceback of a variant to its log."""
     variant.path.mkdir(parents=True, exist_ok=True)
@@ -209,7 +245,7 @@ def log_failure(variant: Variant, failed: Failed) -> None:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read numbers, separated by commas."""
+    """Read the seeds of the command line: whole numbers, separated by commas."""
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
@@ -228,18 +264,17 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
     for variant in variants:
         configs.setdefault(variant.loss, variant.config)
     for loss, config in configs.items():
-        if is_fitted(config):
+        if can_be_fitted(config):
             continue
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:
             evaluations_by_key[key] = read_evaluations(config)
         evaluations = evaluations_by_key[key]
-        objection = "" if evaluations is None else evaluations.objection()
-        if evaluations is None or not objection:
+        if evaluations is None or evaluations.are_enough:
             continue
         if not evaluations.are_after_training:
-            raise ValueError(f"compare: {loss}: {objection}")
-        warnings.warn(f"{loss}: {objection}", stacklevel=3)
+            raise ValueError(f"compare: {loss}: {evaluations.objection()}")
+        warnings.warn(f"{loss}: {evaluations.objection()}", stacklevel=3)
 
 
 def make_variants(
@@ -269,29 +304,21 @@ def make_variants(
         test_path=str(test_path),
         file_tokens=file_tokens,
     )
-    changes: dict[str, dict[str, Any]] = {}  # by the name of the loss
-    for path in map(Path, losses):
-        if path.stem in changes:
-            raise ValueError(f"{path}: expected files of different names, as they name the losses")
-        if path.suffix == ".cfg":
-            changes[path.stem] = read_changes(path, component)
-        else:
-            loss_block = make_loss(parse_losses(str(path), "--losses"), scorer_cost)
-            changes[path.stem] = {"components": {component: {"loss": loss_block}}}
+    changes = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     if not changes:
         changes[""] = {}  # the loss of the base config
 
     # A setting is shown by the last part of its name, if that is different for each.
-    names = [setting.rpartition(".")[2] for setting in sweep]
-    if len(set(names)) < len(names):
-        names = list(sweep)
+    shown_settings = [setting.rpartition(".")[2] for setting in sweep]
+    if len(set(shown_settings)) < len(shown_settings):
+        shown_settings = list(sweep)
     variants: list[Variant] = []
     for seed, loss, values in product(seeds, changes, product(*sweep.values())):
-        parts = [loss] if loss else []
-        for setting, value in zip(names, values):
+        name_parts = [loss] if loss else []
+        for setting, value in zip(shown_settings, values):
             text = value if isinstance(value, str) else json.dumps(value)
-            parts.append(f"{setting}={text}")
-        name = " ".join(parts)
+            name_parts.append(f"{setting}={text}")
+        name = " ".join(name_parts)
         seeded = {"system": {"seed": seed}, "training": {"seed": seed}}
         changed = put_onto(put_onto(base, changes[loss]), seeded)
         config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
@@ -301,18 +328,45 @@ def make_variants(
     return variants
 
 
+def read_losses(
+    losses: Sequence[Path], component: str, cost: dict[str, Any] | None
+) -> dict[str, dict[str, Any]]:
+    """Read what each loss changes in the base config, by the name of the loss.
+
+    losses (Sequence[Path]): The names of losses, or configs.
+    component (str): The name of the component that is trained.
+    cost (dict[str, Any] | None): The cost of losses that are given by name, a block of a config;
+        None for the default.
+    RAISES (ValueError): If two losses have the same name, or there is none of a name.
+    """
+    changes: dict[str, dict[str, Any]] = {}
+    for path in losses:
+        if path.stem in changes:
+            raise ValueError(f"{path}: expected files of different names, as they name the losses")
+        if path.suffix == ".cfg":
+            changes[path.stem] = read_changes(path, component)
+        else:
+            loss_block = make_loss(parse_losses(str(path), "--losses"), cost)
+            changes[path.stem] = {"components": {component: {"loss": loss_block}}}
+    return changes
+
+
 def component_name(config: Config, path: Path) -> str:
-    """The name of the one component of our factory in a config."""
+    """The name of the cost_sensitive_ner of a config.
+
+    RAISES (ValueError): If there is not exactly one, or it doesn't write `doc.ents`.
+    """
     blocks = config.get("components", {}).items()
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
     if len(names) != 1:
         raise ValueError(f"{path}: expected one component of factory {FACTORY!r}, got {names}")
-    key = config["components"][names[0]].get("spans_key")
+    (name,) = names
+    key = config["components"][name].get("spans_key")
     if key is not None:
         raise ValueError(
             f"{path}: expected a component that writes doc.ents, got one with the spans_key {key!r}"
         )
-    return names[0]
+    return name
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
@@ -323,11 +377,12 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    callbacks = {
-        name: initialize[name] for name in ("before_init", "after_init") if name in initialize
-    }
-    if callbacks.get("before_init") in (None, {"@callbacks": CALLBACK}):
-        callbacks.pop("before_init", None)
+    callbacks: dict[str, Any] = {}
+    # The base config says how often to evaluate.
+    if initialize.get("before_init") not in (None, {"@callbacks": CALLBACK}):
+        callbacks["before_init"] = initialize["before_init"]
+    if "after_init" in initialize:
+        callbacks["after_init"] = initialize["after_init"]
     return {
         "components": config["components"],
         "training": {name: training[name] for name in training if name not in SAME_FOR_ALL},
@@ -340,31 +395,35 @@ def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
     replaces the whole block. Of other blocks, only the settings given are replaced."""
     merged = Config(dict(config))
     for name, value in changes.items():
-        old = config.get(name)
-        if isinstance(value, dict) and isinstance(old, dict):
-            is_other = value.get("factory", old.get("factory")) != old.get("factory")
-            if not is_other and not any(setting.startswith("@") for setting in value):
-                value = put_onto(old, value)
+        old_value = config.get(name)
+        if isinstance(value, dict) and isinstance(old_value, dict):
+            old_factory = old_value.get("factory")
+            has_same_factory = value.get("factory", old_factory) == old_factory
+            has_function = any(setting.startswith("@") for setting in value)
+            if has_same_factory and not has_function:
+                value = put_onto(old_value, value)
         merged[name] = value
     return merged
 
 
 def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """Fill in variables and overrides."""
+    """A copy of a config with its variables, such as ${paths.train}, and overrides filled in."""
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
-    """Train and score a variant, or read what was kept of it."""
+    """Train and score a variant: the work of a worker. What is in its folder isn't done again."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
-    key = fingerprint(variant.config)
-    measured_key = fingerprint(variant.config, asdict(variant.measure))
     path = variant.path
-    seconds = remembered(path / "trained.json", key, lambda: train_variant(variant, use_gpu))
-    counts = remembered(path / "counts.json", measured_key, lambda: count_predictions(variant))
-    # spaCy evaluates the first step, too. A step is an update or, if gradients are accumulated,
-    # several.
+    trained_key = fingerprint(variant.config)
+    counts_key = fingerprint(variant.config, asdict(variant.measure))
+    seconds = remembered(
+        path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
+    )
+    counts = remembered(path / "counts.json", counts_key, lambda: count_predictions(variant))
+    # spaCy evaluates after the first step, too, and that model may be the best. The component
+    # counts updates: several are a step if gradients are accumulated.
     component = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
     updates_of_step = variant.config["training"].get("accumulate_gradient", 1)
     is_trained = component["progress"]["steps"] >= 2 * updates_of_step
@@ -373,16 +432,17 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
-    """Train a pipeline, and return the seconds. An older one is kept until the new one is
-    complete."""
+    """Train the pipeline of a variant into its folder, and return the seconds. An older pipeline
+    there is kept until the new one is complete."""
     work = variant.path / "training"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        trained = train_as_fitted(variant.config, work, log, use_gpu=use_gpu)
+        trained = train_pipeline(variant.config, work, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
+    # If this process is killed now, the seconds of the older pipeline don't count for the new one.
     (variant.path / "trained.json").unlink(missing_ok=True)
     replace_folder(trained, variant.path / "model-best")
     shutil.rmtree(work)
@@ -416,51 +476,75 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     runs_of_loss: dict[str, list[Finished]] = {}
     for run in finished:
         runs_of_loss.setdefault(run.loss, []).append(run)
-    trained: dict[str, int] = {}  # the losses that are scored, and their place in what follows
+    trained: dict[str, list[Finished]] = {}
     for loss, runs in runs_of_loss.items():
         if all(run.is_trained for run in runs):
-            trained[loss] = len(trained)
-    scores: dict[str, FloatsXd] = {}  # by name. Shape: (L, S), losses and seeds
-    differences: list[list[Difference]] = []  # by score, of each loss from the first
-    if trained:
-        # Shape: (L, S, D, C): losses, seeds, docs, and what is counted.
-        counts = numpy.stack([[run.columns() for run in runs_of_loss[loss]] for loss in trained])
-        if counts.shape[2] == 0:
-            raise ValueError("compare: test: expected docs with annotated entities, got none")
-        scores = scores_of(counts.sum(axis=2))
-        differences = paired_differences(
-            counts, lambda sums: numpy.stack([*scores_of(sums).values()]), n_samples=n_samples
-        )
+            trained[loss] = runs
+    scored = score_losses(trained, n_samples)
+    first_loss = finished[0].loss
 
-    # Differences are from the first loss, if that has scores.
-    has_first = trained.get(finished[0].loss) == 0
     rows: list[ComparedLoss] = []
     for loss, runs in runs_of_loss.items():
         scores_by_seed: dict[str, list[float]] = {}
-        from_first: dict[str, Difference] = {}
-        if loss in trained:
-            place = trained[loss]
-            scores_by_seed = {name: array[place].tolist() for name, array in scores.items()}
-            if has_first and place > 0:
-                for name, of_score in zip(scores, differences):
-                    from_first[name] = of_score[place]
+        differences: dict[str, Difference] = {}
+        if loss in scored:
+            scores_by_seed = scored[loss].by_seed
+            if loss != first_loss and first_loss in scored:
+                differences = scored[loss].differences
         rows.append(
             ComparedLoss(
                 loss,
                 seconds=mean(run.seconds for run in runs),
                 scores={name: float(numpy.mean(row)) for name, row in scores_by_seed.items()},
                 by_seed=scores_by_seed,
-                differences=from_first,
+                differences=differences,
                 untrained=[run.seed for run in runs if not run.is_trained],
             )
         )
     return rows
 
 
+def score_losses(
+    runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
+) -> dict[str, ScoredLoss]:
+    """Score each loss with each seed, and compute the differences of each from the first of these
+    losses.
+
+    runs_of_loss (Mapping[str, Sequence[Finished]]): The trained variants of each loss, one for each
+        seed.
+    n_samples (int): Number of bootstrap samples.
+    """
+    if not runs_of_loss:
+        return {}
+    counts_of_losses: list[FloatsXd] = []  # shapes: (S, D, C): seeds, docs, and what is counted
+    for runs in runs_of_loss.values():
+        counts_of_losses.append(numpy.stack([run.columns() for run in runs]))
+    counts = numpy.stack(counts_of_losses)  # shape: (L, S, D, C)
+    if counts.shape[2] == 0:
+        raise ValueError("compare: test: expected docs with annotated entities, got none")
+    scores = scores_of(counts.sum(axis=2))  # arrays by name. Shape: (L, S)
+
+    def stack_scores(sums: FloatsXd) -> FloatsXd:
+        """All scores of one array of sums. Shapes: (..., C) to (scores, ...)"""
+        return numpy.stack(list(scores_of(sums).values()))
+
+    # For each score, the differences of all losses from the first
+    differences = paired_differences(counts, stack_scores, n_samples=n_samples)
+    scored: dict[str, ScoredLoss] = {}
+    for i, loss in enumerate(runs_of_loss):
+        by_seed = {name: array[i].tolist() for name, array in scores.items()}
+        from_first = {name: row[i] for name, row in zip(scores, differences)}
+        scored[loss] = ScoredLoss(by_seed, from_first)
+    return scored
+
+
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
-    """F, precision and recall of entities, mean cost of a token, and the share of docs with all
-    entities correct and no others, by spaCy's and the cost scorer's names. 0 where the denominator
-    is 0. Shapes: counts, summed over docs, (..., C), to (...)"""
+    """Compute F, precision and recall of entities, the mean cost of a token, and the share of docs
+    with all entities correct and no others. They are 0 where the denominator is 0.
+
+    sums (FloatsXd): The counts of `Finished.columns`, summed over docs. Shape: (..., C)
+    RETURNS (dict[str, FloatsXd]): The scores by spaCy's and the cost scorer's names. Shape: (...)
+    """
     tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),

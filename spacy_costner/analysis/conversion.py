@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from ..ent_iob import MISSING
 from ..readers import CorpusInfo, ReadOptions, doc_to_task, read_docs, write_columns, write_tasks
+from ..readers.context import Problem
 from ..saving import check_file, save_file
 from ..spans import is_missing
 
@@ -16,10 +18,18 @@ SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 """The suffixes of output files. The last three are columns."""
 
 
+class FilesRead(NamedTuple):
+    """What was found in the files of a corpus."""
+
+    formats: dict[str, int]  # the number of files of each format
+    schemes: dict[str, int]  # the number of files of each tag scheme
+    problems: list[Problem]
+
+
 class Converted(NamedTuple):
     """What a corpus is."""
 
-    found: dict[str, Any]  # the "formats", "schemes" and "problems" of the files
+    found: FilesRead
     docs: int
     sentences: int
     tokens: int
@@ -74,30 +84,39 @@ def convert(
         message = "white-space tokens can't be written in columns: they are left out"
         info.add_problem(message, None, more=n_left_out - 1)
 
+    files = FilesRead(info.formats, info.schemes, info.problems)
+    return count_annotation(docs, spans_key, files)
+
+
+def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRead) -> Converted:
+    """Count sentences, tokens and entities: the spans under a key of `doc.spans` or, without a key,
+    `doc.ents`."""
     labels: Counter[str] = Counter()
     n_sentences = 0
+    n_tokens = 0
     n_missing = 0
     for doc in docs:
-        # A doc without sentence starts counts as one sentence.
+        n_tokens += len(doc)
+        # The first token begins a sentence also if the doc has no sentence starts.
         n_sentences += 1 + int((doc.to_array("SENT_START")[1:] == 1).sum())
         if spans_key is None:
             labels.update(ent.label_ for ent in doc.ents)
-            n_missing += int((doc.to_array("ENT_IOB") == 0).sum())
+            n_missing += int((doc.to_array("ENT_IOB") == MISSING).sum())
         else:
             labels.update(span.label_ for span in doc.spans.get(spans_key, ()))
             n_missing += int(is_missing(doc, spans_key).sum())
     return Converted(
-        found={"formats": info.formats, "schemes": info.schemes, "problems": info.problems},
+        found=files,
         docs=len(docs),
         sentences=n_sentences,
-        tokens=sum(map(len, docs)),
+        tokens=n_tokens,
         labels=dict(sorted(labels.items())),
         missing=n_missing,
     )
 
 
 def check_suffix(path: Path) -> None:
-    """Check that the output file has a format."""
+    """Check that a corpus can be written to a file with this suffix."""
     if path.suffix not in SUFFIXES:
         suffix = path.suffix or "no suffix"
         raise ValueError(
@@ -106,8 +125,13 @@ def check_suffix(path: Path) -> None:
 
 
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
-    """Write docs in the format of the file's suffix. Returns the number of white-space tokens that
-    the format can't have."""
+    """Write docs in the format of the file's suffix.
+
+    path (Path): The file.
+    docs (Sequence[Doc]): The docs.
+    spans_key (str | None): The key of the spans that JSONL has; its spans are `doc.ents` if None.
+    RETURNS (int): The number of tokens of white space that are left out: columns can't have them.
+    """
     n_left_out = 0
 
     def write(new_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -34,15 +35,16 @@ from ..saving import check_folder, save_file
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
-from .fitting import train_as_fitted
+from .fitting import train_pipeline
 from .predictions import check_ents
-from .preparation import FACTORY, Corpus, component_block, is_fitted
+from .preparation import FACTORY, Corpus, can_be_fitted, component_block
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of what teachers take for entities, with their confidence."""
 
 JSONL = (".jsonl", ".json")
+"""The suffixes of a file of answers in place of teachers."""
 
 LEAST_PROB = 0.05
 """Entities of a lower probability that a teacher doesn't predict are left out."""
@@ -61,6 +63,13 @@ class Evaluation(NamedTuple):
     f_score: float
     tokens_per_second: float
     megabytes: float
+
+
+class EntityCounts(NamedTuple):
+    """The predicted entities of a doc that stay, and those that are missing."""
+
+    n_sure: int
+    n_missing: int
 
 
 class CorpusCounts(NamedTuple):
@@ -109,54 +118,71 @@ def distill(
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
     has_file = check_teachers(teachers, raw_paths, soft=soft, min_confidence=min_confidence)
-    if n_seeds > 1 and not is_fitted(config):
+    if n_seeds > 1 and not can_be_fitted(config):
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     check_student(config, soft=soft)
     for name in ("model-last", "model-best"):
         check_folder(output_path / name)
 
-    tokenizing = load_without_components(config)
+    blank = load_without_components(config)
     pipelines: list[Language] = []
     if has_file:
-        answers = read_answers(tokenizing, Path(teachers[0]))
+        answers = read_answers(blank, Path(teachers[0]))
     else:
         pipelines = [load_teacher(name) for name in teachers]
-        answers = save_answers(pipelines, tokenizing.vocab, raw_paths, output_path, soft=soft)
+        answers = save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
     corpus_path = output_path / "train"
     counts = save_corpus(corpus_path, answers, min_confidence)
     if gold_path is not None:
-        save_gold(corpus_path, read_docs(tokenizing, gold_path), gold_weight)
+        save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
 
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
-    path = train_as_fitted(config, output_path, sys.stderr, n_seeds=n_seeds)
+    path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
 
-    # The student as it was saved, so that its size and speed are those that you will have
-    student = load_model(path)
-    complete = student.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(complete, [complete["training"]["dev_corpus"]])
+    teacher_names = () if has_file else teachers
+    rows = evaluate_all(teacher_names, pipelines, path)
+    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+
+
+def evaluate_all(
+    teachers: Sequence[str], pipelines: Sequence[Language], student_path: Path
+) -> list[Evaluation]:
+    """Evaluate each teacher, all of them together if there are several, and the student, on the dev
+    corpus of the student's config.
+
+    teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
+    pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
+    student_path (Path): The student as it was saved, so that its size and speed are those that you
+        will have.
+    """
+    student = load_model(student_path)
+    config = student.config.interpolate()
+    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows: list[Evaluation] = []
-    if not has_file:
-        for name in teachers:  # loaded again: these don't compute probabilities of alternatives
-            rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
+    # Loaded again, for their speed: `pipelines` compute probabilities of alternatives, too.
+    for name in teachers:
+        rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
     if len(rows) > 1:
         rows.append(evaluate_together(pipelines, rows, dev_corpus))
     rows.append(evaluate_pipeline("student", student, dev_corpus))
-    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+    return rows
 
 
 def check_teachers(
     teachers: Sequence[str], raw_paths: Sequence[Path], *, soft: bool, min_confidence: float
 ) -> bool:
-    """Whether the teacher is a file of answers.
+    """Check that teachers, text and options go together.
 
-    RAISES (ValueError): If something doesn't go together with pipelines, or with a file.
+    RETURNS (bool): Whether the teacher is a file of answers, and not pipelines.
+    RAISES (ValueError): If they don't.
     """
     has_file = any(Path(name).suffix in JSONL for name in teachers)
     if has_file and (len(teachers) > 1 or raw_paths):
+        got_paths = [*teachers, *map(str, raw_paths)]
         raise ValueError(
-            f"teacher: expected a file of answers without other teachers and raw text, got "
-            f"{[*teachers, *map(str, raw_paths)]}"
+            "teacher: expected a file of answers without other teachers and raw text, got "
+            f"{got_paths}"
         )
     if not has_file and not raw_paths:
         raise ValueError("raw: expected files of text for the teacher to annotate, got none")
@@ -176,18 +202,18 @@ def check_student(config: Config, *, soft: bool) -> None:
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")
     complete = Config(Language.default_config).merge(config).interpolate()
     pipeline = complete["nlp"]["pipeline"]
-    ner_blocks: dict[str, dict[str, Any]] = {}
+    n_ner = 0
     for name in pipeline:
         block = component_block(complete, name)
-        if block["factory"] == FACTORY:
-            ner_blocks[name] = block
-    for name, block in ner_blocks.items():
+        if block["factory"] != FACTORY:
+            continue
+        n_ner += 1
         spans_key = block.get("spans_key")
         if spans_key is not None:
             raise ValueError(
                 f"distill: works on doc.ents, but {name} has the spans_key {spans_key!r}"
             )
-    if soft and len(ner_blocks) != 1:
+    if soft and n_ner != 1:
         raise ValueError(
             f"soft: expected a student with one {FACTORY}, got the pipeline {pipeline}"
         )
@@ -209,7 +235,7 @@ def check_dev(config: Config) -> None:
 
 
 def load_without_components(config: Config) -> Language:
-    """Load the tokenizer and the vocab of a config."""
+    """Make the pipeline of a config without its components: its tokenizer and its vocab."""
     config = config.copy()
     config["nlp"]["pipeline"] = []
     config["nlp"]["disabled"] = []
@@ -217,7 +243,8 @@ def load_without_components(config: Config) -> Language:
 
 
 def load_teacher(name: str | Path) -> Language:
-    """Load a pipeline that writes probabilities, of other likely entities, too."""
+    """Load a pipeline, and have it write the probabilities of its entities and of other likely
+    ones to docs."""
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
@@ -234,10 +261,11 @@ def save_answers(
     *,
     soft: bool = False,
 ) -> Iterator[Doc]:
-    """Save the answers of teachers, a file for each `DOCS_PER_FILE` docs, in a folder with the
-    fingerprint of teachers and text. Files that are there from an earlier run are used.
+    """Have teachers annotate texts, and save their answers: a file for each `DOCS_PER_FILE` docs,
+    in a folder with the fingerprint of teachers and text. Files of an earlier run are read.
 
-    YIELDS (Doc): The answers, with a vocab.
+    vocab (Vocab): The vocab that the answers get.
+    YIELDS (Doc): The answers.
     RAISES (ValueError): If the teachers have no soft targets and are to have, or other labels.
     """
     if soft:
@@ -246,11 +274,12 @@ def save_answers(
             got = [sorted(labels) for labels in label_sets]
             raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     teacher_paths = [str(teacher.path) for teacher in teachers]
-    key = fingerprint(teacher_paths, [str(path) for path in raw_paths], soft)
+    text_paths = [str(path) for path in raw_paths]
+    key = fingerprint(teacher_paths, text_paths, soft)
     folder = output_path / f"answers-{key[:12]}"
-    texts = (doc for path in raw_paths for doc in read_texts(teachers[0], path))
-    texts = progress(texts, desc="teacher", unit="doc")
-    for i, docs in enumerate(minibatch(texts, DOCS_PER_FILE)):
+    texts = chain.from_iterable(read_texts(teachers[0], path) for path in raw_paths)
+    bar = progress(texts, desc="teacher", unit="doc")
+    for i, docs in enumerate(minibatch(bar, DOCS_PER_FILE)):
         path = folder / f"{i:06}.spacy"
         if not path.exists():
             save_docs(path, ask_teachers(teachers, docs, soft=soft))
@@ -258,7 +287,10 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The component that has the distribution of a teacher."""
+    """The component of a teacher that has its distribution over paths: its cost_sensitive_ner.
+
+    RAISES (ValueError): If it doesn't have exactly one.
+    """
     pipes = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if len(pipes) != 1:
         raise ValueError(
@@ -286,14 +318,17 @@ def ask_teachers(
         predicted.append(list(nlp.pipe(copies)))
         check_tokens(docs, predicted[-1])
 
-    answers = [copy_tokens(doc, sentences=True) for doc in docs]
-    for answer, docs_of_teachers in zip(answers, zip(*predicted)):
+    answers: list[Doc] = []
+    # For each doc what each teacher has predicted
+    for doc, docs_of_teachers in zip(docs, zip(*predicted)):
         scores = mean_scores(docs_of_teachers)
         ents = majority(scores)
         if len(teachers) == 1:
             ents = entities_of(docs_of_teachers[0])
+        answer = copy_tokens(doc, sentences=True)
         answer.set_ents([Span(answer, *entity) for entity in ents])
         write_scores(answer, scores)
+        answers.append(answer)
     if soft:
         write_soft_targets(answers, teachers, predicted)
     return answers
@@ -306,19 +341,23 @@ def write_soft_targets(
 
     predicted (Sequence[Sequence[Doc]]): The same docs as each teacher has predicted them.
     """
-    targets: list[Iterator[dict[str, Any]]] = []  # by teacher
+    targets_of_teachers: list[Iterator[dict[str, Any]]] = []
     for nlp, docs in zip(teachers, predicted):
         posterior = chain_of(nlp).posterior(docs)
-        targets.append(
-            soft_targets.expectations(posterior.potentials, posterior.tags, posterior.doc_of)
+        targets_of_docs = soft_targets.expectations(
+            posterior.potentials, posterior.tags, posterior.doc_of
         )
-    for answer, targets_of_doc in zip(answers, zip(*targets)):
-        answer.user_data[soft_targets.KEY] = soft_targets.mean(list(targets_of_doc))
+        targets_of_teachers.append(targets_of_docs)
+    # For each doc the targets of each teacher
+    for answer, targets in zip(answers, zip(*targets_of_teachers)):
+        answer.user_data[soft_targets.KEY] = soft_targets.mean(targets)
 
 
 def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
-    """RAISES (ValueError): If a teacher has changed the tokens of a doc, so that the places of
-    entities are others."""
+    """Check that a teacher has kept the tokens of docs: its entities are copied by their tokens.
+
+    RAISES (ValueError): If it has merged or split some.
+    """
     for doc, predicted_doc in zip(docs, predicted):
         if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
             raise ValueError(
@@ -334,7 +373,10 @@ def entities_of(doc: Doc) -> list[Entity]:
 
 def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
     """The mean confidence of each entity over teachers: 1 where a teacher predicts it without a
-    score, 0 where it isn't among the likely ones."""
+    score, 0 where it isn't among the likely ones.
+
+    docs (Sequence[Doc]): The same doc as each teacher has predicted it.
+    """
     means: dict[Entity, float] = {}
     for doc in docs:
         scores = dict.fromkeys(entities_of(doc), 1.0)
@@ -345,8 +387,8 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
-    """The scores of spans, of any group that has them in its `attrs`, as those of spaCy's spancat
-    and of `span._.confidence` do."""
+    """Read the confidence of spans from all groups of a doc that have scores in their `attrs`, as
+    spaCy's spancat, a cost_sensitive_ner and `write_scores` write them."""
     scores: dict[Entity, float] = {}
     for group in doc.spans.values():
         scores_of_group = group.attrs.get("scores")
@@ -358,7 +400,8 @@ def read_scores(doc: Doc) -> dict[Entity, float]:
 
 
 def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
-    """Write the scores of spans, some of which are entities."""
+    """Write the confidence of likely entities to a doc, from where `read_scores` reads it. They may
+    overlap."""
     spans = [Span(doc, *entity) for entity in scores]
     attrs = {"scores": list(scores.values())}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
@@ -419,10 +462,10 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Cor
         for doc in batch:
             if any(score < 1 for score in read_scores(doc).values()):
                 has_confidences = True
-            n_sure_of_doc, n_missing_of_doc = leave_out_uncertain(doc, min_confidence)
+            counts = leave_out_uncertain(doc, min_confidence)
             n_docs += 1
-            n_entities += n_sure_of_doc
-            n_missing += n_missing_of_doc
+            n_entities += counts.n_sure
+            n_missing += counts.n_missing
         save_docs(folder / f"{i:06}.spacy", batch)
     if not n_docs:
         raise ValueError("expected text for the teacher to annotate, got no docs")
@@ -435,30 +478,34 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Cor
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
-    """Add annotated docs to a training corpus."""
+    """Add annotated docs to a training corpus. Each counts as much in training as its weight says;
+    a doc of a teacher has 1."""
     gold = list(docs)
     for doc in gold:
         doc.user_data[WEIGHT] = weight
     save_docs(folder / "gold.spacy", gold)
 
 
-def leave_out_uncertain(doc: Doc, min_confidence: float) -> tuple[int, int]:
-    """Set entities whose confidence is below a minimum to missing, with all their tokens, and so
-    those that are not predicted whose confidence is above 1 less that minimum. The doc is changed.
-    Returns the number of entities that are left, and of those that are not."""
+def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
+    """Make what a teacher isn't sure of missing annotation, from which a student learns nothing.
+
+    That is the tokens of predicted entities whose confidence is below the minimum, and of others
+    whose confidence is so high that the teacher isn't sure of their absence: above 1 less the
+    minimum. The doc is changed.
+    """
     scores = read_scores(doc)
-    ents = entities_of(doc)
-    sure = [entity for entity in ents if scores.get(entity, 1.0) >= min_confidence]
+    predicted = entities_of(doc)
+    sure = [entity for entity in predicted if scores.get(entity, 1.0) >= min_confidence]
     is_missing = doc.to_array("ENT_IOB") == MISSING
-    for entity in {*ents, *scores}.difference(sure):
+    for entity in {*predicted, *scores}.difference(sure):
         begin, end, _ = entity
-        if entity in ents or scores[entity] > 1 - min_confidence:
+        if entity in predicted or scores[entity] > 1 - min_confidence:
             is_missing[begin:end] = True
     for begin, end, _ in sure:
         is_missing[begin:end] = False
     missing = [doc[i : i + 1] for i in numpy.flatnonzero(is_missing).tolist()]
     doc.set_ents([Span(doc, *entity) for entity in sure], missing=missing)
-    return len(sure), len(ents) - len(sure)
+    return EntityCounts(n_sure=len(sure), n_missing=len(predicted) - len(sure))
 
 
 def save_docs(path: Path, docs: Iterable[Doc]) -> None:
@@ -467,30 +514,48 @@ def save_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
-    """Evaluate a pipeline that was loaded from disk."""
+    """Evaluate a pipeline that was loaded from disk, and measure its speed and size.
+
+    name (str): The name that its row gets.
+    nlp (Language): The pipeline.
+    corpus (Corpus): Reads the examples.
+    """
     examples = list(corpus(nlp))
     start = perf_counter()
     docs = list(nlp.pipe([eg.predicted for eg in examples]))
     seconds = perf_counter() - start
-    n_tokens = sum(len(doc) for doc in docs)
-    n_bytes = sum(file.stat().st_size for file in nlp.path.rglob("*") if file.is_file())
-    return Evaluation(name, *score_ents(docs, examples), n_tokens / seconds, n_bytes / 1e6)
+    n_tokens = sum(map(len, docs))
+    n_bytes = 0
+    for path in nlp.path.rglob("*"):
+        if path.is_file():
+            n_bytes += path.stat().st_size
+    precision, recall, f_score = score_ents(docs, examples)
+    return Evaluation(name, precision, recall, f_score, n_tokens / seconds, n_bytes / 1e6)
 
 
 def evaluate_together(
     teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
 ) -> Evaluation:
-    """Evaluate the mean of teachers. Their speed and size are those of the rows of each."""
+    """Evaluate the mean of teachers. They run one after another, so seconds and megabytes add up.
+
+    teachers (Sequence[Language]): The teachers, which write probabilities: see `load_teacher`.
+    rows (Sequence[Evaluation]): The row of each, with its speed and size.
+    corpus (Corpus): Reads the examples.
+    """
     examples = list(corpus(teachers[0]))
     docs = ask_teachers(teachers, [eg.predicted for eg in examples])
-    seconds_per_token = sum(1 / row.tokens_per_second for row in rows)
-    megabytes = sum(row.megabytes for row in rows)
-    scores = score_ents(docs, examples)
-    return Evaluation("all teachers", *scores, 1 / seconds_per_token, megabytes)
+    precision, recall, f_score = score_ents(docs, examples)
+    seconds_per_token = 0.0
+    megabytes = 0.0
+    for row in rows:
+        seconds_per_token += 1 / row.tokens_per_second
+        megabytes += row.megabytes
+    return Evaluation("all teachers", precision, recall, f_score, 1 / seconds_per_token, megabytes)
 
 
 def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
-    """Precision, recall and F; 0 if nothing is annotated."""
+    """Precision, recall and F of the entities of docs, against the references of examples; 0 if
+    nothing is annotated."""
     scored = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     scores = get_ner_prf(scored)
     return scores["ents_p"] or 0.0, scores["ents_r"] or 0.0, scores["ents_f"] or 0.0

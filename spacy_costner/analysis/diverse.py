@@ -9,7 +9,7 @@ from thinc.types import Floats1d, Ints1d
 
 
 class Shares(NamedTuple):
-    """The features of an item, and what share of its value each has.
+    """Why an item is worth something: its features, and what share of its value each has.
 
     features (Ints1d): The features, each once. Shape: (F,)
     parts (Floats1d): The share of each; their sum is 1. Shape: (F,)
@@ -20,7 +20,8 @@ class Shares(NamedTuple):
 
 
 def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
-    """Add up the weights of each feature, and make shares of the sums.
+    """Divide the value of an item among its features: add up the weights of each feature, and make
+    shares of the sums.
 
     features (Ints1d): Features, which may occur several times. Shape: (N,)
     weights (Floats1d): The weight of each occurrence. Shape: (N,)
@@ -28,9 +29,11 @@ def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shar
     RETURNS (Shares): The shares; without features, if no sum is above 0.
     """
     distinct, place = numpy.unique(features, return_inverse=True)
+    # With weights, `bincount` sums those of the occurrences of each feature. Shape: (distinct,)
     totals = numpy.bincount(place, weights, minlength=len(distinct))
     is_large = totals > least * totals.max(initial=0.0)
-    return Shares(distinct[is_large], totals[is_large] / totals[is_large].sum())
+    large_totals = totals[is_large]
+    return Shares(distinct[is_large], large_totals / large_totals.sum())
 
 
 def choose_diverse(
@@ -65,6 +68,7 @@ def choose_diverse(
         decays = decay ** numpy.asarray(n_before, dtype="float64")
         gain = float(values[i]) * float((shares[i].parts * decays).sum())
         if heap and (-gain, i) > heap[0]:
+            # Another item may gain more: this one is put back with its gain of now.
             heapq.heappush(heap, (-gain, i))
             continue
         chosen.append(i)

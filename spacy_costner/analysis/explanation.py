@@ -83,14 +83,14 @@ def explain(
         raise ValueError(f"explain: components.{name}.model: {error}") from error
     feature_names = features.names(nlp.vocab.strings)
 
-    tags = []
-    for tag, of_tag in zip(ner.chain_tags.names, weights.emissions.T):
-        in_favour = find_strongest(of_tag, feature_names, n_features)
-        # Those of the negated weights, with their own sign again.
-        negated = find_strongest(-of_tag, feature_names, n_features)
+    tags: list[TagWeights] = []
+    for tag, tag_weights in zip(ner.chain_tags.names, weights.emissions.T):
+        in_favour = find_strongest(tag_weights, feature_names, n_features)
+        # The strongest against a tag are the strongest of the negated weights.
+        negated = find_strongest(-tag_weights, feature_names, n_features)
         against = [FeatureWeight(feature, -weight) for feature, weight in negated]
         tags.append(TagWeights(tag, in_favour, against))
-    tokens = []
+    tokens: list[TokenReason] = []
     if text is not None:
         (doc,) = run_before(nlp, name, [text])
         tokens = explain_tokens(ner, doc, feature_names, n_features)
@@ -100,25 +100,42 @@ def explain(
 def find_strongest(
     weights: Floats1d, feature_names: Sequence[str], n_features: int
 ) -> list[FeatureWeight]:
-    """The features with the highest weights above 0, the highest first. Shape: (features,)"""
-    order = numpy.argsort(-weights, kind="stable")[:n_features]
-    return [FeatureWeight(feature_names[i], float(weights[i])) for i in order if weights[i] > 0]
+    """Find the features with the highest weights above 0.
+
+    weights (Floats1d): The weight of each feature for a tag. Shape: (features,)
+    feature_names (Sequence[str]): The names of all features.
+    n_features (int): How many to find at most.
+    RETURNS (list[FeatureWeight]): The features, the highest weight first.
+    """
+    strongest: list[FeatureWeight] = []
+    for i in numpy.argsort(-weights, kind="stable")[:n_features]:
+        if weights[i] > 0:
+            strongest.append(FeatureWeight(feature_names[i], float(weights[i])))
+    return strongest
 
 
 def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
-    """Get the weights of the allowed transitions, of a linear model or from the scores of any."""
+    """Make the table of the weights of transitions, without those that the tag scheme forbids.
+
+    tags (Tags): The tags of the model.
+    weights (SparseWeights | Potentials): The weights of a linear model, or what any model computes
+        for a doc: its transitions are the same for all docs.
+    """
     table = transition_table(weights, "float64")
     is_allowed = transition_table(tags.constraints, "bool")
-    rows: list[list[float | None]] = []
-    for weights_of_row, allowed_of_row in zip(table.tolist(), is_allowed):
-        row = [weight if ok else None for weight, ok in zip(weights_of_row, allowed_of_row)]
-        rows.append(row)
-    return TransitionWeights([*tags.names, "(start)"], [*tags.names, "(end)"], rows)
+    cells = table.astype("object")  # Python's floats, so that there can be None
+    cells[~is_allowed] = None
+    return TransitionWeights([*tags.names, "(start)"], [*tags.names, "(end)"], cells.tolist())
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Transitions, start and end in one table, [from, to]: the start is the last row, the end the
-    last column. Nothing goes from the start to the end. Shape: (K + 1, K + 1)"""
+    """Put transitions, start and end into a table, [from, to]: the start is the last row, the end
+    the last column, and 0 or False where they meet: no path goes from the start to the end.
+
+    parts (SparseWeights | Potentials | Constraints): What has weights, scores or masks of these.
+    dtype (str): The type of the table.
+    RETURNS (Array2d): The table. Shape: (K + 1, K + 1)
+    """
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
@@ -131,37 +148,46 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """The best path of a doc and the weights behind it. The prediction may differ from this path if
-    the decoding is not Viterbi."""
+    """Explain why each token of a doc has its tag in the best path. The prediction may differ from
+    this path if the decoding is not Viterbi.
+
+    ner (CostSensitiveNER): A component whose model is linear, or has a linear part.
+    doc (Doc): The doc.
+    feature_names (Sequence[str]): The names of all features of the model.
+    n_features (int): How many features to show for each token.
+    """
     if not len(doc):
         return []
     _, weights = linear_part(ner.model)
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 
-    # The weight of the transition to each token, (N,). A doc may have several sequences.
+    # The weight of the transition to each token from the one before, (N,). A doc may have several
+    # sequences: at the first token of each, it is that of the start.
     first = first_tokens(scores.lengths)
     last = last_tokens(scores.lengths)
     transitions = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])
     transitions[first] = weights.start[path[first]]
     transitions[last] += weights.end[path[last]]
 
-    reasons = []
+    reasons: list[TokenReason] = []
     feature_rows = find_features(ner.model, [doc]).rows  # shape: (N, S), -1 for none
     for i, token in enumerate(doc):
+        tag = path[i]
         rows = feature_rows[i]
         rows = rows[rows >= 0]
-        of_token: Floats1d = weights.emissions[rows, path[i]].astype("float64")
-        order = numpy.argsort(-numpy.abs(of_token), kind="stable")[:n_features]
-        features = []
-        for j in order:
-            if of_token[j] != 0:
-                features.append(FeatureWeight(feature_names[rows[j]], float(of_token[j])))
+        token_weights: Floats1d = weights.emissions[rows, tag].astype("float64")
+        strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
+        features: list[FeatureWeight] = []
+        for j in strongest:
+            if token_weights[j] != 0:
+                name = feature_names[rows[j]]
+                features.append(FeatureWeight(name, float(token_weights[j])))
         reasons.append(
             TokenReason(
                 token=token.text,
-                tag=ner.chain_tags.names[path[i]],
-                score=float(of_token.sum()),
+                tag=ner.chain_tags.names[tag],
+                score=float(token_weights.sum()),
                 transition=float(transitions[i]),
                 features=features,
             )

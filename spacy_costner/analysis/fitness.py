@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable
-from typing import Any
+from typing import NamedTuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -19,53 +19,73 @@ N_SHOWN = 10
 """Labels that are named."""
 
 
+class KnownSentences(NamedTuple):
+    """How many long sentences of docs a component was trained on: see `training.known_text`."""
+
+    n_known: int
+    n_sentences: int  # all long ones of the docs
+
+    def as_text(self) -> str:
+        """How many sentences are known, in words."""
+        share = 100 * self.n_known / self.n_sentences
+        return (
+            f"{self.n_known:,} of {self.n_sentences:,} sentences of {LONG} tokens and more "
+            f"({share:.0f} %) are in the training corpus"
+        )
+
+
 def find_faults(
     nlp: Language,
     ner: CostSensitiveNER,
     examples: Iterable[Example],
     source: str,
-    **labels: Any,
+    *,
+    inner_nodes: Iterable[str] = (),
+    must_share: bool = True,
 ) -> list[str]:
     """What makes docs misleading as a measure of a component: labels that it doesn't know, and
     sentences that it was trained on.
 
     source (str): The name of the docs.
-    **labels (Any): Arguments of `find_unknown_labels`.
+    inner_nodes (Iterable[str]): Labels that the component predicts by a label tree.
+    must_share (bool): Whether it is an error if it knows none of the labels.
     RETURNS (list[str]): A sentence for each; empty if there is nothing to say.
-    RAISES (ValueError): If the docs have entities, and none with a label that it knows.
+    RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
     """
     examples = list(examples)
-    faults = find_unknown_labels(nlp, ner, examples, source, **labels)
-    n_known, n_sentences = count_known(ner, [eg.reference for eg in examples])
-    if n_known > TOLD * n_sentences:
-        faults.append(f"{source}: {tell_known(n_known, n_sentences)}: scores on them are too high")
+    faults = find_unknown_labels(
+        nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
+    )
+    known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
+    if known_sentences.n_known > TOLD * known_sentences.n_sentences:
+        faults.append(f"{source}: {known_sentences.as_text()}: scores on them are too high")
     return faults
 
 
-def count_known(ner: CostSensitiveNER, docs: Iterable[Doc]) -> tuple[int, int]:
-    """The number of long sentences that a component was trained on, and that of all long ones."""
+def count_known_sentences(ner: CostSensitiveNER, docs: Iterable[Doc]) -> KnownSentences:
+    """Count the long sentences of docs that a component was trained on."""
     trained_on = set(ner.trained_on.tolist())
-    ids: list[int] = []
+    n_known = 0
+    n_sentences = 0
     for doc in docs:
-        ids += sentence_ids(doc)
+        n_known_of_doc, n_sentences_of_doc = count_known_in_doc(trained_on, doc)
+        n_known += n_known_of_doc
+        n_sentences += n_sentences_of_doc
+    return KnownSentences(n_known, n_sentences)
+
+
+def count_known_in_doc(trained_on: Container[int], doc: Doc) -> KnownSentences:
+    """Count the long sentences of a doc of which training has seen the hash."""
+    ids = sentence_ids(doc)
     n_known = sum(sentence_id in trained_on for sentence_id in ids)
-    return n_known, len(ids)
-
-
-def tell_known(n_known: int, n_sentences: int) -> str:
-    """How many sentences are known, in words."""
-    share = 100 * n_known / n_sentences
-    return (
-        f"{n_known:,} of {n_sentences:,} sentences of {LONG} tokens and more ({share:.0f} %) are "
-        "in the training corpus"
-    )
+    return KnownSentences(n_known, len(ids))
 
 
 def is_known_doc(trained_on: Container[int], doc: Doc) -> bool:
-    """Whether at least half of the long sentences of a doc are known."""
-    ids = sentence_ids(doc)
-    n_known = sum(sentence_id in trained_on for sentence_id in ids)
-    return n_known > 0 and 2 * n_known >= len(ids)
+    """Whether at least half of the long sentences of a doc are among those with these hashes, which
+    a component was trained on. A doc without long sentences isn't known."""
+    n_known, n_sentences = count_known_in_doc(trained_on, doc)
+    return n_known > 0 and 2 * n_known >= n_sentences
 
 
 def find_unknown_labels(
@@ -77,9 +97,9 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Name the labels of docs that a component doesn't know: a sentence, or none.
+    """Name the labels of docs that a component doesn't know, in a sentence: a list of it, or an
+    empty one. See `find_faults` for the arguments.
 
-    inner_nodes (Iterable[str]): Labels that it predicts by a label tree.
     RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
     """
     key = ner.annotation.spans_key
@@ -94,7 +114,10 @@ def find_unknown_labels(
         doc = eg.reference
         spans = doc.ents if key is None else doc.spans.get(key, ())
         counts.update(span.label_ for span in spans)
-    unknown = [label for label, _ in counts.most_common() if label not in labels_of_model]
+    unknown: list[str] = []  # the most frequent first
+    for label, _ in counts.most_common():
+        if label not in labels_of_model:
+            unknown.append(label)
     if not unknown:
         return []
     if len(unknown) == len(counts) and must_share:
@@ -102,7 +125,8 @@ def find_unknown_labels(
             f"{source}: expected docs with labels of {ner.name}, one of {sorted(labels_of_model)}, "
             f"got {sorted(unknown)}"
         )
-    shown = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN])
+    labels_and_counts = [f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN]]
+    shown = ", ".join(labels_and_counts)
     if len(unknown) > N_SHOWN:
         shown += f" and {len(unknown) - N_SHOWN} others"
     return [f"{source}: {ner.name} doesn't know the labels {shown}: these entities count as missed"]

@@ -26,14 +26,23 @@ from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
 from .initial_config import init
 from .loading import read_config
-from .predictions import DevPredictions, evaluate_dev, predict, predict_dev, record_scores
+from .predictions import (
+    DevPredictions,
+    evaluate_dev,
+    predict,
+    predict_dev,
+    record_scores,
+    replace_predicted,
+)
 from .preparation import (
-    START,
+    SEEN_BY_START,
     Corpus,
+    LinearPipeline,
+    can_be_fitted,
     components_to_fit,
     find_corpora,
     hold_out,
-    is_fitted,
+    ignore_epoch,
     load_linear,
     prepare,
     train_linear,
@@ -43,10 +52,12 @@ from .tuning import Tuning, check_parameter, parse_aim, tune_on
 DIR_MODEL = "model-best"
 
 N_FOLDS = 4
+"""Folds of the training docs that are held out, if there is no development corpus."""
 
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
+"""The scores that are shown, by the ends of their names in `nlp.evaluate`."""
 
 STOPPED = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -78,21 +89,29 @@ class Fitted:
     @property
     def n_weights(self) -> int:
         """The number of weights of all components."""
-        return sum(linear_part(ner.model)[1].rows.size for ner in self.ners)
+        total = 0
+        for ner in self.ners:
+            _, weights = linear_part(ner.model)
+            total += weights.rows.size
+        return total
 
-    def describe_training(self) -> str:
+    def training_text(self) -> str:
         """How training ended, on a line for each component."""
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
-            prefix = f"{name}: " if len(self.ners) > 1 else ""
-            lines.append(prefix + outcome.describe())
+            line = outcome.describe()
+            if len(self.ners) > 1:
+                line = f"{name}: {line}"
+            lines.append(line)
         return "\n".join(lines)
 
-    def describe_scores(self) -> str:
+    def scores_text(self) -> str:
         """The scores before calibration and tuning, and of what docs."""
-        source, scores = HELD_OUT, self.held_out
-        if self.has_dev:
-            source, scores = "dev", self.scores
+        source = "dev"
+        scores: dict[str, Any] | None = self.scores
+        if not self.has_dev:
+            source = HELD_OUT
+            scores = self.held_out
         if scores is None:
             return "not evaluated: there is no development corpus"
         spans_key = self.ners[0].annotation.spans_key
@@ -102,13 +121,15 @@ class Fitted:
             score = scores.get(f"{prefix}_{letter}")
             if score is not None:
                 parts.append(f"{word} {100 * score:.2f}")
-        return f"{source}: {', '.join(parts) or 'not scored'}"
+        if not parts:
+            return f"{source}: not scored"
+        return f"{source}: {', '.join(parts)}"
 
-    def result(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """What is printed as JSON."""
         return {
             "path": self.path,
-            "training": self.describe_training(),
+            "training": self.training_text(),
             "weights": self.n_weights,
             "scores": self.scores,
             "calibration": self.calibration,
@@ -117,19 +138,21 @@ class Fitted:
             "notes": self.notes,
         }
 
-    def describe(self) -> str:
-        """Lines of text."""
+    def as_text(self) -> str:
+        """How training ended, the scores, and what calibration and tuning changed."""
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"
-        lines = [self.describe_training(), weights, self.describe_scores()]
+        lines = [self.training_text(), weights, self.scores_text()]
         if self.calibration is not None:
             lines.append(self.calibration.as_text())
         if self.tuning is not None:
             lines.append(self.tuning.as_text())
         lines += [f"note: {note}" for note in self.notes]
         text = "\n".join(lines)
-        return text + STOPPED if self.is_interrupted else text
+        if self.is_interrupted:
+            text += STOPPED
+        return text
 
 
 def fit(
@@ -169,6 +192,8 @@ def fit(
     RAISES (ValueError): If the config's component can't be trained, or not so.
     """
     aim = None if tune is None else parse_aim(tune)
+    if config is not None and lang is not None:
+        raise ValueError("fit: --lang: expected no config with it")
     if config is None:
         config = write_config(
             output_path,
@@ -178,15 +203,8 @@ def fit(
             aim=tune,
             command=command,
         )
-    elif lang is not None:
-        raise ValueError("fit: --lang: expected no config with it")
-    overrides = dict(overrides)
-    if train_path is not None:
-        overrides["paths.train"] = str(train_path)
-    if dev_path is not None:
-        overrides["paths.dev"] = str(dev_path)
     if isinstance(config, Path):
-        config = read_config(config, overrides)
+        config = read_with_paths(config, overrides, train_path, dev_path)
 
     path = output_path / DIR_MODEL
     check_folder(path)
@@ -207,7 +225,8 @@ def fit(
         cache.mkdir(parents=True, exist_ok=True)
 
     examples = prepare(linear, train_corpus, in_memory=cache is None)
-    dev_source = str(nlp.config.interpolate().get("paths", {}).get("dev") or "development docs")
+    paths = nlp.config.interpolate().get("paths", {})
+    dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
     notes: list[str] = []
     if dev_corpus is not None:  # before training, which would be in vain
@@ -215,22 +234,7 @@ def fit(
         dev = list(progress(to_measure, desc="read dev", unit="doc"))
         notes = find_faults(nlp, ner, dev, dev_source)
 
-    def save_unfinished(trained: Trained) -> None:
-        with nlp.use_params(training["optimizer"].averages or {}):
-            save_trained(path, nlp, training, {}, {ner.name: trained.value})
-
-    outcomes: dict[str, Trained] = {}
-    for component in ners:
-        outcomes[component.name] = train_linear(
-            linear._replace(ner=component),
-            examples,
-            n_seeds=n_seeds,
-            cache=cache,
-            on_epoch=ignore_epoch if cache is None else save_unfinished,
-        )
-        if outcomes[component.name].reason == INTERRUPTED:
-            break
-
+    outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
     # It is saved without scores if evaluation is interrupted.
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
@@ -259,6 +263,41 @@ def fit(
     return improved
 
 
+def train_components(
+    linear: LinearPipeline,
+    ners: Sequence[CostSensitiveNER],
+    examples: Iterable[Example],
+    path: Path,
+    *,
+    n_seeds: int,
+    cache: Path | None,
+) -> dict[str, Trained]:
+    """Train the components of a pipeline, one after another. Returns how training ended for each,
+    up to the one that Ctrl-C stopped. With a cache the pipeline is saved after each epoch, as
+    training takes long then."""
+    nlp, _, training = linear
+
+    def save_unfinished(trained: Trained) -> None:
+        (ner,) = ners  # a cache is for one component: see `check_options`
+        # The averages of the weights are saved, as `spacy train` does.
+        with nlp.use_params(training["optimizer"].averages or {}):
+            save_trained(path, nlp, training, {}, {ner.name: trained.value})
+
+    outcomes: dict[str, Trained] = {}
+    for ner in ners:
+        outcome = train_linear(
+            linear._replace(ner=ner),
+            examples,
+            n_seeds=n_seeds,
+            cache=cache,
+            on_epoch=ignore_epoch if cache is None else save_unfinished,
+        )
+        outcomes[ner.name] = outcome
+        if outcome.reason == INTERRUPTED:
+            break
+    return outcomes
+
+
 def improve(
     fitted: Fitted,
     dev: Sequence[Example],
@@ -277,8 +316,9 @@ def improve(
     """
     nlp = fitted.nlp
     (ner,) = fitted.ners
+    parameter = ""  # what is tuned
     if aim is not None:  # before folds are trained, which would be in vain
-        check_parameter(nlp, ner)
+        parameter = check_parameter(nlp, ner)
     if fitted.has_dev:
         source = dev_source
         predictions = [predict_dev(nlp, ner, dev)]
@@ -289,46 +329,45 @@ def improve(
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
         # Folds have no sentence starts: see `hold_out`.
-        bare = [Example(copy_tokens(eg.predicted), eg.reference) for eg in nonempty]
-        reading = find_reading(nlp, ner.name, bare)
+        bare_docs = [copy_tokens(eg.predicted) for eg in nonempty]
+        reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)
+
     if calibrate:
         calibration = calibrate_on(predictions, nlp, ner, source)
         fitted = replace(fitted, calibration=calibration)
         predictions = [part.with_temperature(calibration.temperature) for part in predictions]
     if aim is not None:
-        tuning = tune_on(predictions, nlp, ner, check_parameter(nlp, ner), **aim)
+        tuning = tune_on(predictions, nlp, ner, parameter, **aim)
         fitted = replace(fitted, tuning=tuning)
 
     if fitted.has_dev:
-        record_scores(nlp, evaluate_dev(nlp, ner, predictions[0]), source, len(dev))
+        scores = evaluate_dev(nlp, ner, predictions[0])
+        n_docs = len(dev)
     else:
+        scores = score_predictions(nlp, ner, predictions)
         n_docs = sum(len(part.examples) for part in predictions)
-        record_scores(nlp, score_predictions(nlp, ner, predictions), source, n_docs)
+    record_scores(nlp, scores, source, n_docs)
     return fitted
 
 
-def ignore_epoch(trained: Trained) -> None:
-    """Do nothing after an epoch."""
-
-
-def train_as_fitted(
+def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
     """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
-    if not is_fitted(config):
-        nlp = init_nlp(config, use_gpu=use_gpu)
-        if log.isatty():  # spaCy prints a table of the scores
+    if can_be_fitted(config):
+        fitted = fit(config, output_path, n_seeds=n_seeds)
+        if fitted.is_interrupted:
+            raise KeyboardInterrupt
+        log.write(fitted.as_text() + "\n")
+        return fitted.path
+    nlp = init_nlp(config, use_gpu=use_gpu)
+    if log.isatty():  # spaCy prints a table of the scores
+        train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
+    else:
+        with updates_shown(nlp):
             train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
-        else:
-            with updates_shown(nlp):
-                train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
-        return output_path / DIR_MODEL
-    fitted = fit(config, output_path, n_seeds=n_seeds)
-    if fitted.is_interrupted:
-        raise KeyboardInterrupt
-    log.write(fitted.describe() + "\n")
-    return fitted.path
+    return output_path / DIR_MODEL
 
 
 @contextmanager
@@ -381,6 +420,18 @@ def write_config(
     return path
 
 
+def read_with_paths(
+    path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
+) -> Config:
+    """Read a config with other settings: those that are given, and the paths of the corpora."""
+    all_overrides = dict(overrides)
+    if train_path is not None:
+        all_overrides["paths.train"] = str(train_path)
+    if dev_path is not None:
+        all_overrides["paths.dev"] = str(dev_path)
+    return read_config(path, all_overrides)
+
+
 def check_options(
     nlp: Language,
     ners: Sequence[CostSensitiveNER],
@@ -409,7 +460,7 @@ def check_options(
         )
     holds_out = is_improved and dev_corpus is None
     if holds_out and nlp.config["initialize"]["after_init"] is not None:
-        raise ValueError(f"fit: initialize.after_init: {START}")
+        raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
     if holds_out and has_cache:
         raise ValueError(
             "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
@@ -420,7 +471,10 @@ def check_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
-    """RAISES (ValueError): If a setting needs docs that are kept, or makes others each time."""
+    """Check the settings that don't go with a cache, with which docs are read twice and not kept.
+
+    RAISES (ValueError): If one needs docs that are kept, or makes other docs each time.
+    """
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
@@ -473,10 +527,12 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score what a component predicts by posteriors that others have computed."""
+    """Score the entities of held-out docs by the posteriors of the models of their folds, decoded
+    as the component decodes. The docs stay as they are."""
     examples: list[Example] = []
     for part in predictions:
-        copies = [Example(eg.predicted.copy(), eg.reference) for eg in part.examples]
-        predict(ner, [eg.predicted for eg in copies], part.posterior, ner.confidence)
-        examples += copies
-    return dict(as_json(Scorer(nlp).score(examples)))
+        docs = [eg.predicted.copy() for eg in part.examples]
+        predict(ner, docs, part.posterior, ner.confidence)
+        examples += replace_predicted(part.examples, docs)
+    scores = Scorer(nlp).score(examples)
+    return dict(as_json(scores))

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import ArrayXd, Floats1d
+from thinc.types import ArrayXd, Floats1d, Ints1d
 
 from ..features import Features
 from ..features.tokens import text_id
@@ -24,10 +24,11 @@ from ..progress import progress
 from ..ragged import ranges
 from ..tags import Entities
 from .checks import SHORT
-from .fitness import count_known, find_unknown_labels, is_known_doc, tell_known
+from .fitness import count_known_sentences, find_unknown_labels, is_known_doc
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH = 64
+"""Docs whose spans are scored together."""
 
 ROW = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
 """A span that may be in a set, or an annotated entity: see `score_spans`."""
@@ -43,7 +44,7 @@ LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are written down, too, for the plot of `report`."""
 
 STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)).round(4)
-"""The thresholds that are tested for false alarms, in this order."""
+"""The thresholds that are tested for false alarms, in this order: the strictest first."""
 
 
 FindThreshold = Callable[[float], float | None]
@@ -62,6 +63,21 @@ class Part(NamedTuple):
     docs_needed: int | None  # for the limit; None if no number of docs is enough
     spans: float  # in the set, for each entity
     levels: list[list[float]]  # other limits with their thresholds
+
+
+class Risk(NamedTuple):
+    """The share of misses or of false alarms of the sets of calibration docs.
+
+    n_docs (int): The number of docs that count.
+    lowest (float): The risk at the threshold where it is lowest.
+    is_binary (bool): Whether the share of each doc is 0 or 1.
+    find_threshold (FindThreshold): Finds the threshold that keeps a limit.
+    """
+
+    n_docs: int
+    lowest: float
+    is_binary: bool
+    find_threshold: FindThreshold
 
 
 class Guarantee(NamedTuple):
@@ -150,25 +166,16 @@ def guarantee(
     notes = find_notes(nlp, source)
     examples = list(examples)
     notes += find_unknown_labels(nlp, ner, examples, source)
-    n_known, n_sentences = count_known(ner, [eg.reference for eg in examples])
-    if n_known > MOST_KNOWN * n_sentences:
+    known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
+    if known_sentences.n_known > MOST_KNOWN * known_sentences.n_sentences:
         raise ValueError(
             f"expected docs that the pipeline was not trained on, got {source}, where "
-            f"{tell_known(n_known, n_sentences)}"
+            f"{known_sentences.as_text()}"
         )
     used, not_counted = leave_out(ner, examples, by_group)
     scored = score_spans(nlp, ner, used, terms)
     parts = find_parts(ner, scored, used, terms)
-    groups: dict[str, Thresholds] = {}
-    for part in parts:
-        if part.threshold is None:
-            continue
-        if per_label:
-            # A label that nothing can be promised of has the threshold 1.
-            thresholds = groups.setdefault(part.group, Thresholds(1.0, {}))
-            thresholds.labels[part.label] = part.threshold
-        else:
-            groups[part.group] = Thresholds(part.threshold, {}, part.levels)
+    groups = find_thresholds(parts, per_label=per_label)
     if not groups:
         raise ValueError(unreachable_message(parts, terms))
     promise = Promise(
@@ -179,12 +186,28 @@ def guarantee(
         entities=len(scored.gold),
         not_counted=not_counted,
     )
+
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
-    ner.meta = nlp.meta
+    ner.meta = nlp.meta  # where the component writes its promise, too
     ner.set_guarantee(promise)
     ner.set_shift([eg.reference for eg in used], scored.entropies, source, approximate=False)
     return Guarantee(promise, parts, notes)
+
+
+def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
+    """The thresholds of the groups that something can be promised of, by group."""
+    groups: dict[str, Thresholds] = {}
+    for part in parts:
+        if part.threshold is None:
+            continue
+        if per_label:
+            # A label that nothing can be promised of has the threshold 1.
+            thresholds = groups.setdefault(part.group, Thresholds(1.0, {}))
+            thresholds.labels[part.label] = part.threshold
+        else:
+            groups[part.group] = Thresholds(part.threshold, {}, part.levels)
+    return groups
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
@@ -223,10 +246,11 @@ def leave_out(
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
+        # The same short text may come again by chance.
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
         if is_whole_text or is_known_doc(trained_on, doc):
             counts["training docs"] += 1
-        elif not len(doc) or not doc.to_array("ENT_IOB").all():
+        elif not len(doc) or not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
             counts["docs with missing tags"] += 1
         elif group_of(doc, by_group) is None:
             counts[without_group] += 1
@@ -258,27 +282,28 @@ def score_spans(
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
-    n_docs = 0
+    n_docs = 0  # in the batches before
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
             predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
             spans, scores = add_predicted(dev, predicted, spans, scores)
-        is_own = ~numpy.isin(spans.label, dev.other_labels)
-        spans = spans.select(is_own)
-        scores = scores[is_own]
+        has_own_label = ~numpy.isin(spans.label, dev.other_labels)
+        spans = spans.select(has_own_label)
+        scores = scores[has_own_label]
 
         # A span is correct if it would be found in a set of the annotated entities.
         certain = numpy.ones(len(dev.gold.begin))
         is_correct = found_at(dev, spans, dev.gold, certain, terms) > 0
-        reached = found_at(dev, dev.gold, spans, scores, terms)
-        doc_of_spans = n_docs + dev.doc_of(spans)
+        highest_threshold = found_at(dev, dev.gold, spans, scores, terms)
+        is_found = highest_threshold > 0
+        doc_of_span = n_docs + dev.doc_of(spans)
         doc_of_gold = n_docs + dev.doc_of(dev.gold)
-        span_rows = [spans.label, doc_of_spans, scores, is_correct]
-        gold_rows = [dev.gold.label, doc_of_gold, reached, reached > 0]
-        span_tables.append(numpy.rec.fromarrays(span_rows, dtype=ROW))
-        gold_tables.append(numpy.rec.fromarrays(gold_rows, dtype=ROW))
+        span_columns = [spans.label, doc_of_span, scores, is_correct]
+        gold_columns = [dev.gold.label, doc_of_gold, highest_threshold, is_found]
+        span_tables.append(numpy.rec.fromarrays(span_columns, dtype=ROW))
+        gold_tables.append(numpy.rec.fromarrays(gold_columns, dtype=ROW))
         entropies.append(dev.entropies())
         n_docs += len(batch)
     return ScoredSpans(
@@ -298,7 +323,7 @@ def add_predicted(
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """The entities of both, one after another."""
+    """The first entities, then the second ones."""
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
 
@@ -307,28 +332,40 @@ def found_at(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
     """The highest threshold at which each wanted entity is found by the spans with at least that
-    score, above 0; 0 if none finds it. Shape: (E,)"""
-    # An entity has cells, and is found if spans of the set have all of them: the entity itself, its
-    # tokens, or its tokens with its label. A cell is a number, `owner` the entity or span of each
-    # cell: the wanted ones come first. Shapes: (C,)
+    score, above 0; 0 if none finds it. Shape: (E,)
+
+    wanted (Entities): The E entities.
+    spans (Entities): The S spans, and their scores. Shape: (S,)
+    terms (Terms): When an entity is found.
+    """
+    owner, cells = find_cells(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
-    entities = concatenate_entities(wanted, spans)
+    is_wanted = owner < n_wanted  # the wanted entities come first
+    span_of_cell = owner[~is_wanted] - n_wanted
+    # The highest score of the spans that have a cell, by cell: 0 if none has it.
+    highest = numpy.zeros(cells.max(initial=0) + 1)
+    numpy.maximum.at(highest, cells[~is_wanted], scores[span_of_cell])
+    # An entity is found with its last cell: the least of them over its cells, which stand together.
+    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
+    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+
+
+def find_cells(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
+    """What spans of a set need to have for each entity to be found, numbered as cells: the entity
+    itself, or all of its tokens, with its label if there is a promise for each. Returns the entity
+    of each cell, ascending, and the cells: those of two entities are the same where they share
+    what is needed. Shapes: (C,)"""
     if terms.found == "exact":
         owner = numpy.arange(len(entities.begin))
         _, cells = numpy.unique(dev.entity_keys(entities), return_inverse=True)
-    else:
-        owner, cells = ranges(entities.begin, entities.end)
-        if terms.per_label:
-            # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
-            label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
-            cells = cells + (label[owner] + 1) * len(dev.is_known)
-    is_wanted = owner < n_wanted
-    # The highest score of the spans that have a cell, by cell.
-    highest = numpy.zeros(cells.max(initial=0) + 1)
-    numpy.maximum.at(highest, cells[~is_wanted], scores[owner[~is_wanted] - n_wanted])
-    # The least of them over the cells of each wanted entity, which stand together.
-    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
-    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+        return owner, cells
+    owner, cells = ranges(entities.begin, entities.end)
+    if terms.per_label:
+        # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
+        n_tokens = len(dev.is_counted)
+        label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
+        cells = cells + (label[owner] + 1) * n_tokens
+    return owner, cells
 
 
 def find_parts(
@@ -340,9 +377,9 @@ def find_parts(
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
-        in_group = group_of_doc == group
-        spans = scored.spans[in_group[scored.spans["doc"]]]
-        gold = scored.gold[in_group[scored.gold["doc"]]]
+        is_in_group = group_of_doc == group  # shape: (D,)
+        spans = scored.spans[is_in_group[scored.spans["doc"]]]
+        gold = scored.gold[is_in_group[scored.gold["doc"]]]
         if terms.per_label:
             index = ner.labels.index(label)
             spans = spans[spans["label"] == index]
@@ -350,7 +387,7 @@ def find_parts(
         part = find_part(
             spans,
             gold,
-            n_docs=int(in_group.sum()),
+            n_docs=int(is_in_group.sum()),
             n_parts=len(groups) * len(labels),
             terms=terms,
         )
@@ -359,31 +396,21 @@ def find_parts(
 
 
 def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Terms) -> Part:
-    """What can be promised of scored spans and entities, without a name of the group and the label.
-    Several parts share what may fail."""
-    delta: Any = None
+    """What can be promised of scored spans and entities, as in `ScoredSpans`, without a name of the
+    group and the label. Several parts share what may fail."""
+    delta: float | None = None  # the probability that the promise of this part fails
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
-    find_threshold: FindThreshold
     if terms.limits_misses:
-        losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
-        n_docs = losses.n  # docs without entities don't count
-        is_binary = losses.binary
-        mean = float(losses.mean(numpy.asarray([LOWEST]))[0])
-        find_threshold = partial(find_miss_threshold, losses, delta)
+        risk = miss_risk(gold, terms, delta)
     else:
-        is_wrong = ~spans["found"]
-        risks = conformal.false_alarm_risk(
-            spans["score"], is_wrong, spans["doc"], n_docs, STRICTNESS
-        )
-        is_binary = False
-        mean = float(risks[0])
-        find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
+        assert delta is not None  # `guarantee` gives such terms a confidence
+        risk = alarm_risk(spans, n_docs, delta)
 
-    threshold = find_threshold(terms.limit)
+    threshold = risk.find_threshold(terms.limit)
     levels: list[list[float]] = []
     for limit in sorted({*LEVELS, terms.limit}):
-        threshold_of_limit = find_threshold(limit)
+        threshold_of_limit = risk.find_threshold(limit)
         if threshold_of_limit is not None:
             levels.append([limit, threshold_of_limit])
     # Without a threshold the set has what is always in it, whose score is infinite.
@@ -392,14 +419,34 @@ def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms
     return Part(
         group="",
         label="",
-        docs=n_docs,
+        docs=risk.n_docs,
         entities=len(gold),
         threshold=threshold,
-        reachable=find_reachable(find_threshold),
-        docs_needed=conformal.docs_needed(mean, terms.limit, delta=delta, binary=is_binary),
+        reachable=find_reachable(risk.find_threshold),
+        docs_needed=conformal.docs_needed(
+            risk.lowest, terms.limit, delta=delta, binary=risk.is_binary
+        ),
         spans=n_in_set / max(len(gold), 1),
         levels=levels,
     )
+
+
+def miss_risk(gold: ArrayXd, terms: Terms, delta: float | None) -> Risk:
+    """What is missed of annotated entities, as in `ScoredSpans`. Docs without entities don't
+    count."""
+    losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
+    (lowest,) = losses.mean(numpy.asarray([LOWEST])).tolist()
+    find_threshold = partial(find_miss_threshold, losses, delta)
+    return Risk(losses.n, lowest, losses.binary, find_threshold)
+
+
+def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
+    """The share of spans that are wrong, of scored spans as in `ScoredSpans`."""
+    is_wrong = ~spans["found"]
+    risks = conformal.false_alarm_risk(spans["score"], is_wrong, spans["doc"], n_docs, STRICTNESS)
+    find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
+    # The first threshold is the strictest.
+    return Risk(n_docs, float(risks[0]), False, find_threshold)
 
 
 def find_miss_threshold(
@@ -409,8 +456,9 @@ def find_miss_threshold(
     threshold = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
     if threshold is None:
         return None
-    # A score of another batch may differ in its last digits.
-    power = 10.0 ** (3 - math.floor(math.log10(threshold)))
+    # Rounded, as a score of another batch may differ in its last digits.
+    n_before_point = math.floor(math.log10(threshold)) + 1
+    power = 10.0 ** (4 - n_before_point)
     rounded_down = math.floor(threshold * power) / power
     return float(f"{max(rounded_down, LOWEST):.4g}")
 
@@ -420,21 +468,25 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
     if none does. The risks are those of its thresholds, (S,)."""
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
-    return float(STRICTNESS[n_passed - 1]) if n_passed else None
+    if n_passed == 0:
+        return None
+    return float(STRICTNESS[n_passed - 1])
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
     """The lowest limit with a threshold, rounded up to four digits after the point; None if there
     is none below 1."""
-    low = 0.0
-    high = 1.0
+    low = 0.0  # has no threshold
+    high = 1.0  # has one, unless it stays 1
     while high - low > 1e-4:
         middle = (low + high) / 2
         if find_threshold(middle) is None:
             low = middle
         else:
             high = middle
-    return None if high == 1 else math.ceil(high * 1e4) / 1e4
+    if high == 1:
+        return None
+    return math.ceil(high * 1e4) / 1e4
 
 
 def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
@@ -443,12 +495,21 @@ def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
     for part in parts:
-        could = "nothing" if part.reachable is None else f"{part.reachable:.4f} or more"
-        enough = f"no number of docs is enough for {limit} with this model"
+        sentence = ""
+        if part.group:
+            sentence += f"{part.group}: "
+        if part.label:
+            sentence += f"{part.label}: "
+        if part.reachable is None:
+            sentence += "nothing"
+        else:
+            sentence += f"{part.reachable:.4f} or more"
+        sentence += f" with these {part.docs:,} docs; "
         if part.docs_needed:
-            enough = f"{limit} takes about {part.docs_needed:,} docs, if they are like these"
-        where = "".join(f"{word}: " for word in (part.group, part.label) if word)
-        sentences.append(f"{where}{could} with these {part.docs:,} docs; {enough}")
+            sentence += f"{limit} takes about {part.docs_needed:,} docs, if they are like these"
+        else:
+            sentence += f"no number of docs is enough for {limit} with this model"
+        sentences.append(sentence)
     return ". ".join(sentences)
 
 
@@ -465,22 +526,32 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     promise = ner.guarantee
     if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    threshold_at: dict[str | None, dict[float, float]] = {}
-    for group, thresholds in promise.groups.items():
-        threshold_at[group] = {limit: threshold for limit, threshold in thresholds.levels}
-    limits = set.intersection(*(set(levels) for levels in threshold_at.values()))
+    # The thresholds of each group by limit, and the limits that all groups have.
+    thresholds_of_groups: dict[str | None, dict[float, float]] = {}
+    for name_of_group, promised in promise.groups.items():
+        thresholds_of_groups[name_of_group] = {
+            limit: threshold for limit, threshold in promised.levels
+        }
+    limits_of_groups = [set(thresholds) for thresholds in thresholds_of_groups.values()]
+    limits = set.intersection(*limits_of_groups)
 
-    in_groups = [eg for eg in examples if group_of(eg.reference, promise.by_group) in threshold_at]
+    in_groups: list[Example] = []
+    for eg in examples:
+        if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
+            in_groups.append(eg)
     used, _ = leave_out(ner, in_groups, promise.by_group)
-    groups = [group_of(eg.reference, promise.by_group) for eg in used]
+    thresholds_of_docs: list[dict[float, float]] = []
+    for eg in used:
+        group = group_of(eg.reference, promise.by_group)
+        thresholds_of_docs.append(thresholds_of_groups[group])
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     observed = []
     for limit in sorted(limits):
         # The threshold of each doc, (D,). Scores divided by it are missed below 1.
-        thresholds_of_docs = numpy.asarray([threshold_at[group][limit] for group in groups])
-        relative_scores = gold["score"] / thresholds_of_docs[gold["doc"]]
+        doc_thresholds = numpy.asarray([thresholds[limit] for thresholds in thresholds_of_docs])
+        relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
-        miss_rate = float(losses.mean(numpy.ones(1))[0])
-        in_set = spans["score"] >= thresholds_of_docs[spans["doc"]]
-        observed.append(Observed(limit, miss_rate, float(in_set.sum() / len(gold))))
+        (miss_rate,) = losses.mean(numpy.ones(1)).tolist()
+        is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
+        observed.append(Observed(limit, miss_rate, float(is_in_set.sum() / len(gold))))
     return observed

@@ -7,7 +7,7 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from inspect import signature
@@ -93,7 +93,8 @@ class Costs:
         """The block of the cost, for scores, training and decoding; None if nothing has a cost."""
         if len(self.blocks) > 1:
             return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}
-        for block in self.blocks.values():
+        if len(self.blocks) == 1:
+            (block,) = self.blocks.values()
             return block
         if aim == "cost":
             return HAMMING
@@ -113,38 +114,57 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the template may use."""
+class Plan:
+    """What the config is for, and what was chosen for it, by options or here. The template uses
+    these fields by their names, and those of `Settings`."""
 
-    # What the head of the file says
-    version: str
-    command: str
+    # The file, and the command that makes it
     config_path: Path
-    aim: str
-    has_mistakes: bool  # whether the cost of a kind of mistake is given
-    has_probabilities: bool  # whether scores are probabilities after the last loss
+    command: str
 
     # The corpora
     train_path: Path | None
     dev_path: Path | None
-    files: Mapping[str, str]
     corpus: TrainingCorpus
-    has_many_labels: bool
-    has_long_docs: bool
 
     # The pipeline
     lang: str
     model: Model
+    transformer: str | None  # None: the one that spaCy recommends for the language
+    groups: Mapping[str, list[str]]  # the labels of each component; empty if none may overlap
+    spans_key: str | None
+
+    # Training and decoding
+    aim: str
+    costs: Costs
+    losses: Sequence[str]
+    has_loss_option: bool  # whether an option names the losses
+    decoding: Decoding
+    inner_nodes: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What follows from a `Plan`, for the template."""
+
+    # What the head of the file says
+    version: str
+    has_mistakes: bool  # whether the cost of a kind of mistake is given
+    has_probabilities: bool  # whether scores are probabilities after the last loss
+
+    # The corpora
+    files: Mapping[str, str]
+    has_many_labels: bool
+    has_long_docs: bool
+
+    # The pipeline
     transformer_name: str
     transformer_size_factor: int
     components: Mapping[str, Sequence[str] | None]  # the labels of each; None: all
     lossy_components: Sequence[str]  # those with labels whose spans overlap
-    spans_key: str | None
 
     # The blocks of each component
-    losses: Sequence[str]
     loss: Block
-    decoding: Decoding
     decoding_block: Block
     cost: Block | None
     has_tree: bool
@@ -209,32 +229,35 @@ def init(
         if a file can't be read or lacks a label of the corpus.
     RAISES (ImportError): If spaCy has no such language.
     """
-    get_lang_class(lang)
+    get_lang_class(lang)  # an error if there is no such language
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     if aim is not None:
         parse_aim(aim, "cost", "guarantee", option="--aim")
 
+    # What the corpus and the files say
     if spans_key is None and groups_path is not None:
-        spans_key = "sc"
+        spans_key = "sc"  # that of spaCy's SpanCategorizer
     if tree_path is None and tree_by_prefix is not None:
         tree_path = output_path.with_name("tree.json")
     corpus = measure_corpus(train_path, lang, spans_key)
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
-
-    mistakes: dict[str, float] = {}
-    for kind, price in zip(MISTAKES, (miss, false_alarm, wrong_label, wrong_boundary)):
-        if price is not None:
-            mistakes[kind] = price
+    prices = {
+        "miss": miss,
+        "false_alarm": false_alarm,
+        "wrong_label": wrong_label,
+        "wrong_boundary": wrong_boundary,
+    }
+    mistakes = {kind: price for kind, price in prices.items() if price is not None}
     costs = choose_costs(tree_path, cost, mistakes)
+
+    # What the options leave open
     if aim is None:
         aim = "cost" if costs.blocks or decoding == "min-cost" else "f"
-    cost_block = costs.block(aim)
-    if spans_key is not None and cost_block is not None:
+    if spans_key is not None and costs.block(aim) is not None:
         raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
-
     if loss is None:
         losses = choose_losses(model, aim, costs.blocks, is_small=corpus.is_small)
     else:
@@ -242,59 +265,89 @@ def init(
     if decoding is None:
         decoding = choose_decoding(model, aim, build_loss(losses[-1]), inner_nodes=inner_nodes)
     check_choices(aim, losses, decoding, costs, inner_nodes=inner_nodes)
+
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
         if not force:
             refuse_existing(tree_path)
         write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
+    plan = Plan(
+        config_path=output_path,
+        command=command,
+        train_path=train_path,
+        dev_path=dev_path,
+        corpus=corpus,
+        lang=lang,
+        model=model,
+        transformer=transformer,
+        groups=groups,
+        spans_key=spans_key,
+        aim=aim,
+        costs=costs,
+        losses=losses,
+        has_loss_option=loss is not None,
+        decoding=decoding,
+        inner_nodes=inner_nodes,
+    )
+    return render_config(plan, make_settings(plan))
 
-    # Training and decoding refer to the cost of the scorer.
+
+def make_settings(plan: Plan) -> Settings:
+    """Make the blocks and the other settings that follow from a plan."""
+    corpus = plan.corpus
+    costs = plan.costs
+    cost_block = costs.block(plan.aim)
+    # Training and decoding refer to the cost of the scorer, which stands in the config once.
     used_cost: Any = None
     if cost_block is not None:
         used_cost = "${components.ner.scorer.cost}"
-    elif loss is None:
+    elif not plan.has_loss_option:
         used_cost = MISSES
-    sizes = choose_sizes(model, corpus)
-    recommended = RECOMMENDATIONS.get(lang, RECOMMENDATIONS["__default__"])
-    efficient = recommended["transformer"]["efficiency"]
-    choices = Choices(
+    sizes = choose_sizes(plan.model, corpus)
+    loss_block = make_loss(
+        plan.losses,
+        used_cost,
+        multiplier=choose_multiplier(cost_block, costs.files, corpus),
+        epochs=choose_epochs(plan.losses, sizes),
+    )
+    decoding_block = make_decoding(
+        plan.decoding, plan.aim, costs.mistakes, used_cost, inner_nodes=plan.inner_nodes
+    )
+    lossy_components: list[str] = []
+    for name, labels in plan.groups.items():
+        if has_overlaps(labels, corpus):
+            lossy_components.append(name)
+    recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
+    transformer = recommended["transformer"]["efficiency"]
+    n_docs = len(corpus.doc_lengths)
+    return Settings(
         version=spacy_costner.__version__,
-        command=command,
-        config_path=output_path,
-        aim=aim,
-        has_mistakes=bool(mistakes),
-        has_probabilities=build_loss(losses[-1]).has_probabilities,
-        train_path=train_path,
-        dev_path=dev_path,
+        has_mistakes=bool(costs.mistakes),
+        has_probabilities=build_loss(plan.losses[-1]).has_probabilities,
         files=costs.files,
-        corpus=corpus,
         has_many_labels=len(corpus.label_counts) > MANY_LABELS,  # see docs/linear.md
-        has_long_docs=0 < 3 * len(corpus.doc_lengths) <= corpus.n_sentences,
-        lang=lang,
-        model=model,
-        transformer_name=transformer or efficient["name"],
-        transformer_size_factor=efficient["size_factor"],
-        components=labels_of_components(groups),
-        lossy_components=[name for name in groups if has_overlaps(groups[name], corpus)],
-        spans_key=spans_key,
-        losses=losses,
-        loss=make_loss(
-            losses,
-            used_cost,
-            multiplier=choose_multiplier(cost_block, costs.files, corpus),
-            epochs=choose_epochs(losses, sizes),
-        ),
-        decoding=decoding,
-        decoding_block=make_decoding(decoding, aim, mistakes, used_cost, inner_nodes=inner_nodes),
+        # Docs of three sentences and more on average, in which the same words come again.
+        has_long_docs=0 < 3 * n_docs <= corpus.n_sentences,
+        transformer_name=plan.transformer or transformer["name"],
+        transformer_size_factor=transformer["size_factor"],
+        components=labels_of_components(plan.groups),
+        lossy_components=lossy_components,
+        loss=loss_block,
+        decoding_block=decoding_block,
         cost=cost_block,
-        has_tree=tree_path is not None,
+        has_tree="tree" in costs.files,
         sizes=sizes,
     )
-    template = get_template("init.cfg.jinja", as_text, read_notes, shlex.quote)
-    text = template.render(vars(choices))
+
+
+def render_config(plan: Plan, settings: Settings) -> str:
+    """Fill the template, and check that something reads each setting of the config."""
+    template = get_template("init.cfg.jinja", config_value, read_notes, shlex.quote)
+    text = template.render({**vars(plan), **vars(settings)})
+    # A block that is left out leaves its empty lines.
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-    check_settings(Config().from_str(text, interpolate=False), output_path)
+    check_settings(Config().from_str(text, interpolate=False), plan.config_path)
     return text
 
 
@@ -312,47 +365,52 @@ def measure_corpus(
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
     word_forms = set[int]()
-    group_keys = set[str]()
+    filled_keys = set[str]()
     for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
         word_forms.update(token.norm for token in doc)
         for key, group in doc.spans.items():
             if len(group):
-                group_keys.add(key)
+                filled_keys.add(key)
         spans = doc.ents
         if spans_key is not None:
             spans = sorted(set(doc.spans.get(spans_key, ())))
         label_counts.update(span.label_ for span in spans)
         count_overlaps(spans, overlaps)
     if not label_counts:
-        message = "expected docs with entities"
-        if spans_key is not None:
-            message += f" in doc.spans[{spans_key!r}]"
-        message += f", got none in {len(doc_lengths)} docs"
-        if spans_key is None:
-            # `doc.ents` has none where entities overlap: they are in groups of spans.
-            key = min(group_keys, default="sc")
-            message += (
-                f". If entities overlap, write a config with `costner init --spans-key {key}`, and "
-                "train with it"
-            )
+        message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
         raise ValueError(f"{path}: {message}")
     return TrainingCorpus(doc_lengths, n_sentences, len(word_forms), label_counts, overlaps)
 
 
+def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
+    """The message if docs have no spans of a key or, without one, no `doc.ents`. The other keys are
+    those of `doc.spans` with spans."""
+    if spans_key is not None:
+        return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
+    # `doc.ents` has none where entities overlap: they are in groups of spans.
+    key = min(filled_keys, default="sc")
+    return (
+        f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
+        f"config with `costner init --spans-key {key}`, and train with it"
+    )
+
+
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels. Spans are sorted."""
+    """Count the pairs of spans of a doc that overlap, by their labels, in both orders. Spans are
+    sorted."""
     for i, span in enumerate(spans):
         for later in spans[i + 1 :]:
             if later.start >= span.end:
                 break
-            # A pair of spans with the same label counts once.
+            # If both have the same label, the set has one member: the pair counts once.
             overlaps.update({(span.label_, later.label_), (later.label_, span.label_)})
 
 
 def has_overlaps(labels: Sequence[str], corpus: TrainingCorpus) -> bool:
     """Whether spans of these labels overlap with each other."""
+    # With replacement: spans of the same label may overlap, too.
     return any(pair in corpus.overlaps for pair in combinations_with_replacement(labels, 2))
 
 
@@ -377,19 +435,26 @@ def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
     another."""
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        n_lost = [sum(corpus.overlaps[label, member] for member in group) for group in groups]
-        if groups and min(n_lost) <= MOST_LOST * n_spans:
-            groups[n_lost.index(min(n_lost))].append(label)
+        # The number of its spans that overlap with those of each group.
+        n_overlaps: list[int] = []
+        for group in groups:
+            n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
+        if groups and min(n_overlaps) <= MOST_LOST * n_spans:
+            best = n_overlaps.index(min(n_overlaps))
+            groups[best].append(label)
         else:
             groups.append([label])
     return [sorted(group) for group in groups]
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """The labels of each component by its name. A single component has all: None."""
-    if len(groups) > 1:
-        return dict(groups)
-    return dict.fromkeys(groups or ["ner"])
+    """The labels of each component by its name. A single component, "ner" without groups, has all:
+    None."""
+    if not groups:
+        return {"ner": None}
+    if len(groups) == 1:
+        return dict.fromkeys(groups)
+    return dict(groups)
 
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
@@ -399,12 +464,11 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
     except ValueError as error:
         message = f"{path}: --groups: expected JSON, {{component: [labels]}}, got {error}"
         raise ValueError(message) from None
-    pairs = groups.items() if isinstance(groups, dict) else ()
-    if not pairs or not all(is_group(name, labels) for name, labels in pairs):
+    if not are_groups(groups):
         raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
-    n_components: Counter[str] = Counter()
-    for group in groups.values():
-        n_components.update(group)
+    n_components: Counter[str] = Counter()  # of each label
+    for labels in groups.values():
+        n_components.update(labels)
     repeated = [label for label, n in n_components.items() if n > 1]
     if repeated:
         raise ValueError(f"{path}: expected each label in one component, got {repeated} in several")
@@ -414,9 +478,15 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
     return groups
 
 
-def is_group(name: str, labels: Any) -> bool:
-    """Whether these can be the name of a component and its labels."""
-    return re.fullmatch(r"\w+", name) is not None and isinstance(labels, list) and len(labels) > 0
+def are_groups(groups: Any) -> bool:
+    """Whether this is {component: [labels]}: names of components, and at least one label each."""
+    if not isinstance(groups, dict) or not groups:
+        return False
+    for name, labels in groups.items():
+        has_labels = isinstance(labels, list) and len(labels) > 0
+        if not has_labels or re.fullmatch(r"\w+", name) is None:
+            return False
+    return True
 
 
 def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str, float]) -> Costs:
@@ -444,16 +514,27 @@ def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
-    """The losses that docs/which-loss.md recommends, by what options say costs: "tree", "matrix",
-    "tags", "mistakes"."""
+    """The losses that docs/which-loss.md recommends, several for a schedule.
+
+    model (str): The kind of model.
+    aim (str): What is best: see `init`.
+    costs (Mapping[str, Any]): By kind, what options say mistakes cost: see `Costs.blocks`.
+    is_small (bool): Whether there are few training sentences.
+    RETURNS (list[str]): The names of the losses.
+    """
     if aim == "guarantee":
         return ["Sequential"]
-    if "tree" in costs and aim != "cost":
-        return ["SoftmaxMargin", "MCEF"] if model == "linear" else ["Sequential"]
-    if "tree" in costs and model != "linear":
+    has_tree = "tree" in costs
+    if has_tree and aim != "cost":
+        if model == "linear":
+            return ["SoftmaxMargin", "MCEF"]
+        return ["Sequential"]
+    if has_tree and model != "linear":
         return ["SoftmaxMargin", "Risk"]
-    if costs or aim == "cost" or (model == "linear" and is_small):
+    if costs or aim == "cost":
         return ["SoftmaxMargin"]
+    if model == "linear" and is_small:
+        return ["SoftmaxMargin"]  # with the cost `MISSES`
     return ["Sequential"]
 
 
@@ -476,19 +557,21 @@ def check_choices(
             "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
             "and `costner guarantee` chooses a set of spans"
         )
-    needs_probabilities = None
+    # The option that is pointless if scores are not probabilities after training.
+    demanding_option = None
     if aim == "guarantee":
-        needs_probabilities = "--aim guarantee"
+        demanding_option = "--aim guarantee"
     elif decoding != "viterbi":
-        needs_probabilities = f"--decoding {decoding}"
-    if needs_probabilities is not None and not build_loss(losses[-1]).has_probabilities:
+        demanding_option = f"--decoding {decoding}"
+    if demanding_option is not None and not build_loss(losses[-1]).has_probabilities:
         raise ValueError(
-            f"--loss: expected a loss such as Sequential with {needs_probabilities}, got "
+            f"--loss: expected a loss such as Sequential with {demanding_option}, got "
             f"{losses[-1]}: its scores are not probabilities"
         )
-    takes_cost = any(build_loss(name).cost for name in losses)
+    is_trained_by_cost = any(build_loss(name).cost for name in losses)
     # The scorer has the levels of a tree whatever the loss.
-    if costs.blocks and aim != "cost" and "tree" not in costs.blocks and not takes_cost:
+    is_cost_used = is_trained_by_cost or aim == "cost" or "tree" in costs.blocks
+    if costs.blocks and not is_cost_used:
         raise ValueError(
             f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
             "nothing would use what you say mistakes cost"
@@ -513,7 +596,9 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
         )
     tree: dict[str, Any] = {}
     for label in labels:
-        prefix = label.partition(separator)[0] or label
+        prefix, _, _ = label.partition(separator)
+        if not prefix:  # it begins with the separator
+            prefix = label
         children = tree.setdefault(prefix, {})
         if label != prefix:
             children[label] = {}
@@ -524,7 +609,9 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
     """The names of losses, separated by commas. One that needs a start gets Sequential first. An
     error names the option."""
     losses = [find_name("Loss", name, option=option) for name in text.split(",")]
-    return ["Sequential", *losses] if build_loss(losses[0]).needs_start else losses
+    if build_loss(losses[0]).needs_start:
+        losses.insert(0, "Sequential")
+    return losses
 
 
 def find_name(
@@ -532,24 +619,30 @@ def find_name(
 ) -> str:
     """The name of a registered loss or cost. softmax_margin, SoftmaxMargin and
     spacy_costner.SoftmaxMargin.v1 are the same. An error names the option and all choices."""
+    # Not by name: a schedule is several losses, and costs with files have options of their own.
     if kind == "Loss":
-        group, pattern = "thinc_losses", r"spacy_costner\.(?!Schedule)(\w+)\.v1"
+        group = "thinc_losses"
+        pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"
     else:
         group = "spacy_misc"
         pattern = r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"
-    names: dict[str, str] = {}
+    names: dict[str, str] = {}  # by the name in lower case
     for entry_point in entry_points(group=group):
         match = re.fullmatch(pattern, entry_point.name)
         if match is not None:
-            names[match[1].lower()] = match[1]
-    short = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
-    if short not in names:
+            short_name = match[1]
+            names[short_name.lower()] = short_name
+    # Without "spacy_costner." and "Cost.v1" around it, and without what separates words.
+    typed_name = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
+    if typed_name not in names:
+        if option is None:
+            option = f"--{kind.lower()}"
         choices = ", ".join([*names.values(), *other_choices])
-        message = f"{option or f'--{kind.lower()}'}: expected any of {choices}, got {text!r}"
-        if short == "schedule":
+        message = f"{option}: expected any of {choices}, got {text!r}"
+        if typed_name == "schedule":
             message += ": separate losses by commas for a schedule"
         raise ValueError(message)
-    return names[short]
+    return names[typed_name]
 
 
 def build_loss(name: str) -> Loss:
@@ -565,9 +658,14 @@ def make_loss(
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
 ) -> Block:
-    """The block of a loss, or of a schedule of losses that end after these epochs, with its
-    recommended settings. The cost is a block or a variable, the Hamming cost by default; the
-    multiplier is a factor of the recommended score per unit of cost."""
+    """The block of a loss, or of a schedule of losses, with recommended settings.
+
+    losses (Sequence[str]): The name of the loss, or those of the schedule.
+    cost (Any): The block of the cost, or a variable that names one. None: the Hamming cost.
+    multiplier (float): A factor of the recommended score per unit of cost.
+    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends.
+    RETURNS (Block): The block.
+    """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]
@@ -588,17 +686,18 @@ def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
         if parameter.default is not None:
             block[parameter.name] = parameter.default
     block.update(RECOMMENDED.get(loss, {}))
-    for score in ("multiplier", "alpha"):
-        if score in block:
-            block[score] = two_digits(block[score] * multiplier)
+    # Losses name the score per unit of cost so.
+    for setting in ("multiplier", "alpha"):
+        if setting in block:
+            block[setting] = round_to_two_digits(block[setting] * multiplier)
     # Mixed has a cost only if one is given.
     if "cost" in parameters and (cost is not None or loss != "Mixed"):
         block["cost"] = cost or HAMMING
     return block
 
 
-def two_digits(value: float) -> float:
-    """Round to two significant digits."""
+def round_to_two_digits(value: float) -> float:
+    """Round to two significant digits: 0.0123 to 0.012."""
     return float(f"{value:.2g}")
 
 
@@ -610,33 +709,38 @@ def choose_multiplier(
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:
         return multiplier
-    largest = find_largest(cost, files, corpus.label_counts)
-    if multiplier * largest > HIGHEST_SCORE:
-        return two_digits(HIGHEST_SCORE / largest)
+    highest_cost = find_highest_cost(cost, files, corpus.label_counts)
+    if multiplier * highest_cost > HIGHEST_SCORE:
+        return round_to_two_digits(HIGHEST_SCORE / highest_cost)
     return multiplier
 
 
-def find_largest(cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]) -> float:
+def find_highest_cost(
+    cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
+) -> float:
     """The cost of the worst mistake with the labels of the corpus, or of the files of costs."""
     labels = list(label_counts)
     if not labels and "costs" in files:
         labels = list(make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows)
     elif not labels and "tree" in files:
         labels = list(make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages)
-    tags = Tags([label for label in labels if label != OUTSIDE] or ["label"])
+    labels = [label for label in labels if label != OUTSIDE]  # a row of a matrix, but no label
+    if not labels:
+        labels = ["label"]  # costs without files are the same for all labels
     block = Config({"paths": dict(files), "cost": cost}).interpolate()["cost"]
     make_table = registry.resolve({"cost": block})["cost"]
-    return float(make_table(tags).max())
+    return float(make_table(Tags(labels)).max())
 
 
 def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
     """After how many epochs each loss but the last ends: the first after about 500 steps, or such
     that the schedule ends with training."""
     n_later = len(losses) - 1
-    first = max(5, math.ceil(500 / sizes.eval_frequency))
+    # An epoch has `eval_frequency` steps or more: it is evaluated at least once.
+    first_end = max(5, math.ceil(500 / sizes.eval_frequency))
     if sizes.max_epochs > 0:
-        first = max(1, sizes.max_epochs - LATER_EPOCHS * n_later)
-    return [float(first + LATER_EPOCHS * i) for i in range(n_later)]
+        first_end = max(1, sizes.max_epochs - LATER_EPOCHS * n_later)
+    return [float(first_end + LATER_EPOCHS * i) for i in range(n_later)]
 
 
 def make_decoding(
@@ -675,8 +779,9 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
     steps_of_epoch = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
+        # Batchers only ask for the length of a doc.
         docs = [range(length) for length in corpus.doc_lengths]
-        n_batches = sum(1 for _ in make_batches(docs))
+        n_batches = len(list(make_batches(docs)))
         steps_of_epoch = max(1, int(n_batches * 0.9))  # it may have fewer if docs are shuffled
     n_embed_rows = min(5000, max(1000, corpus.n_word_forms))
     if model == "linear":
@@ -689,16 +794,23 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
             n_embed_rows=n_embed_rows,
         )
     if model != "transformer":  # batches grow
-        growing = {"@schedules": "compounding.v1", "start": 100, "stop": batch_size}
-        batcher["size"] = {**growing, "compound": 1.001}
-    # The hybrid model begins with a trained linear part.
-    is_hybrid = model == "hybrid"
+        batcher["size"] = {
+            "@schedules": "compounding.v1",
+            "start": 100,
+            "stop": batch_size,
+            "compound": 1.001,
+        }
+    least_patience = 1600
+    least_steps = 20000
+    if model == "hybrid":  # it begins with a trained linear part
+        least_patience = 1000
+        least_steps = 3000
     return Sizes(
         batcher,
         eval_frequency=min(200, steps_of_epoch),
-        patience=max(1000 if is_hybrid else 1600, 2 * steps_of_epoch),
+        patience=max(least_patience, 2 * steps_of_epoch),
         max_epochs=0,
-        max_steps=max(3000 if is_hybrid else 20000, 5 * steps_of_epoch),
+        max_steps=max(least_steps, 5 * steps_of_epoch),
         n_embed_rows=n_embed_rows,
     )
 
@@ -707,37 +819,56 @@ def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
     """The block of the batcher, and the words of a batch: a hundredth of the corpus, in limits."""
     if model == "transformer":
         size = 2000
-        padded = {"@batchers": "spacy.batch_by_padded.v1", "size": size, "buffer": 256}
-        return {**padded, "discard_oversize": True}, size
-    size = 1000
+        block = {
+            "@batchers": "spacy.batch_by_padded.v1",
+            "size": size,
+            "buffer": 256,
+            "discard_oversize": True,
+        }
+        return block, size
+    smallest = 100
+    largest = 1000
+    if model == "linear":
+        smallest = 1
+        largest = 500
+    size = largest
     if corpus.doc_lengths:
-        size = sum(corpus.doc_lengths) // 100
-    smallest, largest = (1, 500) if model == "linear" else (100, 1000)
-    size = max(smallest, min(largest, size))
-    by_words = {"@batchers": "spacy.batch_by_words.v1", "tolerance": 0.2}
-    return {**by_words, "discard_oversize": False, "size": size}, size
+        hundredth = sum(corpus.doc_lengths) // 100
+        size = max(smallest, min(largest, hundredth))
+    block = {
+        "@batchers": "spacy.batch_by_words.v1",
+        "tolerance": 0.2,
+        "discard_oversize": False,
+        "size": size,
+    }
+    return block, size
 
 
-def as_text(value: Any) -> str:
-    """A value as a config has it: JSON, or a variable."""
-    is_variable = isinstance(value, str) and value.startswith("${")
-    return value if is_variable else json.dumps(value, ensure_ascii=False, default=str)
+def config_value(value: Any) -> str:
+    """A value as the config has it: a variable such as ${paths.tree} as it is, or JSON."""
+    if isinstance(value, str) and value.startswith("${"):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
     """Comments for a block of a loss, from docstrings: by setting, and with the name "" for the
-    block itself."""
+    block itself. Blocks of other things have none."""
     if "@losses" not in block:
         return {}
     notes = parameter_texts(registry.losses.get(block["@losses"]))
     notes.pop("cost", None)  # the block of the cost has comments of its own
-    if "*" not in block:
+    if "*" not in block:  # a schedule, whose losses are sections below it, has no formula
         settings = dict(block)
         if "cost" in settings:
-            settings["cost"] = HAMMING
+            settings["cost"] = HAMMING  # in place of a variable
         formula = registry.resolve({"loss": settings})["loss"].compute
         # The function with the formula is below a composition or a `partial`.
         for inner in ("compute", "func"):
             formula = getattr(formula, inner, formula)
         notes[""] = summary_text(formula)
-    return {name: textwrap.wrap(" ".join(text.split()), 98) for name, text in notes.items()}
+    lines_of_notes: dict[str, list[str]] = {}
+    for setting, text in notes.items():
+        on_one_line = " ".join(text.split())
+        lines_of_notes[setting] = textwrap.wrap(on_one_line, 98)
+    return lines_of_notes

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import to_numpy
-from thinc.types import Array1d, Floats1d, Ints1d
+from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import Decoding, Posterior, Temperature
 from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction, measure
@@ -30,7 +30,7 @@ class DevPredictions(NamedTuple):
         `spans_key`, the entities of the annotation are its spans.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
-    is_known (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
+    is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     other_labels (Sequence[int]): Labels whose entities don't count, as indices.
     originals (Sequence[Example]): The same docs with entities and spans as they were read. Without
         a `spans_key`, those of `examples`.
@@ -39,7 +39,7 @@ class DevPredictions(NamedTuple):
     examples: list[Example]
     posterior: Posterior
     gold: Entities
-    is_known: Array1d
+    is_counted: Array1d
     other_labels: Sequence[int] = ()
     originals: Sequence[Example] = ()
 
@@ -64,17 +64,23 @@ class DevPredictions(NamedTuple):
         return trimmed.select(self.are_counted(trimmed))
 
     def are_counted(self, entities: Entities) -> Array1d:
-        """True for entities of labels that count, whose tokens are all known. Shape: (E,)"""
-        # How many unknown tokens there are before each token, (N + 1,). If it is the same at both
-        # ends of an entity, the entity has none.
-        n_unknown = numpy.concatenate([[0], numpy.cumsum(~self.is_known)])
-        is_known = n_unknown[entities.end] == n_unknown[entities.begin]
-        return is_known & ~numpy.isin(entities.label, self.other_labels)
+        """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
+        # How many tokens before each token don't count, (N + 1,). If it is the same at both ends of
+        # an entity, all of its tokens count.
+        n_ignored = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
+        has_counted_tokens = n_ignored[entities.end] == n_ignored[entities.begin]
+        return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of(self, entities: Entities) -> Ints1d:
         """The doc of each entity. Shape: (E,)"""
         ends = numpy.cumsum(self.posterior.doc_lengths)
+        # The first doc that ends after the begin of the entity.
         return numpy.searchsorted(ends, entities.begin, side="right")
+
+    def count_in_docs(self, entities: Entities) -> Ints1d:
+        """The number of the entities in each doc. Shape: (B,)"""
+        n_docs = len(self.posterior.doc_lengths)
+        return numpy.bincount(self.doc_of(entities), minlength=n_docs)
 
     def is_correct(self, entities: Entities) -> Array1d:
         """True for the entities that are annotated. Shape: (E,)"""
@@ -84,10 +90,11 @@ class DevPredictions(NamedTuple):
         """A number for each entity, the same for the same tokens and label. All inner nodes of a
         label tree count as one label. Shape: (E,)"""
         # Begin, end and label are the digits of one number: end <= N, and -1 <= label <= n_labels.
-        n_tokens = len(self.is_known)
+        n_tokens = len(self.is_counted)
         n_labels = len(self.posterior.tags.labels)
         extents = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
-        return extents * (n_labels + 2) + numpy.minimum(entities.label, n_labels) + 1
+        labels_from_0 = numpy.minimum(entities.label, n_labels) + 1
+        return extents * (n_labels + 2) + labels_from_0
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
@@ -95,22 +102,27 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
     RAISES (ValueError): If there is none of that name, or it is of another type.
     """
-    ours = find_components(nlp)
-    if not ours:
+    components = find_components(nlp)
+    if not components:
         raise ValueError(
             "expected a pipeline with a component of factory 'cost_sensitive_ner', got "
             f"{nlp.pipe_names}"
         )
-    if name not in ours:
+    if name not in components:
         raise ValueError(
-            f"expected the name of a cost_sensitive_ner, one of {[*ours]}, got {name!r}"
+            f"expected the name of a cost_sensitive_ner, one of {[*components]}, got {name!r}"
         )
-    return ours[name]
+    return components[name]
 
 
 def find_components(nlp: Language) -> dict[str, CostSensitiveNER]:
     """The components of a pipeline that are a `cost_sensitive_ner`, by name and in its order."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)}
+
+
+def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[Example]:
+    """Examples with the same annotation, and other predicted docs."""
+    return [Example(doc, eg.reference) for eg, doc in zip(examples, docs)]
 
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
@@ -128,50 +140,60 @@ def predict_dev(
 
     RAISES (ValueError): If there is no annotation.
     """
-    examples = [eg for eg in examples if len(eg.predicted)]
-    docs = run_before(nlp, ner.name, [eg.predicted.copy() for eg in examples])
-    originals = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    nonempty = [eg for eg in examples if len(eg.predicted)]
+    copies = [eg.predicted.copy() for eg in nonempty]
+    originals = replace_predicted(nonempty, run_before(nlp, ner.name, copies))
     examples = originals
     if ner.annotation.spans_key is not None:
-        # Its spans are the only entities: those of other components aren't preset.
-        docs = [doc.copy() for doc in docs]
-        for doc in docs:
-            doc.set_ents([], default="missing")
-        examples = [Example(doc, eg.reference) for doc, eg in zip(docs, originals)]
-        examples = [ner.annotation.as_entities(eg, ner.own_labels) for eg in examples]
+        examples = [with_spans_as_entities(ner, eg) for eg in originals]
+    docs = [eg.predicted for eg in examples]
     tokens = read_presets(docs)
     reference = read_reference(examples, tokens)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
 
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
-    posterior = concatenate([ner.posterior(batch, preset=True) for batch in batches])
+    posterior = concatenate_posteriors([ner.posterior(batch, preset=True) for batch in batches])
     dev = DevPredictions(
         examples,
         posterior,
         gold=reference.entities(ner.tags, nlp.vocab.strings),
-        is_known=reference.is_annotated & ~tokens.is_annotated,
+        is_counted=reference.is_annotated & ~tokens.is_annotated,
         other_labels=ner.other_labels,
         originals=originals,
     )
     return dev._replace(gold=dev.select_counted(dev.gold))
 
 
-def concatenate(posteriors: Sequence[Posterior]) -> Posterior:
+def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
+    """An example of a component with a `spans_key` whose only entities are its spans. The predicted
+    doc has none, so that those of other components aren't preset."""
+    doc = eg.predicted.copy()
+    doc.set_ents([], default="missing")
+    return ner.annotation.as_entities(Example(doc, eg.reference), ner.own_labels)
+
+
+def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
     """The posterior of the docs of several batches, in the memory of the CPU."""
-    scores = [map_scores(to_numpy, posterior.scores) for posterior in posteriors]
-    first_doc = 0
-    doc_of = []
+    emissions: list[Floats2d] = []
+    lengths: list[Ints1d] = []
+    is_space: list[Array1d] = []
+    doc_of: list[Ints1d] = []
+    n_docs = 0  # in the batches before
     for posterior in posteriors:
-        doc_of.append(posterior.doc_of + first_doc)
-        first_doc += len(posterior.doc_lengths)
+        # The batches have the same transitions.
+        scores = map_scores(to_numpy, posterior.scores)
+        emissions.append(scores.emissions)
+        lengths.append(scores.lengths)
+        is_space.append(posterior.is_space)
+        doc_of.append(posterior.doc_of + n_docs)
+        n_docs += len(posterior.doc_lengths)
     return replace(
         posteriors[0],
-        scores=scores[0]._replace(
-            emissions=numpy.concatenate([batch.emissions for batch in scores]),
-            lengths=numpy.concatenate([batch.lengths for batch in scores]),
+        scores=scores._replace(
+            emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
         ),
-        is_space=numpy.concatenate([posterior.is_space for posterior in posteriors]),
+        is_space=numpy.concatenate(is_space),
         doc_of=numpy.concatenate(doc_of),
     )
 
@@ -186,12 +208,11 @@ def predict(
     Write the entities to the docs, also with a `spans_key`, and, with confidence, their
     probabilities to a span group."""
     tokens = read_presets(docs)
-    decoded = ner.decode(posterior)
     prediction = make_prediction(
-        decoded, posterior, tokens, confidence, other_labels=ner.other_labels
+        ner.decode(posterior), posterior, tokens, confidence, other_labels=ner.other_labels
     )
-    spans_key = ner.annotation.spans_key
     annotate(docs, prediction, ner.name, confidence)
+    spans_key = ner.annotation.spans_key
     if spans_key is not None:
         annotate(docs, prediction, ner.name, confidence, spans_key)
     return prediction
@@ -210,20 +231,20 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
         is_scored=ner.annotation.spans_key is not None,
     )
     ner.set_annotations(docs, prediction)
-    docs = run_after(nlp, ner.name, docs)
-    examples = [Example(doc, eg.reference) for doc, eg in zip(docs, dev.originals)]
-    return dict(as_json(Scorer(nlp).score(examples)))
+    examples = replace_predicted(dev.originals, run_after(nlp, ner.name, docs))
+    scores = Scorer(nlp).score(examples)
+    return dict(as_json(scores))
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
-    """Run the components before one, on texts or docs."""
+    """Run the components before the one with this name, on texts or docs."""
     place = nlp.pipe_names.index(name)
     with nlp.select_pipes(disable=nlp.pipe_names[place:]):
         return list(nlp.pipe(docs))
 
 
 def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
-    """Run the components after one, on docs that it has annotated."""
+    """Run the components after the one with this name, on docs that it has annotated."""
     place = nlp.pipe_names.index(name)
     with nlp.select_pipes(disable=nlp.pipe_names[: place + 1]):
         return list(nlp.pipe(docs))
@@ -250,8 +271,10 @@ def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs:
     """Write the scores of a pipeline that was changed after training to its meta. They replace
     the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
     performance = nlp.meta.setdefault("performance", {})
-    score_weights = nlp.config["training"].get("score_weights", {})
-    names = {*performance, *score_weights}
-    for name in sorted(names & scores.keys()):
-        performance[name] = scores[name]
+    # Those that spaCy writes: the scores that are there, and those with a weight.
+    names = set(performance)
+    names.update(nlp.config["training"].get("score_weights", {}))
+    for name in sorted(names):
+        if name in scores:
+            performance[name] = scores[name]
     performance["measured_on"] = {"source": source, "docs": n_docs}

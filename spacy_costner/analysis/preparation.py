@@ -2,9 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, chain, compress
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +48,7 @@ FACTORY = "cost_sensitive_ner"
 
 LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
 
-START = (
+SEEN_BY_START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
@@ -58,14 +57,17 @@ FEW_SENTENCES = 1000
 """Below this number of sentences training is on all docs at once."""
 
 MOST_WEIGHTS = 2 * 10**7
-"""Up to this number of weights, too: it takes about 150 bytes a weight."""
+"""The most weights of a model that is trained on all docs at once: it takes about 150 bytes a
+weight."""
 
 SENTENCIZER = Sentencizer()
+"""Counts the sentences of docs without sentence starts."""
 
 N_DOCS = 256
 """Number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
+"""A reader of the config, such as `spacy_costner.read.v1` makes it."""
 
 PrepareComponent = Callable[[CostSensitiveNER], object]
 """Changes a component before it is initialized."""
@@ -80,8 +82,9 @@ class LinearPipeline(NamedTuple):
 
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
-    """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model.
-    Set the seed of the config.
+    """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model,
+    the first one if there are several. Set the seed of the config. The pipeline has a vocab of its
+    own if none is given (True).
 
     RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
         would have to be trained, or if training has no end.
@@ -93,9 +96,9 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     nlp = load_model_from_config(config, vocab=vocab, auto_fill=True)
     block = nlp.config.interpolate()["training"]
     training = registry.resolve(block, schema=ConfigSchemaTraining)
-    first, *_ = components_to_fit(nlp, training["frozen_components"])
+    ners = components_to_fit(nlp, training["frozen_components"])
     check_end(training)
-    return LinearPipeline(nlp, first, training)
+    return LinearPipeline(nlp, ners[0], training)
 
 
 def check_end(training: Mapping[str, Any]) -> None:
@@ -113,17 +116,20 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
 
     RAISES (ValueError): If others are not frozen, or a model is not linear.
     """
-    trainable = [
-        (name, pipe)
-        for name, pipe in nlp.pipeline
-        if getattr(pipe, "is_trainable", False) and name not in frozen
-    ]
-    ners = [pipe for _, pipe in trainable if isinstance(pipe, CostSensitiveNER)]
+    trainable: list[str] = []
+    ners: list[CostSensitiveNER] = []
+    for name, pipe in nlp.pipeline:
+        is_trainable = getattr(pipe, "is_trainable", False)  # functions don't have it
+        if name in frozen or not is_trainable:
+            continue
+        trainable.append(name)
+        if isinstance(pipe, CostSensitiveNER):
+            ners.append(pipe)
     is_possible = are_fitted_together([ner.annotation.spans_key for ner in ners])
     if len(ners) < len(trainable) or not is_possible:
         raise ValueError(
             f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
-            f"training.frozen_components, got {[name for name, _ in trainable]}"
+            f"training.frozen_components, got {trainable}"
         )
     for ner in ners:
         if not is_linear(ner.model):
@@ -141,31 +147,31 @@ def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
     return None not in spans_keys and len(set(spans_keys)) == 1
 
 
-def is_fitted(config: Config) -> bool:
+def can_be_fitted(config: Config) -> bool:
     """Whether `fit` trains a config: its components to train are linear, and training ends. Only
     the config is read: no pipeline is built."""
-    with suppress(ValueError):
+    try:
         check_settings(config)
         complete = Config(Language.default_config).merge(config).interpolate()
         check_end(complete["training"])
         blocks = blocks_to_train(complete)
-        spans_keys = [block.get("spans_key") for block in blocks]
-        is_each_linear = all(
-            block["factory"] == FACTORY and block["model"]["@architectures"] == LINEAR_MODEL
-            for block in blocks
-        )
-        return is_each_linear and are_fitted_together(spans_keys)
-    return False
+    except ValueError:
+        return False
+    for block in blocks:
+        is_ours = block["factory"] == FACTORY
+        if not is_ours or block["model"]["@architectures"] != LINEAR_MODEL:
+            return False
+    return are_fitted_together([block.get("spans_key") for block in blocks])
 
 
 def blocks_to_train(config: Config) -> list[dict[str, Any]]:
     """The blocks of the components that training changes, with the defaults of their factories:
     those that have a model and are not frozen."""
     language = get_lang_class(config["nlp"]["lang"])
-    unused = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
+    not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
     blocks: list[dict[str, Any]] = []
     for name in config["nlp"]["pipeline"]:
-        if name in unused:
+        if name in not_trained:
             continue
         block = component_block(config, name)
         defaults = language.get_factory_meta(block["factory"]).default_config
@@ -181,7 +187,8 @@ def component_block(config: Config, name: str) -> dict[str, Any]:
     if "source" not in block:
         return block
     components = read_pipeline_config(block["source"])["components"]
-    return components[block.get("component", name)]
+    name_in_source = block.get("component", name)
+    return components[name_in_source]
 
 
 def read_pipeline_config(name: str) -> Config:
@@ -216,9 +223,22 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
     it is read once, for initialization and for training: spaCy's `init_nlp` reads it twice, and
     that takes longest. If it isn't in memory, the result can be read once."""
     nlp, ner, training = linear
-    examples: list[Example] = []
-    if in_memory:
-        examples = list(progress(corpus(nlp), desc="read", unit="doc"))
+    earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in earlier if name in training["annotating_components"]]
+    if not in_memory:
+        initialize_components(linear, lambda: corpus(nlp))
+        return annotate_in_batches(nlp, corpus(nlp), annotating)
+    examples = list(progress(corpus(nlp), desc="read", unit="doc"))
+    initialize_components(linear, lambda: examples)
+    return annotate_predicted(nlp, examples, annotating)
+
+
+def initialize_components(
+    linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
+) -> None:
+    """Initialize the components of a pipeline as `spacy train` does: not those that are frozen, nor
+    those from trained pipelines, whose training goes on."""
+    nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
     resumed = [name for name in sourced if name not in frozen]
@@ -226,21 +246,22 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
         with nlp.select_pipes(enable=resumed):
             nlp.resume_training(sgd=training["optimizer"])
     with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
-        nlp.initialize(lambda: examples if in_memory else corpus(nlp), sgd=training["optimizer"])
+        nlp.initialize(get_examples, sgd=training["optimizer"])
 
-    earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
-    annotating = [name for name in earlier if name in training["annotating_components"]]
-    if in_memory:
-        return annotate_predicted(nlp, examples, annotating)
-    batches = minibatch(corpus(nlp), N_DOCS)
-    annotated = (annotate_predicted(nlp, batch, annotating) for batch in batches)
-    return chain.from_iterable(annotated)
+
+def annotate_in_batches(
+    nlp: Language, examples: Iterable[Example], names: Sequence[str]
+) -> Iterator[Example]:
+    """Annotate predicted docs where not all docs are in memory: see `annotate_predicted`."""
+    for batch in minibatch(examples, N_DOCS):
+        yield from annotate_predicted(nlp, batch, names)
 
 
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Have components annotate the predicted docs, as `spacy train` does: these are replaced."""
+    """Have components annotate the predicted docs, as `spacy train` does with its
+    `annotating_components`. The examples get the new docs."""
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -253,13 +274,23 @@ def annotate_predicted(
 def count_sentences(doc: Doc) -> int:
     """The number of sentences of a doc. Without sentence starts they end with punctuation."""
     if doc.has_annotation("SENT_START"):
-        return sum(1 for _ in doc.sents)
-    return sum(SENTENCIZER.predict([doc])[0])
+        return len(list(doc.sents))
+    (is_start,) = SENTENCIZER.predict([doc])  # for each token
+    return sum(is_start)
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences."""
-    return all(total < FEW_SENTENCES for total in accumulate(map(count_sentences, docs)))
+    """Whether docs have fewer than `FEW_SENTENCES` sentences. Docs after these aren't read."""
+    n_sentences = 0
+    for doc in docs:
+        n_sentences += count_sentences(doc)
+        if n_sentences >= FEW_SENTENCES:
+            return False
+    return True
+
+
+def ignore_epoch(trained: Trained) -> None:
+    """Do nothing after an epoch."""
 
 
 def train_linear(
@@ -267,7 +298,7 @@ def train_linear(
     examples: Iterable[Example],
     *,
     n_seeds: int = 1,
-    on_epoch: OnEpoch = lambda trained: None,
+    on_epoch: OnEpoch = ignore_epoch,
     cache: Path | None = None,
     is_small: bool | None = None,
 ) -> Trained:
@@ -275,9 +306,7 @@ def train_linear(
     updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
     penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
 
-    The config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
-    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`. Then the
-    weights are made slim, unless all are to be kept: see `slim_down`.
+    After training the weights are made slim, unless all are to be kept: see `slim_down`.
 
     examples (Iterable[Example]): The docs, as `prepare` returns them.
     n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
@@ -286,8 +315,7 @@ def train_linear(
     is_small (bool | None): Whether docs are few. None: if they have fewer than `FEW_SENTENCES`.
     RETURNS (Trained): The end of the last training.
     """
-    _, ner, training = linear
-    features, weights = linear_part(ner.model)
+    ner = linear.ner
     if cache is None and can_train_at_once(ner):
         examples = list(examples)
         if is_small is None:
@@ -297,7 +325,22 @@ def train_linear(
             ner.cfg["progress"] = trained.progress._asdict()
             weights.restart(weights.slim(weights.rows))
             return trained
+    return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
 
+
+def train_by_updates(
+    linear: LinearPipeline,
+    examples: Iterable[Example],
+    *,
+    n_seeds: int,
+    on_epoch: OnEpoch,
+    cache: Path | None,
+) -> Trained:
+    """Train the linear model of a pipeline by updates: see `train_linear` for the arguments. The
+    config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
+    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`."""
+    _, ner, training = linear
+    features, weights = linear_part(ner.model)
     batches = batch_pieces(
         ner.model,
         ner.objective,
@@ -320,6 +363,9 @@ def train_linear(
     total = numpy.zeros(first_weights.shape, dtype=sum_dtype)
     n_trainings = 0
     for i in range(n_seeds):
+        desc = "train"
+        if n_seeds > 1:
+            desc = f"train {i + 1}/{n_seeds}"
         weights.restart(first_weights)
         trained = train(
             weights,
@@ -331,7 +377,7 @@ def train_linear(
             dropout=features.dropout,
             progress=first_progress,
             on_epoch=after_epoch,
-            desc=f"train {i + 1}/{n_seeds}" if n_seeds > 1 else "train",
+            desc=desc,
         )
         total += weights.averaged(optimizer).astype(sum_dtype)
         n_trainings += 1
@@ -367,7 +413,7 @@ class FoldTraining:
     labels: Sequence[str]
     n_seeds: int
     is_small: bool  # whether the docs of all folds are few
-    keeps_starts: bool
+    keeps_starts: bool  # whether the sentence starts of predicted docs are taken, too
     prepare_component: PrepareComponent | None
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
@@ -381,12 +427,13 @@ class FoldTraining:
         if self.prepare_component is not None:
             self.prepare_component(ner)
 
-        training_docs = list(self.copies(nlp, compress(examples, ~is_held_out)))
-        prepared = prepare(linear, lambda nlp: training_docs)
+        training_examples = list(self.copies(nlp, compress(examples, ~is_held_out)))
+        prepared = prepare(linear, lambda nlp: training_examples)
         trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
         if trained.reason == INTERRUPTED:
             raise KeyboardInterrupt
-        dev = predict_dev(nlp, ner, self.copies(nlp, compress(examples, is_held_out)))
+        held_out_examples = self.copies(nlp, compress(examples, is_held_out))
+        dev = predict_dev(nlp, ner, held_out_examples)
         return Fold(numpy.flatnonzero(is_held_out), dev)
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
@@ -445,23 +492,37 @@ def hold_out(
         numbers = progress(range(n_folds), desc=desc, unit="fold")
         return [training.fit(examples, fold_of_doc == i) for i in numbers]
 
-    settings = {
-        "training": training,
-        "predicted": pack_docs([eg.predicted for eg in examples]),
-        "reference": pack_docs([eg.reference for eg in examples]),
-        "code_path": code_path,
-    }
-    runs = [
-        Run(str(i), fit_in_worker, {**settings, "is_held_out": fold_of_doc == i})
-        for i in range(n_folds)
-    ]
+    runs = make_fold_runs(training, examples, fold_of_doc, code_path)
     folds: dict[str, Fold] = {}
     ended_runs = run_all(runs, make_executor)
     for run, ended in progress(ended_runs, desc=desc, unit="fold", total=n_folds):
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         folds[run.name] = ended.value
+    # Runs end in any order.
     return [folds[run.name] for run in runs]
+
+
+def make_fold_runs(
+    training: FoldTraining,
+    examples: Sequence[Example],
+    fold_of_doc: Ints1d,
+    code_path: Path | None,
+) -> list[Run]:
+    """A run for the worker of each fold, with all docs as bytes. Shape of the folds: (D,)"""
+    predicted = pack_docs([eg.predicted for eg in examples])
+    reference = pack_docs([eg.reference for eg in examples])
+    runs: list[Run] = []
+    for fold in numpy.unique(fold_of_doc):
+        arguments = {
+            "training": training,
+            "predicted": predicted,
+            "reference": reference,
+            "is_held_out": fold_of_doc == fold,
+            "code_path": code_path,
+        }
+        runs.append(Run(str(fold), fit_in_worker, arguments))
+    return runs
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
@@ -475,12 +536,14 @@ def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
         raise ValueError(
             f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
         )
-    folds = numpy.arange(n_docs) * n_folds // n_docs
-    return folds if seed is None else numpy.random.default_rng(seed).permutation(folds)
+    blocks = numpy.arange(n_docs) * n_folds // n_docs  # sizes differ by at most one doc
+    if seed is None:
+        return blocks
+    return numpy.random.default_rng(seed).permutation(blocks)
 
 
 def pack_docs(docs: Iterable[Doc]) -> bytes:
-    """Docs as bytes, with their user data."""
+    """Docs as bytes, with their user data, for `fit_in_worker`."""
     return DocBin(docs=docs, store_user_data=True).to_bytes()
 
 
@@ -496,6 +559,9 @@ def fit_in_worker(
     vocab = load_model_from_config(training.config, auto_fill=True).vocab
     predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
-    examples = [Example(doc, gold) for doc, gold in zip(predicted_docs, reference_docs)]
+    examples: list[Example] = []
+    for predicted_doc, reference_doc in zip(predicted_docs, reference_docs):
+        examples.append(Example(predicted_doc, reference_doc))
     fold = training.fit(examples, is_held_out)
-    return fold._replace(dev=fold.dev._replace(examples=[], originals=[]))
+    dev_without_examples = fold.dev._replace(examples=[], originals=[])
+    return fold._replace(dev=dev_without_examples)

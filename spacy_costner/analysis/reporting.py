@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy
 from spacy.language import Language
 from spacy.scorer import PRFScore
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import registry
-from thinc.types import Floats2d
+from thinc.types import Floats2d, Ints1d
 
 from ..costs.label_tree import Tree, make_tree
 from ..costs.tables import hamming_cost
@@ -115,6 +115,15 @@ class EntityCounts(NamedTuple):
     levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
 
 
+class ThresholdCounts(NamedTuple):
+    """The numbers of entities with a threshold. The script of the page reads them by place."""
+
+    threshold: float
+    n_correct: int
+    n_spurious: int
+    n_missing: int
+
+
 class Report(NamedTuple):
     """The evaluation of a pipeline on a corpus."""
 
@@ -128,7 +137,7 @@ class Report(NamedTuple):
     levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
     scores: dict[str, Any]  # see `scorers.cost_scores`
     curves: dict[str, list[Point]]  # precision and recall at each threshold and at each bias
-    thresholds: list[tuple[float, int, int, int]]  # each with tp, fp and fn of entities
+    thresholds: list[ThresholdCounts]
     setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
     parameter: str | None  # "threshold" or "bias", as the decoding has it
     guarantee: list[Observed]  # see `observe`; empty if none is promised
@@ -179,18 +188,7 @@ def report(
     dev = predict_dev(nlp, ner, examples)
     ner.compare_reading([eg.predicted for eg in dev.examples])
     shift = shift_text(ner, dev)
-    decoded = {parameter: list(decode_at_all([dev], parameter)) for parameter in TUNABLE}
-    thresholds = []
-    for threshold, (entities,) in decoded["threshold"]:
-        n_correct = int(dev.is_correct(entities).sum())
-        n_spurious = len(entities.begin) - n_correct
-        n_missing = len(dev.gold.begin) - n_correct
-        thresholds.append((threshold, n_correct, n_spurious, n_missing))
-    curves: dict[str, list[Point]] = {}
-    for parameter, decoded_at_values in decoded.items():
-        curves[parameter] = [
-            find_point(value, [dev], entities) for value, entities in decoded_at_values
-        ]
+    curves, thresholds = find_curves(dev)
 
     # From here on the docs have the entities that the component predicts with its own settings.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
@@ -200,40 +198,36 @@ def report(
     counts = count_entities(pairs_of_docs, ner.labels, tree)
     tag_pairs = compare_tags(dev.examples, **settings)
     cost_table = cost(tag_pairs.tags)
-    kinds, mistakes = find_mistakes(dev, tag_pairs, cost_table, prediction, n_mistakes)
-    n_tokens = int((tag_pairs.gold >= 0).sum())
+    sides_of_docs = find_sides(dev, tag_pairs, prediction)
+    ranked = rank_mistakes(sides_of_docs, tag_pairs, cost_table)
+    mistakes: list[Mistake] = []
+    for mistake in ranked[:n_mistakes]:
+        doc = dev.examples[mistake.doc].predicted
+        sides = sides_of_docs[mistake.doc]
+        text_and_marks = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
+        mistakes.append(Mistake(mistake.doc, mistake.kind, mistake.cost, *text_and_marks))
+    n_docs = len(pairs_of_docs)
+    n_tokens = int((tag_pairs.gold >= 0).sum())  # -1: not annotated
 
-    parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
-    promise = ner.guarantee
-    promised = None if promise is None else promise.miss
     n_entities = counts.total.tp + counts.total.fn
-    size = f"{len(pairs_of_docs):,} docs, {n_tokens:,} tokens, {n_entities:,} entities"
     facts = {
         "pipeline": source,
-        "corpus": f"{corpus}: {size}",
+        "corpus": f"{corpus}: {n_docs:,} docs, {n_tokens:,} tokens, {n_entities:,} entities",
         "component": name,
         "model": component["model"]["@architectures"],
         "loss": component["loss"]["@losses"],
         "decoding": decoding_text(component["decoding"]["@misc"], ner.cfg["decoding"]),
         "temperature": temperature_text(ner.cfg["temperature"]),
         "cost": cost_name or "each wrong tag costs 1",
+        **rare_facts(ner, dev, find_annotated_labels(pairs_of_docs)),
     }
-    n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
-    if n_over_borders:
-        facts["over borders"] = f"{n_over_borders:,} {UNPREDICTABLE}"
-    if promised is not None:
-        facts["guaranteed miss rate"] = f"{promised:g}"
-    annotated = find_annotated_labels(pairs_of_docs)
-    if annotated.isdisjoint(ner.labels):
-        facts["labels"] = (
-            f"no label in common: annotated are {', '.join(sorted(annotated))}, "
-            f"predicted are {', '.join(ner.labels)}"
-        )
+    promise = ner.guarantee
+    parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
     return Report(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
         facts=facts,
-        docs=len(pairs_of_docs),
+        docs=n_docs,
         tokens=n_tokens,
         total=counts.total,
         labels=counts.labels,
@@ -244,35 +238,84 @@ def report(
         setting=setting,
         parameter=parameter_of_decoding,
         guarantee=observe(nlp, name, examples),
-        promised=promised,
+        promised=None if promise is None else promise.miss,
         shift=shift,
         cost=cost_name,
         confusion=confusion_matrix(tag_pairs, cost_table, list(counts.labels)),
-        kinds=kinds,
+        kinds=count_kinds(ranked),
         mistakes=mistakes,
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         notes=notes,
     )
 
 
-def find_cost(component: dict[str, Any]) -> tuple[Cost, Tree | None, str]:
-    """The cost, the label tree and the registered name of the cost in the config of a component:
-    of the scorer, the loss or the decoding, whichever comes first. Without a cost, the Hamming
-    cost and ""."""
+def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:
+    """Precision and recall at all values of the parameters that `tune` knows, and the numbers of
+    entities at all thresholds."""
+    curves: dict[str, list[Point]] = {}
+    thresholds: list[ThresholdCounts] = []
+    for parameter in TUNABLE:
+        points: list[Point] = []
+        for value, decoded in decode_at_all([dev], parameter):
+            points.append(find_point(value, [dev], decoded))
+            if parameter == "threshold":
+                (entities,) = decoded  # of the only `DevPredictions`
+                n_correct = int(dev.is_correct(entities).sum())
+                n_spurious = len(entities.begin) - n_correct
+                n_missing = len(dev.gold.begin) - n_correct
+                thresholds.append(ThresholdCounts(value, n_correct, n_spurious, n_missing))
+        curves[parameter] = points
+    return curves, thresholds
+
+
+def rare_facts(
+    ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
+) -> dict[str, str]:
+    """The facts that most reports don't have: that entities can't be predicted, that a miss rate is
+    promised, and that nothing is annotated with a label of the component."""
+    facts: dict[str, str] = {}
+    n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
+    if n_over_borders:
+        facts["over borders"] = f"{n_over_borders:,} {UNPREDICTABLE}"
+    promise = ner.guarantee
+    if promise is not None and promise.miss is not None:
+        facts["guaranteed miss rate"] = f"{promise.miss:g}"
+    if not set(annotated_labels) & set(ner.labels):
+        facts["labels"] = (
+            f"no label in common: annotated are {', '.join(sorted(annotated_labels))}, "
+            f"predicted are {', '.join(ner.labels)}"
+        )
+    return facts
+
+
+class ConfigCost(NamedTuple):
+    """What the config of a component says about the cost of mistakes."""
+
+    cost: Cost  # the Hamming cost, if it says nothing
+    tree: Tree | None  # the label tree
+    name: str  # the registered name of the cost; "" if it says nothing
+
+
+def find_cost(component: dict[str, Any]) -> ConfigCost:
+    """Make the cost and the label tree in the config of a component: those of the scorer, the loss
+    or the decoding, whichever comes first."""
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
-    cost_block = find_first(blocks, "cost")
+    tree = None
     tree_source = find_first(blocks, "tree")
-    tree = None if tree_source is None else make_tree(tree_source, "tree")
+    if tree_source is not None:
+        tree = make_tree(tree_source, "tree")
+    cost_block = find_first(blocks, "cost")
     if cost_block is None:
-        return hamming_cost, tree, ""
-    return registry.resolve({"cost": cost_block})["cost"], tree, cost_block["@misc"]
+        return ConfigCost(hamming_cost, tree, "")
+    cost = registry.resolve({"cost": cost_block})["cost"]
+    return ConfigCost(cost, tree, cost_block["@misc"])
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
     """The first value of a key in blocks of a config or in blocks within them; None if there is
     none, or if it is empty."""
     for block in blocks:
-        if not isinstance(block, dict):
+        if not isinstance(block, dict):  # a setting, or a part that the component lacks
             continue
         value = block.get(key) or find_first(block.values(), key)
         if value is not None:
@@ -294,10 +337,11 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
     """The labels of annotated entities."""
-    annotated: set[str] = set()
+    annotated_labels: set[str] = set()
     for gold, _ in pairs_of_docs:
-        annotated.update(label for _, _, label in gold)
-    return annotated
+        for _, _, label in gold:
+            annotated_labels.add(label)
+    return annotated_labels
 
 
 def count_entities(
@@ -312,20 +356,29 @@ def count_entities(
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
     levels: dict[str, PRFScore] = {}
     for level in range(1, tree.depth + 1):
-        nodes = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
-        levels[f"level {level}"] = sum(nodes.values(), PRFScore())
+        # Each label counts as its ancestor on this level.
+        by_ancestor = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
+        levels[f"level {level}"] = sum(by_ancestor.values(), PRFScore())
         for node in inner_nodes:
             if len(tree.lineage(node)) == level:
-                by_label[node] = nodes[node]
-    in_order_of_tree = {label: by_label[label] for label in tree.lineages if label in by_label}
+                by_label[node] = by_ancestor[node]
+    in_order_of_tree: dict[str, PRFScore] = {}
+    for label in tree.lineages:
+        if label in by_label:
+            in_order_of_tree[label] = by_label[label]
     return EntityCounts(total, in_order_of_tree, levels)
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, Point]:
-    """The parameter that a decoding has, None if `tune` knows none of it, and the scores at its
-    value, which is NaN without one."""
-    has_predicted = total.tp + total.fp > 0
-    precision = total.precision if has_predicted else 1.0
+    """The parameter of a decoding that `tune` can change, None if it has none, and the scores of
+    the component at its value, which is NaN without one.
+
+    decoding (dict[str, Any]): The settings of the decoding.
+    total (PRFScore): The counts of the component's entities.
+    """
+    precision = 1.0  # if nothing is predicted
+    if total.tp + total.fp > 0:
+        precision = total.precision
     for parameter in TUNABLE:
         if parameter in decoding:
             return parameter, Point(decoding[parameter], precision, total.recall)
@@ -352,18 +405,23 @@ def temperature_text(temperature: dict[str, Any]) -> str:
 
 
 def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of each pair of labels, for the labels with mistakes, in the order of all labels
-    that is given. Shape of the cost table: (K, K)"""
+    """Sum the cost of each pair of labels, for the labels with mistakes.
+
+    pairs (TagPairs): The gold and predicted tags.
+    cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
+    order (Sequence[str]): All labels, in the order of the rows.
+    """
     labels = [*pairs.tags.labels, OUTSIDE]
     cost = pairs.over_labels(cost_table.astype("float64"))
-    n_wrong = pairs.over_labels(1 - numpy.eye(len(pairs.tags)))
-    has_mistakes = (n_wrong + n_wrong.T).any(axis=1)
-    rows = []
+    is_wrong = 1 - numpy.eye(len(pairs.tags))  # by gold and predicted tag
+    n_wrong = pairs.over_labels(is_wrong)
+    n_mistakes = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)  # with each label, on either side
+    rows: list[int] = []
     for label in order:
         row = labels.index(label)
-        if has_mistakes[row]:
+        if n_mistakes[row]:
             rows.append(row)
-    rows.append(len(labels) - 1)
+    rows.append(labels.index(OUTSIDE))
     return Confusion([labels[row] for row in rows], cost[numpy.ix_(rows, rows)])
 
 
@@ -378,53 +436,52 @@ class RankedMistake(NamedTuple):
     predicted: list[Entity]
 
 
-def find_mistakes(
-    dev: DevPredictions,
-    pairs: TagPairs,
-    cost_table: Floats2d,
-    prediction: Prediction,
-    n_shown: int,
-) -> tuple[dict[str, KindOfMistake], list[Mistake]]:
-    """Find the mistakes: number and cost of each kind, and the costliest ones. Shape of the cost
-    table: (K, K)"""
-    sides_of_docs = find_sides(dev, pairs, prediction)
-    starts = numpy.cumsum([0, *pairs.lengths])
-    costs_of_docs = numpy.split(pairs.look_up(cost_table), starts[1:-1])
+def rank_mistakes(
+    sides_of_docs: Sequence[Sides], pairs: TagPairs, cost_table: Floats2d
+) -> list[RankedMistake]:
+    """Find the mistakes in docs: the costliest first and, of the same cost, those of which the
+    model is most confident. Shape of the cost table: (K, K)"""
+    first_tokens = numpy.cumsum(pairs.lengths)[:-1]  # of all docs but the first
+    costs_of_docs = numpy.split(pairs.look_up(cost_table), first_tokens)
     ranked: list[RankedMistake] = []
     for doc, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
-        for annotated, predicted in segments(*sides):
+        for annotated, predicted in group_overlapping(*sides):
             if annotated == predicted:
                 continue
             begin, end = extent_of((annotated, predicted))
-            if predicted:
-                confidence = max(sides.predicted[entity] or 0.0 for entity in predicted)
-            else:
-                confidence = 1 - max(sides.annotated[entity] or 0.0 for entity in annotated)
-            ranked.append(
-                RankedMistake(
-                    cost=float(costs[begin:end].sum(dtype="float64")),
-                    confidence=confidence,
-                    kind=kind_of(annotated, predicted),
-                    doc=doc,
-                    annotated=annotated,
-                    predicted=predicted,
-                )
+            mistake = RankedMistake(
+                cost=float(costs[begin:end].sum(dtype="float64")),
+                confidence=confidence_in(annotated, predicted, sides),
+                kind=kind_of(annotated, predicted),
+                doc=doc,
+                annotated=annotated,
+                predicted=predicted,
             )
+            ranked.append(mistake)
     ranked.sort(key=lambda mistake: (-mistake.cost, -mistake.confidence))
+    return ranked
 
-    kinds: dict[str, KindOfMistake] = {}
-    for kind in KINDS:
-        costs_of_kind = [mistake.cost for mistake in ranked if mistake.kind == kind]
-        kinds[kind] = KindOfMistake(len(costs_of_kind), sum(costs_of_kind))
-    shown = []
-    for mistake in ranked[:n_shown]:
-        text_and_marks = excerpt(
-            dev.examples[mistake.doc].predicted,
-            sides_of_docs[mistake.doc],
-            (mistake.annotated, mistake.predicted),
-        )
-        shown.append(Mistake(mistake.doc, mistake.kind, mistake.cost, *text_and_marks))
-    return kinds, shown
+
+def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
+    """How sure the model is of a mistake: the highest probability of what it predicts or, where it
+    predicts nothing, one minus that of what is annotated. One that isn't known counts as 0."""
+    highest = 0.0
+    if predicted:
+        for entity in predicted:
+            highest = max(highest, sides.predicted[entity] or 0.0)
+        return highest
+    for entity in annotated:
+        highest = max(highest, sides.annotated[entity] or 0.0)
+    return 1 - highest
+
+
+def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
+    """The number of mistakes of each kind, and their cost."""
+    kinds = dict.fromkeys(KINDS, KindOfMistake(0, 0.0))
+    for mistake in mistakes:
+        number, cost = kinds[mistake.kind]
+        kinds[mistake.kind] = KindOfMistake(number + 1, cost + mistake.cost)
+    return kinds
 
 
 def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> list[Sides]:
@@ -432,102 +489,161 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     ones with tokens that aren't annotated are left out."""
     tags = pairs.tags
     posterior = dev.posterior
-    gold = tags.decode(numpy.maximum(pairs.gold, 0), pairs.lengths)
+    gold = tags.decode(numpy.maximum(pairs.gold, 0), pairs.lengths)  # tag 0, O, if it is unknown
     predicted = tags.decode(pairs.predicted, pairs.lengths)
     # Tokens without annotation before each token, (N + 1,): as many at both ends of an entity, if
     # it has none.
     n_unknown = numpy.concatenate([[0], numpy.cumsum(pairs.gold < 0)])
     predicted = predicted.select(n_unknown[predicted.begin] == n_unknown[predicted.end])
 
+    # Annotated entities with other labels than the model's have no probability.
     in_model = gold.select(gold.label < len(posterior.tags.labels))
-    probs = dict(zip(named(in_model, tags.labels), posterior.entity_probs(in_model).tolist()))
+    probs_in_model = posterior.entity_probs(in_model).tolist()
+    probs = dict(zip(named(in_model, tags.labels), probs_in_model))
     if prediction.probs is not None:
         predicted_entities = named(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
 
-    starts = numpy.cumsum([0, *pairs.lengths]).tolist()
-    sides_of_docs = [Sides({}, {}) for _ in pairs.lengths]
-    for side, entities in (("annotated", gold), ("predicted", predicted)):
-        for begin, end, label in named(entities, tags.labels):
-            doc = bisect_right(starts, begin) - 1
-            entity = (begin - starts[doc], end - starts[doc], label)
-            getattr(sides_of_docs[doc], side)[entity] = probs.get((begin, end, label))
-    return sides_of_docs
+    annotated_of_docs = split_by_doc(named(gold, tags.labels), probs, pairs.lengths)
+    predicted_of_docs = split_by_doc(named(predicted, tags.labels), probs, pairs.lengths)
+    return [Sides(*sides) for sides in zip(annotated_of_docs, predicted_of_docs)]
+
+
+def split_by_doc(
+    entities: Iterable[Entity], probs: Mapping[Entity, float], doc_lengths: Ints1d
+) -> list[dict[Entity, float | None]]:
+    """The entities of each doc, which begin and end at tokens of the doc, with their probabilities.
+
+    entities (Iterable[Entity]): Entities that begin and end at tokens of all docs, concatenated.
+    probs (Mapping[Entity, float]): The probabilities of those where they are known.
+    doc_lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    """
+    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()
+    probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
+    for entity in entities:
+        begin, end, label = entity
+        doc = bisect_right(first_tokens, begin) - 1  # the last one that starts there or before
+        first_token = first_tokens[doc]
+        entity_in_doc = (begin - first_token, end - first_token, label)
+        probs_of_docs[doc][entity_in_doc] = probs.get(entity)
+    return probs_of_docs
 
 
 def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
-    """Entities with the names of their labels."""
-    columns = (column.tolist() for column in entities)
-    return [(begin, end, labels[label]) for begin, end, label in zip(*columns)]
+    """Entities with the names of their labels, which they have as indices."""
+    entities_with_names: list[Entity] = []
+    columns = entities.begin.tolist(), entities.end.tolist(), entities.label.tolist()
+    for begin, end, label in zip(*columns):
+        entities_with_names.append((begin, end, labels[label]))
+    return entities_with_names
 
 
-def segments(
+def group_overlapping(
     gold: Iterable[Entity], predicted: Iterable[Entity]
 ) -> list[tuple[list[Entity], list[Entity]]]:
     """Group the entities of a doc that overlap, also through others, in order: (gold, predicted)"""
-    entities_and_sides = [(entity, 0) for entity in gold]
-    entities_and_sides += [(entity, 1) for entity in predicted]
+    # With the place of its list in a group: 0 for gold, 1 for predicted entities.
+    entities_and_places = [(entity, 0) for entity in gold]
+    entities_and_places += [(entity, 1) for entity in predicted]
     groups: list[tuple[list[Entity], list[Entity]]] = []
     end_of_group = 0
-    for entity, side in sorted(entities_and_sides):
+    for entity, place in sorted(entities_and_places):
         begin, end, _ = entity
         if not groups or begin >= end_of_group:
             groups.append(([], []))
-        groups[-1][side].append(entity)
+        groups[-1][place].append(entity)
         end_of_group = max(end_of_group, end)
     return groups
 
 
 def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
-    """The kind of a mistake: one of `KINDS`."""
+    """The kind of a mistake, by the entities that are annotated and those that are predicted: one
+    of `KINDS`."""
     if not predicted:
         return MISSING
     if not gold:
         return SPURIOUS
-    if [entity[:2] for entity in gold] == [entity[:2] for entity in predicted]:
+    gold_extents = [(begin, end) for begin, end, _ in gold]
+    predicted_extents = [(begin, end) for begin, end, _ in predicted]
+    if gold_extents == predicted_extents:
         return LABEL
     labels = {label for _, _, label in [*gold, *predicted]}
-    return BOUNDARY if len(labels) == 1 else BOTH
+    if len(labels) == 1:
+        return BOUNDARY
+    return BOTH
 
 
 def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The first token of some entities, and the one after the last."""
+    """The first token of entities on several sides, and the one after the last."""
     begins, ends, _ = zip(*chain.from_iterable(sides))
     return min(begins), max(ends)
+
+
+class Excerpt(NamedTuple):
+    """The text around a mistake, and all entities in that: also those of other mistakes, and
+    correct ones."""
+
+    text: str
+    annotated: list[Mark]
+    predicted: list[Mark]
 
 
 def excerpt(
     doc: Doc,
     sides: Sequence[Mapping[Entity, float | None]],
     mistake: Sequence[Sequence[Entity]],
-) -> tuple[str, list[Mark], list[Mark]]:
-    """The text around a mistake, and the entities of each side in it: annotated and predicted.
+) -> Excerpt:
+    """Cut out the text around a mistake, and mark the entities of each side in it.
 
-    sides (Sequence[Mapping[Entity, float | None]]): All entities of each side, and their
-        probabilities.
+    sides (Sequence[Mapping[Entity, float | None]]): The annotated entities of the doc and the
+        predicted ones, with their probabilities.
     mistake (Sequence[Sequence[Entity]]): Those of each side that are part of the mistake.
     """
     begin, end = window(doc, *extent_of(mistake))
+    shown = doc[begin:end]
+    # An ellipsis where the text doesn't begin or end with a sentence.
     before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
-    first_char = doc[begin].idx - len(before)
     annotated, predicted = sides
-    marks_of_sides: tuple[list[Mark], list[Mark]] = ([], [])
-    for entities, part_of_mistake, marks in zip(sides, mistake, marks_of_sides):
-        for entity, prob in entities.items():
-            entity_begin, entity_end, label = entity
-            if entity_end <= begin or end <= entity_begin:
-                continue
-            state = "other"
-            if entity in annotated and entity in predicted:
-                state = "correct"
-            elif entity in part_of_mistake:
-                state = "error"
-            visible = doc[max(entity_begin, begin) : min(entity_end, end)]
-            start_char = visible.start_char - first_char
-            end_char = visible.end_char - first_char
-            marks.append(Mark(start_char, end_char, label, state, prob))
-    return (before + doc[begin:end].text + after, *marks_of_sides)
+    annotated_mistake, predicted_mistake = mistake
+    n_before = len(before)
+    return Excerpt(
+        before + shown.text + after,
+        mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
+        mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
+    )
+
+
+def mark_entities(
+    shown: Span,
+    entities: Mapping[Entity, float | None],
+    other_side: Container[Entity],
+    mistaken: Container[Entity],
+    *,
+    n_before: int,
+) -> list[Mark]:
+    """Mark the entities of one side in the part of a doc that is shown.
+
+    entities (Mapping[Entity, float | None]): The entities of the doc, and their probabilities.
+    other_side (Container[Entity]): Those of the other side: the correct ones are on both.
+    mistaken (Container[Entity]): The entities that are part of the mistake.
+    n_before (int): The number of characters before that part.
+    """
+    marks: list[Mark] = []
+    for entity, prob in entities.items():
+        begin, end, label = entity
+        if end <= shown.start or shown.end <= begin:
+            continue
+        state = "other"
+        if entity in other_side:
+            state = "correct"
+        elif entity in mistaken:
+            state = "error"
+        visible = shown.doc[max(begin, shown.start) : min(end, shown.end)]
+        start_char = n_before + visible.start_char - shown.start_char
+        end_char = n_before + visible.end_char - shown.start_char
+        marks.append(Mark(start_char, end_char, label, state, prob))
+    return marks
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
@@ -540,5 +656,5 @@ def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
         last = doc[end - 1].sent.end
     if last - first <= MAX_TOKENS:
         return first, last
-    n_on_each_side = max(MAX_TOKENS - (end - begin), 10) // 2
+    n_on_each_side = max(MAX_TOKENS - (end - begin), 10) // 2  # at least five
     return max(begin - n_on_each_side, first), min(end + n_on_each_side, last)

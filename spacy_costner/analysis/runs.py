@@ -40,13 +40,13 @@ TOGETHER = 2
 """How often a run is tried beside others if a worker dies: it may be that of another run."""
 
 ALONE = 2
-"""How often it is tried by itself after that."""
+"""How often a run is tried by itself after that."""
 
 HOPELESS = 3
 """If so many runs have failed as their workers died, and no run has ended, no other is tried."""
 
 import_once = lru_cache(import_code)
-"""Imports the registered functions of a Python file once in each process."""
+"""Imports a Python file with registered functions, once in each process."""
 
 PACKAGES = ("spacy-costner", "spacy")
 """Workers of a cluster need the driver's version of these. Ray checks its own and Python's."""
@@ -63,7 +63,7 @@ class Run(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the cached result."""
+        """The fingerprint of function and settings, by which the cached result is known."""
         function = f"{self.function.__module__}.{self.function.__qualname__}"
         return fingerprint(function, self.settings)
 
@@ -85,7 +85,7 @@ class Failed(NamedTuple):
 Ended = Done | Failed
 
 RunQueue = deque[tuple[Run, int]]
-"""Runs, and how often a worker has died with each."""
+"""Runs to execute, and how often a worker has died with each."""
 
 
 def run_all(
@@ -107,16 +107,15 @@ def run_all(
         for run in runs:
             yield run, run_one(run)
         return
-    # Runs to execute, and how often a worker has died with each
     together: RunQueue = deque((run, 0) for run in runs)
     alone: RunQueue = deque()
-    n_lost = 0
+    n_lost = 0  # runs that have failed as their workers died
     is_any_done = False
     while together or alone:
         if n_lost >= HOPELESS and not is_any_done:
             break
         queue = together
-        if alone:  # by itself: if a worker dies, it is that of this run
+        if alone:  # If a worker dies then, it is that of the run which is alone.
             queue = deque([alone.popleft()])
         for run, n_deaths, ended in run_until_broken(queue, make_executor):
             if ended is not None:
@@ -136,11 +135,15 @@ def run_all(
 def run_until_broken(
     queue: RunQueue, make_executor: MakeExecutor
 ) -> Iterator[tuple[Run, int, Ended | None]]:
-    """Execute runs from a queue until it is empty or the executor broken. Yields a run, how often
-    a worker has died with it, and its result; None if a worker has died with it now."""
+    """Execute runs from a queue until it is empty, or a worker dies and takes the executor with it.
+    What was not given to the executor is then still in the queue.
+
+    YIELDS (tuple[Run, int, Ended | None]): A run, how often a worker has died with it, and its
+        result; None if a worker has died with it now, so that it may be repeated.
+    """
     executor = make_executor()
     limit = getattr(executor, "jobs", len(queue))
-    pending: dict[Future, tuple[Run, int]] = {}
+    pending: dict[Future, tuple[Run, int]] = {}  # what the executor has
     is_broken = False
     try:
         while pending or (queue and not is_broken):
@@ -148,7 +151,7 @@ def run_until_broken(
                 run, _ = queue[0]
                 try:
                     future = executor.submit(run_one, run)
-                except BrokenExecutor:
+                except BrokenExecutor:  # The run stays in the queue: no worker has had it.
                     is_broken = True
                 else:
                     pending[future] = queue.popleft()
@@ -167,29 +170,38 @@ def run_until_broken(
 
 
 def run_one(run: Run) -> Ended:
-    """Execute a run, or read its cached result."""
+    """Execute a run, or read its cached result: what a worker does. It raises no errors: they
+    become a `Failed`."""
 
     def execute() -> Done:
         begin = process_time()
-        return Done(run.function(**run.settings), process_time() - begin)
+        value = run.function(**run.settings)
+        return Done(value, process_time() - begin)
 
     try:
         if run.path is None:
             return execute()
-        value, seconds = remembered(run.path, run.key, execute)  # a list, as read from JSON
+        # JSON has a list in place of a named tuple.
+        value, seconds = remembered(run.path, run.key, execute)
         return Done(value, seconds)
     except Exception as error:
         return describe_failure(error)
 
 
 def describe_failure(error: BaseException) -> Failed:
-    """The error of a run, as it is returned to the command."""
-    return Failed(f"{type(error).__name__}: {error}", "".join(format_exception(error)))
+    """The error of a run as text: an exception of another process may not be unpickled."""
+    reason = f"{type(error).__name__}: {error}"
+    return Failed(reason, trace="".join(format_exception(error)))
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it. It must be valid JSON and not None. It is
-    returned as read from JSON; floats are exact."""
+    """Read a cached value, or compute it and cache it. The value is the same either way: as read
+    from JSON, which keeps floats exactly.
+
+    path (Path): The file of the cache.
+    key (str): The fingerprint of what the value depends on.
+    make (Callable[[], ValueT]): Computes the value, valid JSON and not None.
+    """
     value = kept(path, key)
     if value is None:
         text = json.dumps({"key": key, "value": make()})
@@ -208,14 +220,16 @@ def kept(path: Path, key: str) -> Any | None:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings, valid JSON, and of the files and folders they name."""
+    """Compute a digest of settings, valid JSON, and of the files and folders they name: it changes
+    if a setting or the content of one of these changes."""
     texts = sorted(set(texts_of(parts)))
+    # Any text may be a path.
     paths = [Path(text) for text in texts if exists(text)]
     return digest(parts, *paths)
 
 
 def texts_of(settings: Any) -> Iterator[str]:
-    """All texts among settings, however deep."""
+    """Find all texts among settings, however deep in mappings and lists."""
     if isinstance(settings, str):
         yield settings
     elif isinstance(settings, Mapping):
@@ -230,10 +244,12 @@ class Processes(ProcessPoolExecutor):
     """Parallel processes on this machine. They end with this one, even if it is killed."""
 
     def __init__(self, jobs: int) -> None:
-        kind = "forkserver" if sys.platform == "linux" else "spawn"
-        context: Any = get_context(kind)
-        if kind == "forkserver":  # which imports the package once, for all workers
+        if sys.platform == "linux":
+            context: Any = get_context("forkserver")
+            # The server imports the package once. Workers are its copies.
             context.set_forkserver_preload([__name__])
+        else:
+            context = get_context("spawn")
         super().__init__(jobs, mp_context=context, initializer=end_with_parent)
         self.jobs = jobs
 
@@ -241,27 +257,37 @@ class Processes(ProcessPoolExecutor):
 def end_with_parent() -> None:
     """End this process as soon as the one that started it has ended."""
     parent: Any = parent_process()
-    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def wait_and_exit() -> None:
+        parent.join()
+        # Not `sys.exit`, which would only end this thread.
+        os._exit(1)
+
+    Thread(target=wait_and_exit, daemon=True).start()
 
 
 def local_processes(jobs: int) -> MakeExecutor | None:
-    """An executor of parallel processes on this machine; None for one job."""
-    return None if jobs == 1 else partial(Processes, jobs)
+    """What makes an executor of parallel processes on this machine. None for one job, which needs
+    no other process: see `run_all`."""
+    if jobs == 1:
+        return None
+    return partial(Processes, jobs)
 
 
 def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
-    """An executor of a Ray cluster.
+    """What makes the executor of a Ray cluster, for `run_all`.
 
     address (str | None): "host:port" of its head, "auto" for the one that this machine belongs
         to, or another address for `ray.init`. None: no cluster.
     use_gpu (int): With 0, each run has a GPU, and sees no other. -1: none.
-    RETURNS (MakeExecutor | None): The executor; None if there is no address.
+    RETURNS (MakeExecutor | None): Makes the executor; None if there is no address.
     RAISES (ImportError): If ray isn't installed.
     """
     if address is None:
         return None
     ray = require("ray", "distributed", "--address requires ray")
-    return partial(RayCluster, ray, address, int(use_gpu >= 0))
+    n_gpus = 1 if use_gpu >= 0 else 0  # for each run
+    return partial(RayCluster, ray, address, n_gpus)
 
 
 class RayCluster(Executor):
@@ -278,6 +304,9 @@ class RayCluster(Executor):
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
         """Connect, and check all machines that there are. Later ones are checked by their tasks.
 
+        ray (Any): The module.
+        address (str): The address of the cluster: see `ray_cluster`.
+        n_gpus (int): The number of GPUs that each task has.
         RAISES (ValueError): If a machine has another version of the packages, or other files.
         RAISES (ConnectionError): If there is no cluster.
         """
@@ -286,10 +315,13 @@ class RayCluster(Executor):
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        self.references: dict[Future, Any] = {}  # Ray's, by our future
+        self.references: dict[
+            Future, Any
+        ] = {}  # of tasks that have not ended: Ray's, by our future
         expected = {name: version(name) for name in PACKAGES}
-        task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_task())
-        self.call = partial(task.remote, os.getcwd(), expected)
+        # Not repeated by Ray: `run_all` does so, and counts how often.
+        task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_make_task())
+        self.start_task = partial(task.remote, os.getcwd(), expected)
         try:
             for node in ray.nodes():
                 if node["Alive"] and node["Resources"].get("CPU"):
@@ -299,21 +331,30 @@ class RayCluster(Executor):
             raise
 
     def check_node(self, task: Any, node_id: str, expected: dict[str, str]) -> None:
-        """RAISES (ValueError): If a machine has another version of the packages, or other files. If
-        it dies, that isn't an error: its tasks will go to others."""
+        """Check a machine by a task that does nothing else there. If it dies meanwhile, that isn't
+        an error: its tasks will go to others.
+
+        task (Any): What a worker does: see `_make_task`.
+        node_id (str): Ray's id of the machine.
+        expected (dict[str, str]): The versions of packages that it has to have.
+        RAISES (ValueError): If it has another version, or other files.
+        """
         strategies = self.ray.util.scheduling_strategies
-        strategy = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-        check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=strategy)
-        future = self._future(check.remote(os.getcwd(), expected, None))
+        only_there = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+        # Without CPUs it doesn't wait for tasks of others that use all of them.
+        check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=only_there)
+        reference = check.remote(os.getcwd(), expected, None)
+        future = self._make_future(reference)
         if not isinstance(future.exception(), BrokenExecutor):
-            future.result()
+            future.result()  # raises the error of the task
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Execute a function. Its arguments and its value are pickled."""
-        return self._future(self.call(self.ray.cloudpickle.dumps((function, args, kwargs))))
+        """Have a worker call a function. Its arguments and its value are pickled."""
+        pickled = self.ray.cloudpickle.dumps((function, args, kwargs))
+        return self._make_future(self.start_task(pickled))
 
-    def _future(self, reference: Any) -> Future:
-        """A future that ends as the one of Ray."""
+    def _make_future(self, reference: Any) -> Future:
+        """Make a future of Python for a task of Ray: it ends when the task ends."""
         future: Future = Future()
         future.set_running_or_notify_cancel()
         self.references[future] = reference
@@ -321,7 +362,8 @@ class RayCluster(Executor):
         return future
 
     def _end(self, future: Future, answer: Future) -> None:
-        """End a future with the answer of a worker, or with its error."""
+        """End our future as a task has ended: with its value, with the error of its function, or
+        with a `BrokenExecutor` if the worker died."""
         error = answer.exception()
         self.references.pop(future, None)
         if error is None:
@@ -332,8 +374,9 @@ class RayCluster(Executor):
             future.set_exception(BrokenExecutor(f"{type(error).__name__}: {error}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End tasks, if they are cancelled, or wait for them; and disconnect."""
-        references = dict(self.references)
+        """End tasks, if they are cancelled, or wait for them; and disconnect, unless the process
+        was connected before."""
+        references = dict(self.references)  # a copy: tasks that end are taken out
         if cancel_futures:
             for reference in references.values():
                 self.ray.cancel(reference, force=True)
@@ -344,20 +387,28 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at a "host:port": Ray would try for five minutes."""
+    """Check that something listens at a "host:port": Ray would try for five minutes. Addresses of
+    other forms are left to Ray.
+
+    RAISES (ConnectionError): If nothing listens there.
+    """
     host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        try:
-            create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        except OSError as error:
-            raise ConnectionError(f"{address}: expected a Ray cluster, got: {error}") from error
+    if not port.isdigit() or "/" in host:
+        return
+    host = host.strip("[]")  # of an IPv6 address
+    try:
+        create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(f"{address}: expected a Ray cluster, got: {error}") from error
 
 
-def _task() -> Callable[..., Any]:
-    """What a worker does. Ray sends functions of functions as a whole, and others by name, which
-    a worker with another version may not have."""
+def _make_task() -> Callable[..., Any]:
+    """Make the function that a worker of Ray executes. Ray sends a function within a function as a
+    whole, and others by name, which a worker with another version may not have."""
 
     def task(folder: str, expected: dict[str, str], pickled: bytes | None) -> Any:
+        """Check the worker's versions and files, and call a pickled function with its arguments, if
+        there is one. Imports are here, as the worker gets this function alone."""
         import os
         import pickle
         import socket

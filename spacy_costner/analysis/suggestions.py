@@ -1,6 +1,6 @@
 """Suggest the docs to annotate next: those of which a model is least sure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy
@@ -21,7 +21,7 @@ LEAST_SHARE = 0.02
 """Words with a smaller part of the largest uncertainty of a word of the doc don't count."""
 
 DECAY = 0.5
-"""A word that was unsure in a chosen doc is worth half as much in the next one."""
+"""A word that the model is unsure of in a chosen doc is worth half as much in the next one."""
 
 OVERHEAD = 20.0
 """What a doc costs besides its tokens, in tokens."""
@@ -31,36 +31,74 @@ PER_WORD = 10.0
 names come first."""
 
 
-def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
-    """The entropy of the path, and of the tag of each token, in nats: - sum_y p(y) log p(y)"""
+class Uncertainty(NamedTuple):
+    """How unsure a model is of docs and of their tokens, by one of `MEASURES`."""
+
+    docs: Floats1d  # shape: (D,)
+    tokens: Floats1d  # of all docs, one after another. Shape: (N,)
+
+
+def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
+    """The entropy of the path of each doc, and of the tag of each token, in nats.
+
+        - sum_y p(y) log p(y)
+
+    y are the paths of the doc, or the tags of the token.
+    """
     probs = posterior.marginals.astype("float64")
+    # 0 where a tag is impossible: its part of the sum is 0.
     logs = numpy.log(probs, out=numpy.zeros_like(probs), where=probs > 0)
-    return posterior.entropy, -(probs * logs).sum(axis=1)
+    return Uncertainty(posterior.entropy, -(probs * logs).sum(axis=1))
 
 
-def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
-    """The probability of all paths but the best, and of all tags but the best: 1 - max_y p(y)
+def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
+    """The probability of all paths of each doc but the best, and of all tags of each token but the
+    best.
+
+        1 - max_y p(y)
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
     _, log_probs = posterior.best_paths(1)
     doubts_of_docs = -numpy.expm1(log_probs[0])
     doubts_of_tokens = 1.0 - posterior.marginals.max(axis=1).astype("float64")
-    return doubts_of_docs, numpy.maximum(doubts_of_tokens, 0.0)  # rounding may go below 0
+    # Rounding may go below 0.
+    return Uncertainty(doubts_of_docs, numpy.maximum(doubts_of_tokens, 0.0))
 
 
-def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> tuple[Floats1d, Floats1d]:
-    """The lowest expected cost of tags: min_a sum_t sum_k p(y_t = k) cost[k, a_t]"""
+def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
+    """The lowest expected cost of the tag of each token, and its sum for each doc.
+
+        min_a sum_k p(y_t = k) cost[k, a]
+
+    The costs are those of the component.
+    """
     costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     n_docs = len(posterior.doc_lengths)
     doc_of_token = numpy.repeat(numpy.arange(n_docs), posterior.doc_lengths)
-    return numpy.bincount(doc_of_token, costs, minlength=n_docs), costs
+    # With weights, `bincount` sums the costs of the tokens of each doc.
+    return Uncertainty(numpy.bincount(doc_of_token, costs, minlength=n_docs), costs)
 
 
-MEASURES = {"cost": by_cost, "entropy": by_entropy, "least-confidence": by_least_confidence}
+Measure = Callable[[CostSensitiveNER, Posterior], Uncertainty]
+
+MEASURES: dict[str, Measure] = {
+    "cost": by_cost,
+    "entropy": by_entropy,
+    "least-confidence": by_least_confidence,
+}
 
 PRICES = ("token", "doc")
 """What the price of a doc is made of."""
+
+
+class Candidate(NamedTuple):
+    """A doc of the pool that may be chosen."""
+
+    place: int  # among the docs, from 0
+    doc: Doc
+    score: float  # how unsure the model is of it
+    shares: Shares  # the words that it is unsure of
 
 
 class Suggestion(NamedTuple):
@@ -76,7 +114,9 @@ class Suggestion(NamedTuple):
         spans: list[TaskSpan] = []
         for span, ent in zip(task.spans or (), self.doc.ents):
             prob = prob_of(ent)
-            score = 1.0 if prob is None else round(prob, 4)  # a preset entity has none
+            if prob is None:  # The entity is preset.
+                prob = 1.0
+            score = round(prob, 4)
             spans.append(span._replace(extra={**span.extra, "score": score}))
         return task._replace(spans=spans)
 
@@ -119,39 +159,61 @@ def suggest(
     if not (ner.labels and ner.model.has_dim("nO")):
         raise ValueError(f"components.{name}: expected a trained component, got one without labels")
 
-    places: list[int] = []  # of the docs in the pool, among all docs
-    pool: list[Doc] = []
-    scores: list[float] = []
-    shares: list[Shares] = []
-    for batch in minibatch(distinct_docs(docs, annotated), nlp.batch_size):
-        places += [place for place, _ in batch]
-        annotatable = run_before(nlp, name, [doc for _, doc in batch])
-        posterior = ner.posterior(annotatable, preset=True)
-        scores_of_docs, scores_of_tokens = MEASURES[by](ner, posterior)
-        ends = numpy.cumsum([len(doc) for doc in annotatable])
-        for doc, scores_of_doc in zip(annotatable, numpy.split(scores_of_tokens, ends[:-1])):
-            shares.append(make_shares(doc.to_array(LOWER), scores_of_doc, LEAST_SHARE))
-        scores += numpy.maximum(scores_of_docs, 0.0).tolist()
-        pool += annotatable
+    pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
     if not pool:
         raise ValueError("expected docs with words that are not annotated, got none")
-
-    worth = numpy.asarray(scores)
+    # What annotating a doc is worth: how unsure the model is of it for its price
+    worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
-        n_unsure_words = [len(share.features) for share in shares]
-        prices = [
-            len(doc) + OVERHEAD + PER_WORD * n_words for doc, n_words in zip(pool, n_unsure_words)
-        ]
+        prices: list[float] = []
+        for candidate in pool:
+            n_unsure_words = len(candidate.shares.features)
+            prices.append(len(candidate.doc) + OVERHEAD + PER_WORD * n_unsure_words)
         worth = worth / prices
-    chosen = choose_diverse(worth, shares, n, decay=DECAY if diverse else 1.0)
-    for batch in minibatch([pool[i] for i in chosen], nlp.batch_size):
+    shares = [candidate.shares for candidate in pool]
+    decay = DECAY if diverse else 1.0
+    suggestions: list[Suggestion] = []
+    for i in choose_diverse(worth, shares, n, decay=decay):
+        suggestions.append(Suggestion(pool[i].place, pool[i].score, pool[i].doc))
+    chosen_docs = [suggestion.doc for suggestion in suggestions]
+    for batch in minibatch(chosen_docs, nlp.batch_size):
         predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
-    return [Suggestion(places[i], scores[i], pool[i]) for i in chosen]
+    return suggestions
+
+
+def measure_pool(
+    nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: Measure
+) -> list[Candidate]:
+    """Measure how unsure a component is of docs and of their words.
+
+    nlp (Language): The pipeline. What is before the component annotates the docs.
+    name (str): The name of the component.
+    docs (Iterable[tuple[int, Doc]]): The docs that may be chosen, with their places.
+    measure (Measure): One of `MEASURES`.
+    """
+    ner = get_component(nlp, name)
+    pool: list[Candidate] = []
+    for batch in minibatch(docs, nlp.batch_size):
+        batch_docs = run_before(nlp, name, [doc for _, doc in batch])
+        uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
+        scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
+        first = 0
+        for (place, _), doc, score in zip(batch, batch_docs, scores):
+            last = first + len(doc)
+            word_scores = uncertainty.tokens[first:last]
+            # A word in lower case is the same feature wherever it stands.
+            shares = make_shares(doc.to_array(LOWER), word_scores, LEAST_SHARE)
+            pool.append(Candidate(place, doc, score, shares))
+            first = last
+    return pool
 
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
-    """Docs with words, each text once whatever its white space, and none that is annotated; with
-    their places among all docs."""
+    """Leave out docs without words, those whose text came before, and those that are annotated.
+    White space makes no difference.
+
+    YIELDS (tuple[int, Doc]): The other docs, with their places among all.
+    """
     texts = {text_without_space(doc) for doc in annotated}
     texts.add("")
     for place, doc in enumerate(docs):
@@ -162,5 +224,5 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without white space."""
+    """The text of a doc without white space, to find equal texts."""
     return "".join(doc.text.split())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy
 from spacy.language import Language
@@ -38,7 +38,7 @@ TUNABLE = {
 }
 
 N_FOLDS = 5
-"""Folds of the development docs, to choose a value for F."""
+"""Folds of the development docs, to choose a value for F: see `choose_by_folds`."""
 
 
 class Point(NamedTuple):
@@ -71,18 +71,19 @@ class Tuning(NamedTuple):
 
     def as_text(self) -> str:
         """The chosen value, and the scores before and with it, in percent."""
-        changes = []
+        changes: list[str] = []
         for name, before, after in zip("PRF", self.before.scores, self.chosen.scores):
             changes.append(f"{name} {100 * before:.2f} -> {100 * after:.2f}")
         lines = [f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"]
         if self.held_out is None:
             lines.append("These docs chose it: expect less of new ones.")
         else:
-            scores = zip("PRF", self.held_out.scores)
-            scores_of_folds = ", ".join(f"{name} {100 * score:.2f}" for name, score in scores)
+            scores_of_folds: list[str] = []
+            for name, score in zip("PRF", self.held_out.scores):
+                scores_of_folds.append(f"{name} {100 * score:.2f}")
             lines.append(
                 f"These docs chose it. On {N_FOLDS} folds, with what the other docs choose: "
-                f"{scores_of_folds}"
+                f"{', '.join(scores_of_folds)}"
             )
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -125,13 +126,17 @@ def tune(
     dev = predict_dev(nlp, ner, examples)
     tuning = tune_on([dev], nlp, ner, parameter, beta=beta, precision=precision, recall=recall)
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    record_scores(nlp, evaluate_dev(nlp, ner, dev), source, len(examples))
+    scores = evaluate_dev(nlp, ner, dev)  # with the decoding that `tune_on` has set
+    record_scores(nlp, scores, source, len(examples))
     return tuning._replace(notes=[*faults, *tuning.notes])
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
-    """The parameter to tune. It is an error if there is none of that name or, without a name, if
-    the decoding has none."""
+    """The parameter to tune: the one that is named or, if the decoding of the component is one that
+    can be tuned, "threshold".
+
+    RAISES (ValueError): If there is no such parameter, or none is named for another decoding.
+    """
     decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
         return "threshold"
@@ -164,7 +169,8 @@ def tune_on(
     chosen = choose_point(points, beta, precision, recall)
     held_out = None
     is_for_f = precision is None and recall is None
-    if is_for_f and counts.shape[1] >= N_FOLDS:
+    n_docs = counts.shape[1]
+    if is_for_f and n_docs >= N_FOLDS:
         index, held_out = choose_by_folds(values, counts, beta)
         chosen = points[index]
 
@@ -174,8 +180,12 @@ def tune_on(
             f"the {parameter}, {chosen.value:g}, is at the edge of its range: a further one may be "
             "better, or none"
         )
-    decoded = [dev.select_counted(ner.decode(dev.posterior).entities) for dev in devs]
-    before = find_point(float("nan"), devs, decoded)
+    # With the decoding that the component still has.
+    decoded_before: list[Entities] = []
+    for dev in devs:
+        entities = ner.decode(dev.posterior).entities
+        decoded_before.append(dev.select_counted(entities))
+    before = find_point(float("nan"), devs, decoded_before)
     block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return Tuning(parameter, points, chosen, before, held_out, notes)
@@ -188,45 +198,46 @@ def choose_by_folds(
     value of all docs follows their accidents, and a small set loses by it. Of values with the same
     score, the middle one counts.
 
+    values (Sequence[float]): The values, at equal distances: the mean of their indices is chosen.
     counts (Ints3d): See `count_by_doc`. Shape: (values, docs, 3)
     RETURNS (tuple[int, Point]): The index of the value; the scores of the docs of all folds, each
         with the best value of the others.
     """
     n_docs = counts.shape[1]
     fold_of = numpy.arange(n_docs) * N_FOLDS // n_docs  # blocks, which keep related docs together
-    choices = []
+    choices: list[int] = []
     held_out = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):
-        in_fold = fold_of == fold
-        points = find_points(values, counts[:, ~in_fold].sum(axis=1))
+        is_in_fold = fold_of == fold
+        points = find_points(values, counts[:, ~is_in_fold].sum(axis=1))
         f_scores = numpy.asarray([point.f_score(beta) for point in points])
-        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)
-        choice = best[len(best) // 2]
+        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)  # up to rounding
+        choice = int(best[len(best) // 2])
         choices.append(choice)
-        held_out += counts[choice, in_fold].sum(axis=0)
+        held_out += counts[choice, is_in_fold].sum(axis=0)
     index = int(numpy.rint(numpy.mean(choices)))
     (point,) = find_points([values[index]], held_out[None])
     return index, point
 
 
 def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
-    """The entities of each doc that are correct, predicted and annotated. Shape: (D, 3)"""
-    tables = []
-    for dev, entities in zip(devs, decoded):
-        n_docs = len(dev.posterior.doc_lengths)
-        correct = entities.select(dev.is_correct(entities))
-        columns = []
-        for counted in (correct, entities, dev.gold):
-            columns.append(numpy.bincount(dev.doc_of(counted), minlength=n_docs))
+    """The entities of each doc that are correct, predicted and annotated. `decoded` are the
+    predicted ones for the docs of each model. Shape: (D, 3)"""
+    tables: list[Ints2d] = []
+    for dev, predicted in zip(devs, decoded):
+        correct = predicted.select(dev.is_correct(predicted))
+        columns = [dev.count_in_docs(entities) for entities in (correct, predicted, dev.gold)]
         tables.append(numpy.stack(columns, axis=1))
     return numpy.concatenate(tables)
 
 
 def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
     """The scores at each value, from its correct, predicted and annotated entities: (V, 3)."""
-    points = []
+    points: list[Point] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
-        precision = n_correct / n_predicted if n_predicted else 1.0
+        precision = 1.0  # if nothing is predicted
+        if n_predicted:
+            precision = n_correct / n_predicted
         recall = n_correct / max(n_gold, 1)
         points.append(Point(value, precision, recall))
     return points
@@ -235,17 +246,24 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
 def decode_at_all(
     devs: Sequence[DevPredictions], parameter: str
 ) -> Iterator[tuple[float, Sequence[Entities]]]:
-    """All values of a parameter, each with the entities that are decoded with it."""
-    if not any(len(dev.gold.begin) for dev in devs):
+    """All values of a parameter, each with the entities that are decoded with it, for the docs of
+    each model.
+
+    RAISES (ValueError): If no doc has an annotated entity.
+    """
+    n_gold = sum(len(dev.gold.begin) for dev in devs)
+    if n_gold == 0:
         raise ValueError("expected docs with entities, got none")
     values = TUNABLE[parameter].values.round(4).tolist()
     if parameter == "bias":
         for bias in values:
-            yield bias, [dev.decode(make_viterbi(bias=bias)) for dev in devs]
+            decoding = make_viterbi(bias=bias)
+            yield bias, [dev.decode(decoding) for dev in devs]
         return
+    # The entities that any threshold may choose are found once.
     likely = [dev.posterior.likely_entities(LEAST) for dev in devs]
     for threshold in values:
-        decoded = []
+        decoded: list[Entities] = []
         for dev, (entities, probs) in zip(devs, likely):
             chosen = without_overlap(entities, probs - threshold)
             decoded.append(dev.select_counted(chosen))
@@ -254,7 +272,7 @@ def decode_at_all(
 
 def find_point(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:
     """The scores of the entities that are decoded with a value."""
-    counts = count_by_doc(devs, decoded).sum(axis=0, keepdims=True)
+    counts = count_by_doc(devs, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
     (point,) = find_points([value], counts)
     return point
 
@@ -265,7 +283,8 @@ def choose_point(
     precision: float | None = None,
     recall: float | None = None,
 ) -> Point:
-    """The best point: see `tune`."""
+    """The point with the best F-beta, or the best one with a required precision or recall: see
+    `tune`."""
     if precision is not None and recall is not None:
         raise ValueError("precision, recall: expected only one of them, got both")
     if precision is not None:
@@ -277,7 +296,9 @@ def choose_point(
     return max(points, key=lambda point: point.f_score(beta))
 
 
-def reach(points: Sequence[Point], score: str, required: float) -> list[Point]:
+def reach(
+    points: Sequence[Point], score: Literal["precision", "recall"], required: float
+) -> list[Point]:
     """The points with the precision, or the recall, that is required.
 
     RAISES (ValueError): If there is none.
@@ -290,13 +311,13 @@ def reach(points: Sequence[Point], score: str, required: float) -> list[Point]:
     return [point for point in points if getattr(point, score) >= required]
 
 
-def parse_aim(text: str, *others: str, option: str = "--tune") -> dict[str, Any]:
+def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str, Any]:
     """Read an aim as arguments of `tune`: "f" (or another name), "precision=0.9", "recall=0.9"."""
-    names = ["f", *others]
+    names = ["f", *other_names]
     if text in names:
         return {}
     score, _, required = text.partition("=")
-    with suppress(ValueError):
+    with suppress(ValueError):  # what isn't a number is refused below
         if score in ("precision", "recall") and 0 < float(required) < 1:
             return {score: float(required)}
     expected = ", ".join(names)

@@ -1,14 +1,52 @@
 """Watch whether texts are still like the calibration docs of a pipeline, without labels."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from spacy.tokens import Doc
 
 from ..metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ..pipeline.annotations import add_measures
 from ..pipeline.component import CostSensitiveNER, refuse_doc
+
+
+class ValueTest(NamedTuple):
+    """The test of the docs with one value of a key, or of all docs."""
+
+    value: str | None  # None: all docs
+    n_calibration: int  # the number of calibration docs with the value
+    shift: Shift
+
+    def as_dict(self) -> dict[str, Any]:
+        """The test in short, for JSON."""
+        return {"value": self.value, "calibration": self.n_calibration, **self.shift.summary}
+
+
+class Watched(NamedTuple):
+    """The result of `watch`."""
+
+    n_docs: int
+    tests: Sequence[ValueTest]  # one of all docs or, with a key, one for each value
+    untested: Mapping[str, int]  # the docs by value with too few calibration docs
+    shift: Shift  # the test of all docs, also with a key: it has the scores to expect
+    n_failed: int = 0  # texts that couldn't be read, which the command counts
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether any test alarms."""
+        return any(test.shift.alarm is not None for test in self.tests)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is printed as JSON."""
+        return {
+            "docs": self.n_docs,
+            "failed": self.n_failed,
+            "alarm": self.is_alarm,
+            "tests": [test.as_dict() for test in self.tests],
+            "untested": self.untested,
+            "expected": self.shift.expected,
+        }
 
 
 def watch(
@@ -18,7 +56,7 @@ def watch(
     key: str | None = None,
     seed: int = 0,
     in_order: bool = False,
-) -> tuple[dict[str, Any], Shift]:
+) -> Watched:
     """Test docs without labels, and compute the scores that are expected of them.
 
     ner (CostSensitiveNER): The component.
@@ -27,14 +65,11 @@ def watch(
         against the calibration docs with this value, and the tests share what may fail.
     seed (int): Seed of the random order and of ties.
     in_order (bool): Whether to test docs in their order, which sees changes within it, too.
-    RETURNS (tuple[dict[str, Any], Shift]): The number of "docs"; whether there is an "alarm", of
-        any test; the "tests" of all docs, or of those with a "value": see `Shift.summary`;
-        "untested", the docs by value with too few calibration docs; and the scores "expected": see
-        `Shift.expected`. The test of all docs.
+    RETURNS (Watched): The tests, whether there is an alarm, and the scores to expect.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
     """
     refuse_doc(docs)
-    counts = ner.shift([]).counts  # which checks that there are scores
+    counts = ner.shift([]).counts  # none yet; an error if there are no calibration docs
     calibration = ner.calibration_scores
     confidence = ner.confidence
     assert calibration is not None and confidence is not None
@@ -47,7 +82,7 @@ def watch(
     scores_by_value: dict[str, list[float]] = {}
     n_docs = 0
     for doc in docs:
-        # One score, or none if all tokens are preset.
+        # One score, or none if all tokens are preset. The counts of entities are added, too.
         scores_of_doc = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
         scores += scores_of_doc
         if key is not None and scores_of_doc:
@@ -56,40 +91,30 @@ def watch(
         n_docs += 1
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
+        """Test scores against those of a pool of calibration docs."""
         ordered: Iterable[float] = new_scores
         if not in_order:
             ordered = in_random_order(new_scores, seed)
         return find_shift(pool, ordered, counts, seed=seed, level=level)
 
     test_of_all = test(calibration.pool(), scores, ALARM)
-    tests = []
-    untested: Counter[str] = Counter()
     if key is None:
-        tests.append(summarise_test(None, len(calibration.scores), test_of_all))
-    else:
-        for value, scores_of_value in scores_by_value.items():
-            if value not in calibration.keys[key]:
-                untested[value] += len(scores_of_value)
-        # The tests share what may fail, so each has a higher level.
-        tested = [value for value in calibration.keys[key] if value in scores_by_value]
-        for value in tested:
-            pool = calibration.pool(key, value)
-            test_of_value = test(pool, scores_by_value[value], ALARM * len(tested))
-            tests.append(summarise_test(value, len(pool["scores"]), test_of_value))
-    result = {
-        "docs": n_docs,
-        "failed": 0,
-        "alarm": any(row["alarm"] is not None for row in tests),
-        "tests": tests,
-        "untested": untested,
-        "expected": test_of_all.expected,
-    }
-    return result, test_of_all
+        tests = [ValueTest(None, len(calibration.scores), test_of_all)]
+        return Watched(n_docs, tests, {}, test_of_all)
 
-
-def summarise_test(value: str | None, n_calibration: int, shift: Shift) -> dict[str, Any]:
-    """A test in short, with the value of the key and the number of its calibration docs."""
-    return {"value": value, "calibration": n_calibration, **shift.summary}
+    untested: Counter[str] = Counter()
+    for value, scores_of_value in scores_by_value.items():
+        if value not in calibration.keys[key]:
+            untested[value] += len(scores_of_value)
+    tested = [value for value in calibration.keys[key] if value in scores_by_value]
+    # The tests share what may fail, so each has a higher level.
+    level = ALARM * len(tested)
+    tests = []
+    for value in tested:
+        pool = calibration.pool(key, value)
+        shift = test(pool, scores_by_value[value], level)
+        tests.append(ValueTest(value, len(pool["scores"]), shift))
+    return Watched(n_docs, tests, untested, test_of_all)
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:

@@ -11,6 +11,7 @@ from .queries import (
     ForwardBackward,
     MaxMessages,
     Segments,
+    any_path,
     best_of_tied,
     best_path,
     best_path_excluding,

@@ -13,8 +13,9 @@ token, shape (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
-    """Set the potentials of forbidden tags and transitions to minus infinity. The gradient of
-    the result is that of the unconstrained potentials too, as it is 0 on everything forbidden."""
+    """Set the potentials of forbidden tags and transitions to minus infinity, so that no path has
+    them. The gradient with respect to the result is that with respect to the given potentials, too,
+    as it is 0 on everything forbidden."""
     return Potentials(
         emissions=_mask(potentials.emissions, constraints.emissions),
         transitions=_mask(potentials.transitions, constraints.transitions),
@@ -25,20 +26,21 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """The mask of the tags allowed at each token. Shape: (N, K)"""
-    if allowed.ndim == 2:
+    """Convert a set of paths to the mask of the tags allowed at each token. Shape: (N, K)"""
+    if allowed.ndim == 2:  # it is one
         return allowed
     tags = get_array_module(allowed).arange(n_tags)
     return allowed[:, None] == tags
 
 
 def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
-    """Forbid the tags that are not allowed at a token: False in a mask, (N, K)."""
+    """Forbid the tags that are not allowed at a token: those where the mask is False, (N, K).
+    Without a mask all stay allowed."""
     return constrain(potentials, Constraints(emissions=allowed))
 
 
 def _mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
-    """Scores, with minus infinity where a mask of the same shape is False."""
+    """Copy scores, with minus infinity where a mask of the same shape is False; None masks none."""
     if is_allowed is None:
         return scores
     xp = get_array_module(scores)

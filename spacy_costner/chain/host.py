@@ -15,12 +15,13 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def on_host(function: FunctionT) -> FunctionT:
-    """Make a function of NumPy arrays accept CuPy arrays, too."""
+    """Make a function of NumPy arrays accept CuPy arrays, too: it runs on the host, and its results
+    are CuPy arrays then."""
 
     @wraps(function)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         for argument in (*args, *kwargs.values()):
-            # Of potentials, one array stands for all.
+            # Potentials are a tuple of arrays, all of the same kind: one of them shows which.
             array = getattr(argument, "emissions", argument)
             if is_cupy_array(array):
                 asarray = get_array_module(array).asarray
@@ -31,27 +32,33 @@ def on_host(function: FunctionT) -> FunctionT:
 
 
 class OnHost:
-    """A function, or an object with methods, that runs on the host. `asarray` copies results to the
-    device."""
+    """A function, or an object with methods, that runs on the host for arrays on a GPU.
+
+    target (Any): The function or object.
+    asarray (Callable[[Any], Any]): Copies an array to the GPU.
+    """
 
     def __init__(self, target: Any, asarray: Callable[[Any], Any]) -> None:
         self.target = target
         self.asarray = asarray
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with copies of the arrays, and copy its result back."""
         host_args = [_to_host(argument) for argument in args]
         host_kwargs = {name: _to_host(argument) for name, argument in kwargs.items()}
-        return self._to_device(self.target(*host_args, **host_kwargs))
+        result = self.target(*host_args, **host_kwargs)
+        return self._to_device(result)
 
     def __getattr__(self, name: str) -> "OnHost":
+        """A method of the object, which copies in the same way."""
         return OnHost(getattr(self.target, name), self.asarray)
 
     def _to_device(self, result: Any) -> Any:
-        """Copy the arrays of a result. Lengths stay on the host; messages and callbacks run
-        there."""
+        """Copy the arrays of a result to the GPU. What is no array, such as messages or the
+        callback to a gradient, stays on the host, and its calls copy in turn."""
         if isinstance(result, tuple):
             copied = _map_tuple(result, self._to_device)
-            if hasattr(result, "lengths"):
+            if hasattr(result, "lengths"):  # potentials, whose lengths are always on the host
                 return copied._replace(lengths=result.lengths)
             return copied
         if isinstance(result, numpy.ndarray):
@@ -60,7 +67,7 @@ class OnHost:
 
 
 def _to_host(argument: Any) -> Any:
-    """Copy the arrays of an argument. The inverse of `OnHost._to_device`."""
+    """Copy the arrays of an argument to the host: the inverse of `OnHost._to_device`."""
     if isinstance(argument, OnHost):
         return argument.target
     if isinstance(argument, tuple):
@@ -71,4 +78,6 @@ def _to_host(argument: Any) -> Any:
 def _map_tuple(parts: Any, copy: Callable[[Any], Any]) -> Any:
     """Copy each part of a tuple. A named tuple keeps its type."""
     copies = [copy(part) for part in parts]
-    return parts._make(copies) if hasattr(parts, "_make") else tuple(copies)
+    if hasattr(parts, "_make"):
+        return parts._make(copies)
+    return tuple(copies)

@@ -13,9 +13,9 @@ import numpy
 from numpy.random import Generator
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
-from ..types import EntityTags, Potentials, ScoreWithVjp
+from ..types import Constraints, EntityTags, Potentials, ScoreWithVjp, no_scores
 from . import native  # type: ignore[attr-defined]
-from .constraints import Allowed
+from .constraints import Allowed, constrain
 from .host import on_host
 
 MessagesT = TypeVar("MessagesT")
@@ -31,7 +31,7 @@ VjpWithDerivative = tuple[Callable[[Any], Potentials], Any]
 
 
 class Segments(NamedTuple):
-    """Spans of tokens with given tags, each within one sequence. NumPy arrays.
+    """Parts of paths: spans of tokens with given tags, each within one sequence. NumPy arrays.
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
     end (Ints1d): The token after its last one. Shape: (S,)
@@ -138,12 +138,17 @@ class ForwardBackward:
     def likely_entities(
         self, floor: float, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
-        """All entities with at least some probability, above 0: their begin, end, label and
-        probability, (E,), ordered by begin, end and descending probability. None ends in white
-        space.
+        """Find all entities that have at least a certain probability. None ends in white space.
 
         It takes at most N / floor steps. Entities that contain the same token exclude each other.
         So the result has entities of at most N / floor tokens in all, and takes all the memory.
+
+        floor (float): The least probability, above 0.
+        entity_tags (EntityTags): What makes an entity of tags.
+        is_space (Array1d | None): True for white space. Shape: (N,)
+        RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
+            entity, ordered by begin, end and descending probability. Shapes: (E,)
+        RAISES (ValueError): If `floor` is no probability above 0.
         """
         if not (_is_number(floor) and 0 < floor <= 1):
             raise ValueError(f"floor: expected a probability above 0, got {floor!r}")
@@ -175,8 +180,12 @@ class ForwardBackward:
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """The sum of the gradients of several queries: callbacks, with the derivatives of their
-        values."""
+        """Compute the sum of the gradients of several queries at once.
+
+        *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
+            its values.
+        RETURNS (Potentials): The gradient with respect to the potentials.
+        """
         return self._messages.backprop(*vjps)
 
 
@@ -232,13 +241,15 @@ def _function(
     messages: Callable[[Potentials], MessagesT],
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
-    """Make a function of potentials from a method of messages."""
+    """Make a function of potentials from a query of messages, for those who need a single query.
+    `messages` computes the messages, `method` is the query."""
 
     @wraps(method)
     def function(
         potentials: Potentials, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> ResultT:
-        # By its name: the messages of arrays on a GPU are an `OnHost`, which copies the results.
+        # The method is looked up by its name: messages of arrays on a GPU are an `OnHost`, whose
+        # methods copy their results.
         query = getattr(messages(potentials), method.__name__)
         return query(*args, **kwargs)
 
@@ -281,6 +292,19 @@ def best_path(potentials: Potentials) -> BestPath:
     return BestPath(*native.best_path(potentials))
 
 
+def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
+    """Find a path that the constraints allow.
+
+    constraints (Constraints): The constraints, with a mask of the tags of each token.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    RETURNS (BestPath): A path of each sequence, with the score 0, or minus infinity if there is no
+        such path.
+    """
+    assert constraints.emissions is not None
+    n_tags = constraints.emissions.shape[1]
+    return best_path(constrain(no_scores(lengths, n_tags, "float32"), constraints))
+
+
 @on_host
 def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
     """Find the best path outside a set, that of paths whose tags are all allowed. Its score is
@@ -304,7 +328,7 @@ def _is_number(argument: Any) -> bool:
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Raise a ValueError if a number of paths is not a whole number above 0."""
+    """Check that a number of paths is a whole number above 0. `name` is that of the argument."""
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
     if not is_integer or count < 1:
         raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")

@@ -31,14 +31,16 @@ from .watch import watch_cli
 
 WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
 """Commands that take settings of the config, such as --paths.train."""
+
+# click then leaves options that it doesn't know to the command: see `read_overrides`.
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 costner = typer.Typer(name="costner", no_args_is_help=True)
 
 
-def show_version(is_asked: bool) -> None:
-    """Print the version and exit, if it is asked for."""
-    if is_asked:
+def show_version(is_given: bool) -> None:
+    """Print the version and exit if the option --version is given."""
+    if is_given:
         typer.echo(f"spacy-costner {spacy_costner.__version__}")
         raise typer.Exit
 
@@ -55,7 +57,13 @@ def costner_cli(
 
 app.add_typer(costner)
 
-START, ADJUST, LOOK, DATA, SCALE = "Start", "Adjust", "Look", "Data", "Scale"
+# The groups of commands in `--help`, in this order.
+START = "Start"
+ADJUST = "Adjust"
+LOOK = "Look"
+DATA = "Data"
+SCALE = "Scale"
+
 COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("init", init_cli, START, "Write a config for your corpora, model and costs."),
     ("check", check_cli, START, "List problems of your data and config before training."),
@@ -76,10 +84,11 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
 ]
 """Names, functions, groups and summaries, in the order of `--help` and of the site."""
 
-for _name, _command, _panel, _summary in COMMANDS:
-    costner.command(
-        _name,
-        short_help=_summary,
-        rich_help_panel=_panel,
-        context_settings=OVERRIDES if _name in WITH_OVERRIDES else None,
-    )(_command)
+for _name, _function, _group, _summary in COMMANDS:
+    _settings: dict[str, bool] = {}
+    if _name in WITH_OVERRIDES:
+        _settings = OVERRIDES
+    add_command = costner.command(
+        _name, short_help=_summary, rich_help_panel=_group, context_settings=_settings
+    )
+    add_command(_function)

@@ -11,7 +11,7 @@ from ..analysis.annotating import Summary, annotate
 from ..analysis.runs import ray_cluster
 from .command_line import command
 from .options import AddressOption, ModelArg
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 
 N_ERRORS = 5
 """Errors that are printed."""
@@ -47,27 +47,30 @@ def annotate_cli(
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
     """
-    with errors_shown(), stdout_for(address):
+    with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
         summary = run(model, inputs, output_path, make_executor=executor)
-    statistics = {name: shift.summary for name, shift in summary.shift.items()}
-    result = {**summary._asdict(), "shift": statistics}
-    print_result(result, describe(summary), print_json, output_path)
+    # A `Shift` has the scores of all docs. Only the result of its test is printed.
+    shift_summaries = {name: shift.summary for name, shift in summary.shift.items()}
+    result = {**summary._asdict(), "shift": shift_summaries}
+    print_result(result, summary_text(summary), print_json, output_path)
     if summary.errors:
         raise typer.Exit(1)
 
 
-def describe(summary: Summary) -> str:
-    """Lines of text, with the first errors."""
+def summary_text(summary: Summary) -> str:
+    """What was annotated, how fast, what the tests for a shift say, and the first errors."""
+    parts = summary.parts
     lines = [
-        "parts: {kept} kept, {changed} changed, {new} new".format(**summary.parts),
+        f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",
         f"{summary.docs:,} docs, {summary.failed:,} failed, {summary.tokens:,} tokens",
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s",
     ]
-    for name, shift in summary.shift.items():
-        lines.append(f"{name}: {shift.describe()}")
+    for component, shift in summary.shift.items():
+        lines.append(f"{component}: {shift.as_text()}")
     for file, reason in list(summary.errors.items())[:N_ERRORS]:
         lines.append(f"not written: {file}: {reason}")
-    if len(summary.errors) > N_ERRORS:
-        lines.append(f"and {len(summary.errors) - N_ERRORS} others")
+    n_more_errors = len(summary.errors) - N_ERRORS
+    if n_more_errors > 0:
+        lines.append(f"and {n_more_errors} others")
     return "\n".join(lines)

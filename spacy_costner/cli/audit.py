@@ -29,12 +29,12 @@ from ..readers import Task, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
 from .command_line import command
 from .options import AddressOption, read_overrides
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 from .pages import render
 from .tables import text_table
 
 N_PRINTED = 10
-"""Number of places that are printed."""
+"""Number of places that are printed. The output file and the page have `--places` of them."""
 
 
 @command(
@@ -77,10 +77,9 @@ def audit_cli(
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
     and spurious entities. The linear model of the config is trained on all docs but those of a
     fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or
-    reject them on the page and save your answers; then run the command again with --apply and a new
-    --output. Override settings as in `spacy train`, e.g.
-    --nlp.lang es.
+    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or reject them on the page and
+    save your answers; then run the command again with --apply and a new --output. Override
+    settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
     inputs = [config_path, corpus_path]
@@ -91,12 +90,13 @@ def audit_cli(
         check_file(html_path, inputs)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
+        # The pipeline of the config isn't trained: it has the language and the tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
         docs = list(read_docs(nlp, corpus_path))
         if apply_path is not None:
             save_corrected(docs, apply_path, output_path, unanswered, print_json)
             return
-        with stdout_for(address):
+        with ray_messages_to_stderr(address):
             executor = ray_cluster(address) or local_processes(jobs)
             audited = run(config, docs, make_executor=executor)
         audited = audited._replace(suspects=audited.suspects[:n_places])
@@ -116,17 +116,26 @@ def save_corrected(
     unanswered: str,
     print_json: bool,
 ) -> None:
-    """Correct docs by the lines of an audit, and save them. Print the number of lines."""
+    """Correct the docs of a corpus by the answers to an audit, and save them. Print how many
+    lines of the audit were accepted, rejected, and so on.
+
+    docs (Sequence[Doc]): The audited docs, which are modified.
+    answers_path (Path): The lines of the audit with their answers, in JSONL.
+    output_path (Path | None): The corrected corpus.
+    unanswered (str): What to do with lines without an answer: "leave" or "accept".
+    print_json (bool): Whether to print the numbers as JSON.
+    RAISES (ValueError): If there is no output path.
+    """
     if output_path is None:
         raise ValueError("audit: output: expected a corpus with --apply, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
     write_corpus(output_path, docs)
-    numbers = counts._asdict()
-    text = ", ".join(f"{number:,} {answer}" for answer, number in numbers.items())
+    lines_by_answer = counts._asdict()
+    text = ", ".join(f"{n_lines:,} {answer}" for answer, n_lines in lines_by_answer.items())
     if counts.unanswered:
         text += "\nTo correct places without an answer, too: --unanswered accept"
-    print_result(numbers, text, print_json, output_path)
+    print_result(lines_by_answer, text, print_json, output_path)
 
 
 def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
@@ -137,50 +146,49 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
     corpus (str): The path of the corpus, shown on the page.
     RETURNS (str): The page.
     """
-    # The entities of each doc with suspects: as annotated, and with all suggestions of the page.
-    annotated: dict[int, set[Entity]] = {}
-    suggested: dict[int, set[Entity]] = {}
-    # The probability of entities by doc. A place with several entities has one for all of them.
-    probs: dict[tuple[int, Entity], float] = {}
+    # By doc: its entities as annotated, and with all suggestions of the page.
+    annotated_in: dict[int, set[Entity]] = {}
+    suggested_in: dict[int, set[Entity]] = {}
+    probs_in: dict[int, dict[Entity, float]] = {}
     for suspect in suspects:
         i = suspect.doc
-        if i not in annotated:
-            annotated[i] = {as_entity(ent) for ent in docs[i].ents}
-            suggested[i] = set(annotated[i])
-        suggested[i].difference_update(suspect.annotated)
-        suggested[i].update(suspect.suggested)
+        if i not in annotated_in:
+            annotated_in[i] = {as_entity(ent) for ent in docs[i].ents}
+            suggested_in[i] = set(annotated_in[i])
+            probs_in[i] = {}
+        suggested_in[i].difference_update(suspect.annotated)
+        suggested_in[i].update(suspect.suggested)
+        # The probability of several entities is that of all together, not that of any of them.
         if len(suspect.annotated) == 1:
-            probs[i, suspect.annotated[0]] = suspect.prob_annotated
+            probs_in[i][suspect.annotated[0]] = suspect.prob_annotated
         if len(suspect.suggested) == 1:
-            probs[i, suspect.suggested[0]] = suspect.prob_suggested
+            probs_in[i][suspect.suggested[0]] = suspect.prob_suggested
 
     places = []
+    lines = []
     for suspect in suspects:
         i = suspect.doc
-        sides = [
-            {entity: probs.get((i, entity)) for entity in sorted(entities)}
-            for entities in (annotated[i], suggested[i])
-        ]
+        annotated = {entity: probs_in[i].get(entity) for entity in sorted(annotated_in[i])}
+        suggested = {entity: probs_in[i].get(entity) for entity in sorted(suggested_in[i])}
         mistake = (suspect.annotated, suspect.suggested)
-        places.append((suspect, excerpt(docs[i], sides, mistake)))
-    return render(
-        "audit.html",
-        corpus=corpus,
-        kinds=KINDS,
-        places=places,
-        tasks=[task_to_json(suspect_to_task(suspect, docs)) for suspect in suspects],
-    )
+        places.append((suspect, excerpt(docs[i], (annotated, suggested), mistake)))
+        lines.append(task_to_json(suspect_to_task(suspect, docs)))
+    return render("audit.html", corpus=corpus, kinds=KINDS, places=places, tasks=lines)
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
-    """The numbers of an audit, and the first of its places."""
-    numbers = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
-    lines = [numbers, ""]
+    """What was audited, the number of probable mistakes of each kind, and the most probable ones.
+
+    tasks (Sequence[Task]): The suspects of the audit as lines of the output file.
+    """
+    size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
+    lines = [size, ""]
     if audited.over_borders:
         lines += [f"{audited.over_borders:,} {UNPREDICTABLE}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
     for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
-        change = " ".join(task.extra["meta"]["change"].split())  # in one line
+        # The words of an entity may have line breaks between them.
+        change = " ".join(task.extra["meta"]["change"].split())
         lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
     return "\n".join(lines)

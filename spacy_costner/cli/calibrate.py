@@ -40,18 +40,21 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
-        calibration = run(nlp, examples, file_tokens=file_tokens, source=encodable(dev_path))
+        # The meta of the pipeline names the docs. It is JSON, which can't have every path.
+        docs_name = encodable(dev_path)
+        calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_folder(output_path, nlp.to_disk)
     print_result(calibration, calibration_text(calibration), print_json, output_path)
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """Confidence compared with the share of entities that are right, and the temperatures."""
+    """For each bin of confidence, the share of its entities that are right; and the temperatures,
+    also those of labels that have one."""
     rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
-    for row in calibration.reliability:
-        if row["n"]:
-            bounds = f"{row['from']:.1f} to {row['to']:.1f}"
-            rows.append([bounds, row["n"], row["confidence"], row["right"]])
+    for bin_ in calibration.reliability:
+        if bin_["n"] > 0:
+            bounds = f"{bin_['from']:.1f} to {bin_['to']:.1f}"
+            rows.append([bounds, bin_["n"], bin_["confidence"], bin_["right"]])
     lines = [text_table(rows), "", calibration.as_text()]
     for label, temperature in calibration.temperature.labels.items():
         lines.append(f"  {label}: {temperature:.3f}")

@@ -30,22 +30,34 @@ def check_cli(
     overrides = read_overrides(ctx)
     with errors_shown():
         import_code(code_path)
-        found = check(config_path, overrides=overrides, name=name)
-    print_result(found, describe(found, n_places), print_json)
-    if found.has_errors:
+        checked = check(config_path, overrides=overrides, name=name)
+    print_result(checked, check_text(checked, n_places), print_json)
+    if checked.has_errors:
         raise typer.Exit(1)
 
 
-def describe(found: Check, n_places: int) -> str:
-    """The counts, the findings with their first places, and how many there are."""
-    rows: list[Any] = [["label", "train", "dev"], *found.counts]
-    rows += [["docs", *found.docs.values()], ["tokens", *found.tokens.values()]]
-    lines = [found.component, "", text_table(rows)]
-    for finding in found.findings:
-        number = f" ({len(finding.places)})" if finding.places else ""
-        lines.append(f"\n{finding.severity}: {finding.corpus}: {finding.message}{number}")
+def check_text(checked: Check, n_places: int) -> str:
+    """The entities of each label, the findings with up to `n_places` places each, and the number of
+    errors and warnings."""
+    rows: list[Any] = [["label", "train", "dev"], *checked.counts]
+    rows.append(["docs", *checked.docs.values()])
+    rows.append(["tokens", *checked.tokens.values()])
+    lines = [checked.component, "", text_table(rows)]
+    for finding in checked.findings:
+        line = f"\n{finding.severity}: {finding.corpus}: {finding.message}"
+        if finding.places:
+            line += f" ({len(finding.places)})"
+        lines.append(line)
         for place in finding.places[:n_places]:
-            lines.append("    doc {doc}: {words} {text}".format(**place._asdict()).rstrip())
-    n_of = Counter(finding.severity for finding in found.findings)
-    totals = [f"{n_of[x] or 'no'} {x}{'' if n_of[x] == 1 else 's'}" for x in (ERROR, WARNING)]
-    return "\n".join([*lines, "", ", ".join(totals)])
+            lines.append(f"    doc {place.doc}: {place.words} {place.text}".rstrip())
+    n_by_severity = Counter(finding.severity for finding in checked.findings)
+    n_errors = with_noun(n_by_severity[ERROR], ERROR)
+    n_warnings = with_noun(n_by_severity[WARNING], WARNING)
+    return "\n".join([*lines, "", f"{n_errors}, {n_warnings}"])
+
+
+def with_noun(number: int, noun: str) -> str:
+    """A number with what it counts: "no errors", "1 error", "2 errors"."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number or 'no'} {noun}s"

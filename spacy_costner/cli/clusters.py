@@ -1,13 +1,14 @@
 """Learn clusters, and print some of them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import spacy
 from spacy.language import Language
+from spacy.tokens import Span
 from typer import Argument, Option
 
 from ..analysis.clusters import SIZES, learn_clusters, scipy_sparse
@@ -47,31 +48,35 @@ def clusters_cli(
     Requires SciPy: pip install 'spacy-costner[clusters]'.
     """
     with errors_shown():
-        numbers = read_sizes(sizes)
-        scipy_sparse()  # before texts are read, which would be in vain
+        numbers_of_clusters = read_sizes(sizes)
+        scipy_sparse()  # an error if SciPy is missing: before all texts are read in vain
         check_file(output_path, input_paths)
         nlp = spacy.blank(lang)
         sentences = progress(read_sentences(nlp, input_paths), desc="clusters", unit="sent")
-        n_tokens, names = run(sentences, sizes=numbers)
-        save_text(output_path, json.dumps(names, ensure_ascii=False))
-    examples = {size: choose_examples(names, i) for i, size in enumerate(numbers)}
-    lines = [f"{n_tokens:,} tokens, {len(names):,} words in clusters", "", f"{'of':>6}  examples"]
-    for size, clusters in examples.items():
-        lines += [f"{size:>6}  {' '.join(words)}" for words in clusters]
+        n_tokens, clusters_of_word = run(sentences, sizes=numbers_of_clusters)
+        save_text(output_path, json.dumps(clusters_of_word, ensure_ascii=False))
+    examples: dict[int, list[list[str]]] = {}
+    for i, n_clusters in enumerate(numbers_of_clusters):
+        cluster_of_word = {word: names[i] for word, names in clusters_of_word.items()}
+        examples[n_clusters] = choose_examples(cluster_of_word)
     result = {
         "tokens": n_tokens,
-        "words": len(names),
+        "words": len(clusters_of_word),
         "examples": examples,
         "path": output_path,
     }
-    print_result(result, "\n".join([*lines, ""]), print_json, output_path)
+    text = clusters_text(n_tokens, len(clusters_of_word), examples)
+    print_result(result, text, print_json, output_path)
 
 
 def read_sizes(text: str) -> list[int]:
     """Read numbers of clusters, separated by commas."""
-    sizes = [int(size) if size.strip().isdecimal() else 0 for size in text.split(",")]
-    if 0 in sizes:
-        raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {text!r}")
+    sizes: list[int] = []
+    for part in text.split(","):
+        size = part.strip()
+        if not size.isdecimal() or int(size) == 0:
+            raise ValueError(f"clusters: sizes: expected numbers such as 64,256, got {text!r}")
+        sizes.append(int(size))
     return sizes
 
 
@@ -79,18 +84,34 @@ def read_sentences(nlp: Language, paths: Sequence[Path]) -> Iterator[list[str]]:
     """The words of each sentence. A doc without sentence starts is one sentence."""
     for path in paths:
         for doc in read_texts(nlp, path):
-            spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-            for span in spans:
-                yield [token.text for token in span if not token.is_space]
+            sentences: Iterable[Span] = [doc[:]]
+            if doc.has_annotation("SENT_START"):
+                sentences = doc.sents
+            for sentence in sentences:
+                yield [token.text for token in sentence if not token.is_space]
 
 
-def choose_examples(names: Mapping[str, Sequence[str]], i: int) -> list[list[str]]:
-    """The first words of some clusters of a size, the i-th: those of words at equal distances in
-    the list, from the most frequent."""
-    step = max(len(names) // 4, 1)
-    shown = dict.fromkeys(clusters[i] for clusters in list(names.values())[::step])
+def choose_examples(cluster_of_word: Mapping[str, str]) -> list[list[str]]:
+    """Choose about four clusters to show, of frequent and of rare words: the first words of each.
+
+    cluster_of_word (Mapping[str, str]): The name of the cluster of each word, from the most
+        frequent word.
+    """
+    words = list(cluster_of_word)
+    words_at_equal_distances = words[:: max(len(words) // 4, 1)]
+    # Without repetition: two of these words may be in the same cluster.
+    clusters = dict.fromkeys(cluster_of_word[word] for word in words_at_equal_distances)
     examples: list[list[str]] = []
-    for name in shown:
-        members = [word for word, clusters in names.items() if clusters[i] == name]
+    for cluster in clusters:
+        members = [word for word in words if cluster_of_word[word] == cluster]
         examples.append(members[:N_WORDS])
     return examples
+
+
+def clusters_text(n_tokens: int, n_words: int, examples: Mapping[int, Sequence[list[str]]]) -> str:
+    """How much was read, and for each number of clusters the words of its examples."""
+    lines = [f"{n_tokens:,} tokens, {n_words:,} words in clusters", "", f"{'of':>6}  examples"]
+    for n_clusters, clusters in examples.items():
+        for words in clusters:
+            lines.append(f"{n_clusters:>6}  {' '.join(words)}")
+    return "\n".join([*lines, ""])

@@ -28,9 +28,10 @@ def command(
     options: Mapping[str, OptionInfo] = {},
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Decorate a command that calls a function for Python. The keyword-only parameters of the
-    function become options of the command, before the options of its own. Its first argument is
-    the function with the values of these options.
+    """Decorate a command that calls a function for Python, such as `tune`, so that the options of
+    both are the same: the keyword-only parameters of the function become options of the command,
+    before those that the command declares. Its first argument is then the function with the values
+    of these options, a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
     options (Mapping[str, OptionInfo]): What a signature can't say, by the name of the parameter.
@@ -39,51 +40,60 @@ def command(
     """
     texts = parameter_texts(function)
     types = get_type_hints(function)
-    shown: list[Parameter] = []
+    # The keyword-only parameters of the function, as Typer wants options to be declared.
+    options_of_function: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
             option = as_option(parameter, options.get(name, Option()), texts[name])
-            shown.append(parameter.replace(annotation=Annotated[types[name], option]))
+            declared = parameter.replace(annotation=Annotated[types[name], option])
+            options_of_function.append(declared)
 
     def decorate(body: Command) -> Command:
-        # The first parameter is the function. Typer reads arguments by their place, then options.
-        _, *parameters = signature(body, eval_str=True).parameters.values()
-        by_place = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
-        by_keyword = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+        parameters = list(signature(body, eval_str=True).parameters.values())
+        del parameters[0]  # the function: it is no argument of the command line
+        positional = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
+        options_of_command = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            settings = {parameter.name: values.pop(parameter.name) for parameter in shown}
+            settings = {p.name: values.pop(p.name) for p in options_of_function}
             body(partial(function, **settings), **values)
 
-        # Typer reads this signature. `wraps` would have it see that of the body.
-        run_command.__signature__ = Signature([*by_place, *shown, *by_keyword])  # type: ignore[attr-defined]
+        # `wraps` copies the signature of the body: Typer has to read that of the whole command.
+        declared = Signature([*positional, *options_of_function, *options_of_command])
+        run_command.__signature__ = declared  # type: ignore[attr-defined]
         return run_command
 
     return decorate
 
 
 def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo:
-    """The option of a parameter, with its text. A switch that is off has no second name: Typer
+    """The option of a parameter, with its help text. A switch that is off has no second name: Typer
     would add --no-per-label to --per-label."""
     option = copy(option)
     option.help = text
-    if parameter.default is False and option.default is ...:
-        option.default = "--" + parameter.name.replace("_", "-")  # the first name: see Typer
+    # Typer adds no second name to an option that has a name, and takes the first name from the
+    # argument that it calls `default`.
+    has_no_name = option.default is ...
+    if parameter.default is False and has_no_name:
+        option.default = "--" + parameter.name.replace("_", "-")
     return option
 
 
 def words_of_command(ctx: typer.Context) -> str:
-    """The command with the arguments and options that it was given, as for a shell."""
+    """The command as it was typed, with its arguments and options, so that it can be repeated in a
+    shell: `fit` and `init` write it into the config."""
     words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""
         source = ctx.get_parameter_source(name)
         value = ctx.params[name]
-        if source is None or source.name != "COMMANDLINE" or value is None:
+        is_typed = source is not None and source.name == "COMMANDLINE"
+        if not is_typed or value is None:
             continue
         if param.param_type_name != "argument":
             words.append(param.opts[0])
         if value is not True:  # a switch has no value
             words.append(str(value))
+    # `ctx.args` are the settings of the config, such as --nlp.lang es.
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

@@ -13,7 +13,7 @@ from ..analysis.comparison import UNTRAINED, ComparedLoss, Finished, compare, re
 from ..analysis.runs import Ended, Failed, ray_cluster
 from .command_line import command
 from .options import AddressOption, read_overrides
-from .output import JsonOption, errors_shown, print_result, stdout_for
+from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 from .tables import markdown_table, mean_and_deviation
 
 
@@ -60,27 +60,34 @@ def compare_cli(
     The last two columns are p-values of the differences in F and in cost from the first
     row (paired bootstrap over docs, two-sided).
     """
+
+    def print_variant(name: str, ended: Ended) -> None:
+        typer.echo(variant_text(name, ended), err=print_json)
+
     go_on = "Finished trainings are kept: run the same command again to continue."
-    with errors_shown(go_on), stdout_for(address):
+    with errors_shown(go_on), ray_messages_to_stderr(address):
+        names = [name.strip() for name in losses.split(",")]
         rows = run(
             config_path,
-            [loss.strip() for loss in losses.split(",") if loss.strip()],
+            [name for name in names if name],
             test_path,
             output_path,
             seeds=read_seeds(seeds),
             overrides=read_overrides(ctx),
             sweep=dict(read_sweep(text) for text in sweeps),
             make_executor=ray_cluster(address, run.keywords["use_gpu"]),
-            on_end=lambda name, ended: typer.echo(describe(name, ended), err=print_json),
+            on_end=print_variant,
         )
-    print_result(
-        {"losses": rows}, f"\n{table(rows)}\n", print_json, output_path / "comparison.json"
-    )
+    text = f"\n{comparison_text(rows)}\n"
+    print_result({"losses": rows}, text, print_json, output_path / "comparison.json")
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:
-    """Read the values of a setting: JSON, separated by commas, or else text."""
-    setting, equals, values = (part.strip() for part in text.partition("="))
+    """Read an option --sweep, such as training.dropout=0.1,0.2: the setting, and its values as JSON
+    or, if they are none, as strings."""
+    setting, equals, values = text.partition("=")
+    setting = setting.strip()
+    values = values.strip()
     if not (equals and values and "." in setting):
         raise BadParameter(f"--sweep: expected section.setting=value,value, got {text!r}")
     try:
@@ -89,8 +96,9 @@ def read_sweep(text: str) -> tuple[str, list[Any]]:
         return setting, [value.strip() for value in values.split(",")]
 
 
-def describe(name: str, ended: Ended) -> str:
-    """Describe the result of a variant in a line."""
+def variant_text(name: str, ended: Ended) -> str:
+    """The line that is printed when the training of a variant has ended: its name, such as
+    "sequential, seed 0", F and seconds."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
     finished: Finished = ended.value
@@ -100,30 +108,35 @@ def describe(name: str, ended: Ended) -> str:
     return f"{name}: {result}, {finished.seconds:.0f} s"
 
 
-def table(rows: Sequence[ComparedLoss]) -> str:
-    """Write rows as a table, in Markdown. All scores except the cost are in percent, followed by
-    their standard deviation if there are several seeds. Below it, what is not in it, and why."""
-    head = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
-    lines: list[list[str]] = []
+def comparison_text(rows: Sequence[ComparedLoss]) -> str:
+    """The compared losses as a table, in Markdown. All scores except the cost are in percent,
+    followed by their standard deviation if there are several seeds. Below it, what is not in it,
+    and why."""
+    header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
+    table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        scores = ["-"] * 5
+        # F to sentences: a loss has no scores if the best model of a seed is untrained.
+        scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
-            scores = [format_scores(name, values) for name, values in row.by_seed.items()]
-        p_values = ["-"] * 2
+            scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]
+        p_of_f = "-"
+        p_of_cost = "-"
         if row.differences:
-            p_values = [f"{row.differences[name].p:.4f}" for name in ("ents_f", "ents_cost")]
+            p_of_f = f"{row.differences['ents_f'].p:.4f}"
+            p_of_cost = f"{row.differences['ents_cost'].p:.4f}"
+        table.append([row.loss, *scores, f"{row.seconds:.0f}", p_of_f, p_of_cost])
         if row.untrained:
+            seeds = ", ".join(str(seed) for seed in row.untrained)
             notes.append(
-                f"{row.loss}: {UNTRAINED}, with seed {', '.join(map(str, row.untrained))}: no "
-                "scores, and no significance of differences from it"
+                f"{row.loss}: {UNTRAINED}, with seed {seeds}: no scores, and no significance of "
+                "differences from it"
             )
-        lines.append([row.loss, *scores, f"{row.seconds:.0f}", *p_values])
-    return "\n".join([markdown_table(head, lines, align=True), *notes])
+    return "\n".join([markdown_table(header, table, align=True), *notes])
 
 
-def format_scores(name: str, values: Sequence[float]) -> str:
+def score_text(name: str, by_seed: Sequence[float]) -> str:
     """The mean of a score over seeds, and its deviation: in percent, but for the cost."""
     if name == "ents_cost":
-        return mean_and_deviation(values, 4)
-    return mean_and_deviation([100 * value for value in values])
+        return mean_and_deviation(by_seed, digits=4)
+    return mean_and_deviation([100 * score for score in by_seed])

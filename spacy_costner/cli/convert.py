@@ -43,15 +43,18 @@ def convert_cli(
         names = [name.strip() for name in tag_names.split(",")]
     with errors_shown():
         converted = run(input_path, output_path, tag_names=names)
-    print_result(converted, describe(converted), print_json, output_path)
+    print_result(converted, converted_text(converted), print_json, output_path)
 
 
-def describe(converted: Converted) -> str:
-    """Lines of text."""
+def converted_text(converted: Converted) -> str:
+    """What was read: the formats of the files, the size of the corpus, the entities by label, and
+    what is wrong with the annotation."""
     forms: list[str] = []
-    for form, n_files in converted.found["formats"].items():
-        forms.append(f"{n_files} x {form}" if n_files > 1 else form)
-    forms += [f"{scheme} tags" for scheme in converted.found["schemes"]]
+    for form, n_files in converted.found.formats.items():
+        if n_files > 1:
+            form = f"{n_files} x {form}"
+        forms.append(form)
+    forms += [f"{scheme} tags" for scheme in converted.found.schemes]
     lines = [
         ", ".join(forms),
         f"{converted.docs:,} docs",
@@ -62,5 +65,5 @@ def describe(converted: Converted) -> str:
     lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
     if converted.missing:
         lines.append(f"{converted.missing:,} tokens without annotation")
-    lines += [f"warning: {problem.describe()}" for problem in converted.found["problems"]]
+    lines += [f"warning: {problem.as_text()}" for problem in converted.found.problems]
     return "\n".join(lines)

@@ -40,7 +40,7 @@ def distill_cli(
     raw: Annotated[
         list[str] | None, Argument(help="Text: .txt, a doc per line, or a corpus of any format")
     ] = None,
-    others: Annotated[
+    other_teachers: Annotated[
         list[str] | None, Option("--teacher", "-t", help="Another teacher. Repeatable")
     ] = None,
     *,
@@ -54,26 +54,32 @@ def distill_cli(
     a run that was interrupted goes on where it was. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
+    # Typer puts the words that it doesn't know, such as --paths.dev and its value, among the texts
+    # or into `ctx.args`, as they come.
     raw_paths, ctx.args = split_arguments([*(raw or ()), *ctx.args])
     overrides = read_overrides(ctx)
+    teachers = [teacher, *(other_teachers or ())]
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         config = read_config(config_path, overrides)
-        distilled = run([teacher, *(others or ())], config, raw_paths, output_path)
+        distilled = run(teachers, config, raw_paths, output_path)
     print_result(distilled, distilled_text(distilled), print_json, distilled.path)
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Tell texts from settings of the config, "--name value" or "--name=value", which may stand
-    among them."""
+    """Tell the paths of texts from the settings of the config that stand among them: "--name value"
+    or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
-    is_value = False  # whether the argument before is a name without a value
+    follows_name = False
     for argument in arguments:
-        if is_value or argument.startswith("--"):
+        if follows_name:
             settings.append(argument)
-            is_value = not is_value and "=" not in argument
+            follows_name = False
+        elif argument.startswith("--"):
+            settings.append(argument)
+            follows_name = "=" not in argument
         else:
             paths.append(Path(argument))
     return paths, settings
@@ -86,6 +92,14 @@ def distilled_text(distilled: Distilled) -> str:
         text += f"; {distilled.n_missing:,} are missing, being uncertain"
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
     for row in distilled.rows:
-        scores = [f"{100 * score:.2f}" for score in (row.precision, row.recall, row.f_score)]
-        table.append([row.name, *scores, f"{row.tokens_per_second:,.0f}", f"{row.megabytes:.1f}"])
+        table.append(
+            [
+                row.name,
+                f"{100 * row.precision:.2f}",
+                f"{100 * row.recall:.2f}",
+                f"{100 * row.f_score:.2f}",
+                f"{row.tokens_per_second:,.0f}",
+                f"{row.megabytes:.1f}",
+            ]
+        )
     return f"{text}\n\n{text_table(table)}"

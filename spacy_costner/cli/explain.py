@@ -8,7 +8,7 @@ from typing import Annotated
 import srsly
 from typer import Option
 
-from ..analysis.explanation import Explanation, FeatureWeight, explain
+from ..analysis.explanation import Explanation, FeatureWeight, TransitionWeights, explain
 from ..analysis.loading import load_pipeline
 from ..saving import as_json, check_file
 from .command_line import command
@@ -36,7 +36,9 @@ def explain_cli(
     """
     with errors_shown():
         print_json = json_path == Path("-")
-        file_path = None if print_json else json_path
+        file_path = json_path
+        if print_json:
+            file_path = None
         check_file(file_path, [model])
         explanation = run(load_pipeline(model, code_path))
         if file_path is not None:
@@ -45,26 +47,34 @@ def explain_cli(
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Format an explanation for the terminal. A forbidden transition is "."."""
+    """An explanation for the terminal: the strongest features of each tag, the weights of
+    transitions and, if there is a text, why each of its tokens has its tag."""
     blocks = []
-    for of_tag in explanation.tags:
-        in_favour = feature_line(of_tag.in_favour)
-        against = feature_line(of_tag.against)
-        blocks.append(f"{of_tag.tag}\n  for      {in_favour}\n  against  {against}")
+    for weights in explanation.tags:
+        in_favour = feature_line(weights.in_favour)
+        against = feature_line(weights.against)
+        blocks.append(f"{weights.tag}\n  for      {in_favour}\n  against  {against}")
+    blocks.append(transitions_text(explanation.transitions))
+    for reason in explanation.tokens:
+        scores = f"{reason.score:+.2f}, transition {reason.transition:+.2f}"
+        features = feature_line(reason.features)
+        blocks.append(f"{reason.token}  {reason.tag}  {scores}\n  {features}")
+    return "\n\n".join(blocks)
 
-    transitions = explanation.transitions
+
+def transitions_text(transitions: TransitionWeights) -> str:
+    """The weight of each transition, from the tag of a row to that of a column. A forbidden one is
+    "."."""
     rows = [["from \\ to", *transitions.targets]]
     for origin, weights in zip(transitions.origins, transitions.weights):
-        cells = ["." if weight is None else f"{weight:+.2f}" for weight in weights]
-        rows.append([origin, *cells])
-    blocks.append(text_table(rows))
-
-    for reason in explanation.tokens:
-        head = f"{reason.token}  {reason.tag}  {reason.score:+.2f}"
-        blocks.append(
-            f"{head}, transition {reason.transition:+.2f}\n  {feature_line(reason.features)}"
-        )
-    return "\n\n".join(blocks)
+        cells = [origin]
+        for weight in weights:
+            if weight is None:
+                cells.append(".")
+            else:
+                cells.append(f"{weight:+.2f}")
+        rows.append(cells)
+    return text_table(rows)
 
 
 def feature_line(features: Sequence[FeatureWeight]) -> str:

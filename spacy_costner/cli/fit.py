@@ -34,7 +34,7 @@ def fit_cli(
     ] = None,
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
-    ] = ...,  # type: ignore[assignment]
+    ] = ...,  # type: ignore[assignment]  # required, though it stands after an optional argument
     *,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
@@ -48,12 +48,16 @@ def fit_cli(
     trains on all docs at once, which is better. Override settings as in `spacy train`, e.g.
     --nlp.lang es. Press Ctrl-C to stop and save the model so far.
     """
-    if config_path is not None and str(config_path).startswith("-"):  # a setting, without a config
+    if config_path is not None and str(config_path).startswith("-"):
+        # There is no config: Typer took the first setting, such as --nlp.lang, for its path.
         ctx.args.insert(0, str(config_path))
-        ctx.params["config_path"] = config_path = None
+        ctx.params["config_path"] = None
+        config_path = None
     overrides = read_overrides(ctx)
     import_code(code_path)
-    written = None if config_path else output_path / "config.cfg"
+    written = None
+    if config_path is None:
+        written = output_path / "config.cfg"
     with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
         fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
-    print_result(fitted.result(), fitted.describe(), print_json, written, fitted.path)
+    print_result(fitted.as_dict(), fitted.as_text(), print_json, written, fitted.path)

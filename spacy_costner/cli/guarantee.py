@@ -21,7 +21,7 @@ from .options import (
     load,
 )
 from .output import JsonOption, errors_shown, print_result
-from .tables import text_table
+from .tables import number_or_dash, text_table
 
 
 @command(
@@ -50,44 +50,53 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        Terms.from_arguments(run.keywords)  # it checks them, before a model is loaded
+        # An error in an option comes now, not after the model is loaded.
+        Terms.from_arguments(run.keywords)
         nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=file_tokens)
-        result = run(nlp, examples, name=name, file_tokens=file_tokens, source=encodable(docs_path))
+        # The promise names the docs. It is saved as JSON, which can't have every path.
+        docs_name = encodable(docs_path)
+        result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
         save_folder(output_path, nlp.to_disk)
     print_result(result, guarantee_text(result), print_json, output_path)
 
 
 def guarantee_text(result: Guarantee) -> str:
-    """A table of the parts, what isn't counted, and the promise in words."""
+    """A table of the thresholds with what they cost, what isn't counted, and the promise in
+    words."""
     promise = result.promise
-    lines = [parts_table(result)]
-    kinds = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n]
-    if kinds:
-        lines.append(f"\nnot counted: {', '.join(kinds)}")
+    lines = [thresholds_text(result)]
+    not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]
+    if not_counted:
+        lines.append(f"\nnot counted: {', '.join(not_counted)}")
     lines += [f"note: {note}" for note in result.notes]
     lines.append(f"\nPromised of docs like {promise.source}: {promise_text(promise)}.")
     return "\n".join(lines)
 
 
-def parts_table(result: Guarantee) -> str:
-    """The parts of a promise, by group and label."""
-    names = divided_by(result.promise)
+def thresholds_text(result: Guarantee) -> str:
+    """A table with a row for each threshold: of all entities, or of those of a group or label."""
+    key_names = divided_by(result.promise)
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: list[list[Any]] = [[*(names or ["label"]), *header]]
+    rows: list[list[Any]] = [[*(key_names or ["label"]), *header]]
     for part in result.parts:
-        where = [getattr(part, name) for name in names] or ["all"]
-        cells = [
-            "-" if part.threshold is None else f"{part.threshold:g}",
-            f"{part.spans:.2f}",
-            "-" if part.reachable is None else f"{part.reachable:.4f}",
-            "-" if part.docs_needed is None else f"{part.docs_needed:,}",
-        ]
-        rows.append([*where, part.docs, part.entities, *cells])
+        keys = [getattr(part, name) for name in key_names]
+        rows.append(
+            [
+                *(keys or ["all"]),
+                part.docs,
+                part.entities,
+                number_or_dash(part.threshold, "g"),
+                f"{part.spans:.2f}",
+                number_or_dash(part.reachable, ".4f"),
+                number_or_dash(part.docs_needed, ","),
+            ]
+        )
     return text_table(rows)
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """What each part of a promise is for: "group", "label", both or nothing."""
+    """What has a threshold of its own: each "group", each "label", each pair of both, or, if the
+    list is empty, nothing: there is one threshold for all entities."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -97,7 +106,8 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """The promise in words, without the docs."""
+    """The promise in words, such as "at most 0.05 of the entities of a doc are missed", but for
+    the docs that it holds for."""
     share_of = "the docs with entities have one that is missed"
     if not promise.limits_misses:
         share_of = "the set of a doc is wrong"
@@ -106,6 +116,8 @@ def promise_text(promise: Promise) -> str:
     certainty = "in the mean over calibrations"
     if promise.confidence is not None:
         certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
-    names = divided_by(promise)
-    parts = f", for each {' and '.join(names)} with a threshold" if names else ""
-    return f"at most {promise.limit:.3g} of {share_of}, {certainty}{parts} (found: {promise.found})"
+    text = f"at most {promise.limit:.3g} of {share_of}, {certainty}"
+    key_names = divided_by(promise)
+    if key_names:
+        text += f", for each {' and '.join(key_names)} with a threshold"
+    return f"{text} (found: {promise.found})"

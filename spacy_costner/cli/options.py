@@ -56,7 +56,8 @@ LangOption = Annotated[
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
-    """Read the settings that a command line overrides, such as --paths.train."""
+    """Read the settings of the config that a command line overrides, such as --paths.train: what
+    the command has no option for is in `ctx.args`."""
     try:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
@@ -71,12 +72,15 @@ def load(
     *,
     file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline, and docs to measure it on: see `FileTokensOption`. Spans are under the key
-    of its components, if they have one."""
+    """Load a pipeline, and the annotated docs to measure it on, as examples: see
+    `FileTokensOption`. Annotation is read where the components of the pipeline have theirs: under a
+    key of `doc.spans` or, without one, in `doc.ents`."""
     nlp = load_pipeline(model, code_path, use_gpu)
     spans_keys = {ner.annotation.spans_key for ner in find_components(nlp).values()}
-    # Components with several keys, or with some of them and `doc.ents`, can't be read as one.
-    spans_key = spans_keys.pop() if len(spans_keys) == 1 else None
+    spans_key = None
+    # Annotation under several keys, or also in `doc.ents`, can't be read at once.
+    if len(spans_keys) == 1:
+        spans_key = spans_keys.pop()
     reader = make_reader(dev_path, spans_key=spans_key)
     examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
     return nlp, list(progress(examples, desc="read", unit="doc"))

@@ -5,13 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import (
-    AbstractContextManager,
-    contextmanager,
-    nullcontext,
-    redirect_stderr,
-    redirect_stdout,
-)
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,18 +25,20 @@ RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command 
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
     """Print errors without a traceback and exit with code 1, or after Ctrl-C with code 130 and
     `go_on`, which says what to do. Print each warning once, in a line."""
-    shown = set()
+    printed_warnings: set[str] = set()
 
-    def show(message: object, *_: Any, **__: Any) -> None:
+    def print_warning(message: object, *_: Any, **__: Any) -> None:
         text = "; ".join(line.strip() for line in str(message).splitlines())
-        if text not in shown:
-            shown.add(text)
-            with tqdm.external_write_mode(file=sys.stderr):
-                typer.secho(f"Warning: {text}", fg="yellow", err=True)
+        if text in printed_warnings:
+            return
+        printed_warnings.add(text)
+        # Without this, the warning would stand in the line of a progress bar.
+        with tqdm.external_write_mode(file=sys.stderr):
+            typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
     try:
         with warnings.catch_warnings(), _with_stderr():
-            warnings.showwarning = show
+            warnings.showwarning = print_warning
             yield
     except KeyboardInterrupt as error:
         typer.echo(f"\nStopped. {go_on}", err=True)
@@ -54,23 +50,40 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
 
 @contextmanager
 def _with_stderr() -> Iterator[None]:
-    """Give libraries a stderr to write to, also where it is closed."""
+    """Give libraries a stderr to write to, also where a shell has closed it: Python then has
+    None in its place, and a progress bar would fail."""
     if sys.stderr is not None:
         yield
         return
-    with open(os.devnull, "w", encoding="utf8") as nothing, redirect_stderr(nothing):
+    with open(os.devnull, "w", encoding="utf8") as null_device, redirect_stderr(null_device):
         yield
 
 
-def stdout_for(address: str | None) -> AbstractContextManager:
-    """Ray prints messages of a cluster to stdout. Print to stderr until there is the result."""
-    return nullcontext() if address is None else redirect_stdout(sys.stderr)
+@contextmanager
+def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
+    """Keep stdout for the result of a command, if it runs on a Ray cluster: Ray prints the messages
+    of its workers to stdout."""
+    if address is None:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
     """Print the result of a command, and the files and folders that were written. With --json,
     stdout has JSON only. In the result shares and scores are from 0 to 1, in the text scores are
-    from 0 to 100, as in `spacy evaluate`."""
-    typer.echo(json.dumps(as_json(result), ensure_ascii=False) if print_json else text)
-    for path in filter(None, written):
-        typer.secho(f"Written to {path}", fg="green", err=print_json)
+    from 0 to 100, as in `spacy evaluate`.
+
+    result (Any): The result, for --json: what `saving.as_json` takes.
+    text (str): The result as text, for people.
+    print_json (bool): Whether to print the result, and not the text.
+    *written (Path | None): What was written; None for an output that wasn't asked for.
+    """
+    if print_json:
+        typer.echo(json.dumps(as_json(result), ensure_ascii=False))
+    else:
+        typer.echo(text)
+    for path in written:
+        if path is not None:
+            typer.secho(f"Written to {path}", fg="green", err=print_json)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from itertools import product
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, filterwarnings
@@ -31,12 +30,14 @@ COLOURS = {
     "second": "#8a6a1f",
     "alert": "#c2442a",
 }
-"""The variables of the style sheet."""
+"""The variables of the style sheet, and their values in light mode."""
 
 INK, MUTED, RULE, ACCENT, SECOND, ALERT = COLOURS.values()
 
-BLUE, RED, GREY = (0.16, 0.47, 0.77), (0.85, 0.33, 0.2), (0.5, 0.5, 0.5)
-"""The colours of heat maps, in light and dark mode."""
+# The colours of heat maps, as red, green and blue. They are legible in light and in dark mode.
+BLUE = (0.16, 0.47, 0.77)
+RED = (0.85, 0.33, 0.2)
+GREY = (0.5, 0.5, 0.5)
 
 SETTINGS: Any = {
     "axes.axisbelow": True,
@@ -57,22 +58,37 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
-
+"""The settings of matplotlib for all figures. Labels are kept as text (svg.fonttype), ids are the
+same each time (svg.hashsalt), and "$" in a label is a dollar (text.parse_math)."""
 
 for _axis in ("xtick", "ytick"):
-    SETTINGS.update({f"{_axis}.color": MUTED, f"{_axis}.labelcolor": INK})
-    SETTINGS.update({f"{_axis}.labelsize": 8, f"{_axis}.major.width": 0.6})
-
+    SETTINGS[f"{_axis}.color"] = MUTED
+    SETTINGS[f"{_axis}.labelcolor"] = INK
+    SETTINGS[f"{_axis}.labelsize"] = 8
+    SETTINGS[f"{_axis}.major.width"] = 0.6
 
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+"""A line to compare with: dashes of 4 points, with 3 between them."""
 
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
+"""A small text beside a point, left out if the point is outside of the axes."""
+
+PLACES_OF_NOTES = [
+    ("left", 4, 3),
+    ("left", 4, -9),
+    ("left", 4, -3),
+    ("right", -4, 3),
+    ("right", -4, -9),
+    ("right", -4, -3),
+]
+"""Where the value of a point may stand, the best place first: the end of the text that is at the
+point, and its distance to the right and upwards."""
 
 MAX_NUMBERED = 17
 """Maximum rows or columns of a heat map with numbers in its cells."""
 
 CELL = "cell-"
-"""The prefix of the ids of cells. Their labels become titles, shown on hover."""
+"""The prefix of the ids of the cells of heat maps."""
 
 NOT_IN_XML = {
     code: "\N{REPLACEMENT CHARACTER}"
@@ -83,8 +99,10 @@ NOT_IN_XML = {
 REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
 """A reference to an id, in an attribute."""
 
-FRAME, CHOSEN = "frame", "chosen"
-"""Ids that become classes: the rectangle of the axes, the highlighted point."""
+# Ids that become classes, by which the script of the page finds the rectangle of the axes and the
+# highlighted point.
+FRAME = "frame"
+CHOSEN = "chosen"
 
 
 def require_matplotlib() -> None:
@@ -113,46 +131,72 @@ def save(figure: Any, path: Path) -> None:
 
 def as_svg(figure: Any, name: str) -> str:
     """The <svg> element of a figure, for a page whose style sheet has our colours as variables.
-    The name is the prefix of all ids. Cells of heat maps show their values on hover."""
+    The name is the prefix of all ids, as a page has several figures. Cells of heat maps show their
+    values on hover."""
     buffer = StringIO()
     with drawing():
+        # Without a date, the same figure gives the same page.
         no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
-    titles = {}
-    for artist in figure.findobj(lambda artist: (artist.get_gid() or "").startswith(CELL)):
-        titles[artist.get_gid()] = artist.get_label()
     svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
-    for parent in list(svg.iter()):
-        for child in list(parent):
-            local_name = child.tag.rpartition("}")[2]
-            if local_name in ("metadata", "style"):
-                parent.remove(child)
-    used_ids: set[str] = set()
-    for element in svg.iter():
-        for value in element.attrib.values():
-            used_ids.update(REFERENCE.findall(value))
+    _remove_elements(svg, "metadata", "style")
+    titles = _titles_of_cells(figure)
+    used_ids = _used_ids(svg)
     for element in svg.iter():
         # In HTML, the elements of <svg> have its namespace without a prefix.
-        element.tag = element.tag.rpartition("}")[2]
+        element.tag = _local_name(element.tag)
         attributes = dict(element.attrib)
         element.attrib.clear()
         gid = attributes.pop("id", "")
         if gid in (FRAME, CHOSEN):
             element.set("class", gid)
         elif gid in titles:
+            # Browsers show the first <title> of an element on hover.
             title = ElementTree.Element("title")
             title.text = titles[gid].translate(NOT_IN_XML)
             element.insert(0, title)
         elif gid in used_ids:
             element.set("id", f"{name}-{gid}")
         for key, value in attributes.items():
-            _set_attribute(element, key.rpartition("}")[2], value, name)
+            _set_attribute(element, _local_name(key), value, name)
     return ElementTree.tostring(svg, encoding="unicode").strip()
 
 
+def _local_name(name: str) -> str:
+    """A name of ElementTree, "{namespace}name", without its namespace."""
+    return name.rpartition("}")[2]
+
+
+def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
+    """Remove all elements with these names."""
+    for parent in list(svg.iter()):
+        for child in list(parent):
+            if _local_name(child.tag) in names:
+                parent.remove(child)
+
+
+def _titles_of_cells(figure: Any) -> dict[str, str]:
+    """What the cells of a heat map show on hover, by their ids: none for other figures."""
+    titles: dict[str, str] = {}
+    for artist in figure.findobj():
+        gid = artist.get_gid() or ""
+        if gid.startswith(CELL):
+            titles[gid] = artist.get_label()
+    return titles
+
+
+def _used_ids(svg: ElementTree.Element) -> set[str]:
+    """The ids that other elements refer to. Matplotlib gives all groups an id."""
+    ids: set[str] = set()
+    for element in svg.iter():
+        for value in element.attrib.values():
+            ids.update(REFERENCE.findall(value))
+    return ids
+
+
 def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
-    """Set an attribute, with variables of the style sheet for our colours, and with a prefix in
-    references to ids."""
+    """Set an attribute, with variables of the style sheet for our colours, and with the name of the
+    figure as prefix in references to ids."""
     value = value.replace("url(#", f"url(#{name}-")
     if key == "href" and value.startswith("#"):
         value = f"#{name}-{value[1:]}"
@@ -176,42 +220,65 @@ def heat_map(
     scale, so that small values can be seen. Up to 17 rows and columns have numbers.
 
     values (Floats2d): The values. NaN is grey. Shape: (rows, columns)
+    rows, columns (Sequence[str]): Their names.
+    ylabel, xlabel (str): What the rows and the columns are.
     unit (str): The label of the colour bar.
     number (str): The format of the numbers in the cells.
     """
     n = max(values.shape)
     is_numbered = n <= MAX_NUMBERED
-    cell = min(0.42, 6.2 / n) if is_numbered else max(0.13, 0.24 - 0.002 * n)
-    margin = 0.07 * max(map(len, [*rows, *columns]))
-    width, height = margin + 1.5 + cell * len(columns), margin + 0.7 + cell * len(rows)
+    # Lengths are in inches. Cells with numbers are larger, those of large maps smaller.
+    cell_size = max(0.13, 0.24 - 0.002 * n)
+    if is_numbered:
+        cell_size = min(0.42, 6.2 / n)
+    room_for_names = 0.07 * max(len(name) for name in [*rows, *columns])
+    width = room_for_names + 1.5 + cell_size * len(columns)
+    height = room_for_names + 0.7 + cell_size * len(rows)
+    font_size = 6
+    if cell_size >= 0.2:
+        font_size = 8
     with drawing() as figure_class:
         figure = figure_class(figsize=(width, height))
         axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
+        # The middle of a cell is at (column, row). The first row is at the top.
         axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-        size = 8 if cell >= 0.2 else 6
-        axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
-        axes.set_yticks(range(len(rows)), rows, fontsize=size)
+        axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=font_size)
+        axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         colours = _colours(values)
+        # The colour, with its opacity, row and column of each cell. Shapes: (cells, 4), (cells,)
         shades = colours.to_rgba(values).reshape(-1, 4)
         i, j = numpy.indices(values.shape).reshape(2, -1)
-        cells = axes.bar(j, 1, 1, i - 0.5, color=shades, edgecolor=RULE, linewidth=0.4)
+        cells = axes.bar(
+            j, height=1, width=1, bottom=i - 0.5, color=shades, edgecolor=RULE, linewidth=0.4
+        )
         for patch, shade, row, column in zip(cells, shades, i, j):
-            if not numpy.nan_to_num(value := values[row, column]):
+            value = values[row, column]
+            if value == 0 or numpy.isnan(value):
                 continue
-            patch.set_gid(f"{CELL}{row}-{column}")  # no label: ids are markup
+            # Without the names, which might be no ids.
+            patch.set_gid(f"{CELL}{row}-{column}")
             patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
-                text = number.format(value)
-                text = text if text.strip("-0.,") else text.lstrip("-")  # "-0.0" is "0.0"
-                ink = "#ffffff" if shade[3] > 0.65 else INK
+                is_dark = shade[3] > 0.65
+                ink = "#ffffff" if is_dark else INK
+                text = _without_minus_zero(number.format(value))
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
-        shrink = min(1.0, 2.5 / (cell * len(rows)))
+        shrink = min(1.0, 2.5 / (cell_size * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
+        # As shapes, its many steps would have gaps between them.
         bar.solids.set_rasterized(True)
         return figure
+
+
+def _without_minus_zero(number: str) -> str:
+    """A formatted number, without the minus if it was rounded to 0: "0.0" for "-0.0"."""
+    is_zero = number.strip("-0.,") == ""
+    if is_zero:
+        return number.lstrip("-")
+    return number
 
 
 def draw_transitions(table: TransitionWeights) -> Any:
@@ -223,19 +290,25 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """The colours of a heat map, a ScalarMappable. Opacity grows with the value, so that cells are
-    legible in light and dark mode."""
+    """The colours of a heat map, a ScalarMappable: see `heat_map`. Opacity grows with the value,
+    and 0 is transparent, so that cells are legible in light and dark mode."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
-    most = float(numpy.nanmax(numpy.abs(values), initial=0)) or 1.0
-    stops: Any = [(0, (*RED, 0)), (1, (*RED, 1))]
-    norm: Normalize = PowerNorm(0.5, 0, most)
+    largest = float(numpy.nanmax(numpy.abs(values), initial=0))
+    if largest == 0:
+        largest = 1.0  # a scale can't be from 0 to 0
+    # The colours, with their opacity, at points of the scale, which is from 0 to 1.
+    stops: Any
+    scale: Normalize
     if (values < 0).any():
         stops = [(0, (*RED, 1)), (0.5, (*RED, 0)), (0.5, (*BLUE, 0)), (1, (*BLUE, 1))]
-        norm = Normalize(-most, most)
-    colours = LinearSegmentedColormap.from_list("ours", stops)
-    return ScalarMappable(norm, colours.with_extremes(bad=(*GREY, 0.22)))
+        scale = Normalize(-largest, largest)
+    else:
+        stops = [(0, (*RED, 0)), (1, (*RED, 1))]
+        scale = PowerNorm(gamma=0.5, vmin=0, vmax=largest)
+    colours = LinearSegmentedColormap.from_list("costner", stops)
+    return ScalarMappable(scale, colours.with_extremes(bad=(*GREY, 0.22)))
 
 
 def precision_recall(
@@ -245,18 +318,23 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with lines of equal F and a highlighted point. One or two
-    curves have the values of a parameter, each with precision and recall. Points with an F below
-    0.8 of the best may be outside of the plot."""
+    """Plot precision against recall, with lines of equal F and a highlighted point. Points with an
+    F below 0.8 of the best may be outside of the plot.
+
+    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two parameters with their
+        values, each with the precision and recall that it gives.
+    chosen (tuple[float, float]): Precision and recall of the highlighted point.
+    chosen_name (str): Its name in the legend.
+    """
     # Rows of value, precision and recall. Shapes: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
     good_tables = []
     for table in tables:
         f_scores = f_beta(table[:, 1], table[:, 2])
         good_tables.append(table[f_scores >= 0.8 * f_scores.max()])
-    # The axes begin at a multiple of 0.1 below the lowest precision and recall of these points.
-    lowest_of_tables = [table[:, 1:].min(axis=0) for table in good_tables]
-    lowest = numpy.min([chosen, *lowest_of_tables], axis=0)
+    # The lowest precision and recall of these points. The axes begin at a multiple of 0.1 below.
+    points = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
+    lowest = points.min(axis=0)
     low_precision, low_recall = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
     with drawing() as figure_class:
         figure = figure_class()
@@ -270,15 +348,18 @@ def precision_recall(
         axes.xaxis.set_major_formatter(_to_percent)
         axes.yaxis.set_major_formatter(_to_percent)
         _draw_lines_of_f(axes, low_recall)
-        labels = []
+        points_and_colours = []
         for name, table, good, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
+            # Nothing but the row of the legend, with a larger dot.
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             # About five values a curve are written, none of them at the highlighted point.
-            distances = numpy.hypot(*(good[:, 1:] - chosen).T)
+            from_chosen = good[:, 1:] - chosen
+            distances = numpy.hypot(from_chosen[:, 0], from_chosen[:, 1])
             distant = good[distances > 0.04]
-            labels += [(point, colour) for point in distant[:: max(1, len(distant) // 5)]]
+            step = max(1, len(distant) // 5)
+            points_and_colours += [(point, colour) for point in distant[::step]]
         chosen_precision, chosen_recall = chosen
         axes.plot(
             [chosen_recall],
@@ -291,8 +372,9 @@ def precision_recall(
         )
         axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
+        # Only now the places of texts and points are known.
         figure.draw_without_rendering()
-        _label_points(axes, labels)
+        _write_values(axes, points_and_colours)
         return figure
 
 
@@ -306,48 +388,67 @@ def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
     recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9), a column for each F
     precision = f * recall / (2 * recall - f)
     axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
-    for name, y in zip([*range(10, 90, 10), "F 90"], precision[-1]):
-        axes.annotate(name, (1.005, y), (4, 3), color=MUTED, va="center", **NOTE)
+    names = ["10", "20", "30", "40", "50", "60", "70", "80", "F 90"]
+    for name, last_precision in zip(names, precision[-1]):
+        end_of_line = (1.005, last_precision)
+        axes.annotate(name, end_of_line, (4, 3), color=MUTED, va="center", **NOTE)
 
 
 def _to_percent(share: float, position: int) -> str:
-    """The label of a tick of an axis of shares."""
+    """The label of a tick of an axis of shares, in percent. Matplotlib calls it with the number of
+    the tick, too."""
     return f"{100 * share:.4g}"
 
 
-def _label_points(axes: Any, labels: Sequence[tuple[Any, str]]) -> None:
-    """Write the value of each point in its colour, on a side where it is over no other text and
-    over no curve. Without such a side, leave it out."""
+def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
+    """Write the value of each point in its colour, where it is over no other text and over no
+    curve. Without such a place, leave it out.
+
+    points_and_colours (Sequence[tuple[Any, str]]): A point is a value, precision and recall.
+    """
     taken_boxes = [text.get_window_extent() for text in axes.texts]
-    # Points of the curves and between them, in pixels. The lines of F, at zorder 0, may be covered.
-    points = []
-    for line in axes.lines:
-        if line.get_zorder() > 0:
-            curve = line.get_xydata()
-            points += [curve, numpy.linspace(curve[:-1], curve[1:], 20).reshape(-1, 2)]
-    pixels = axes.transData.transform(numpy.concatenate(points))
-    offsets = [("left", 4), ("right", -4)]
-    for (value, precision, recall), colour in labels:
-        for (side, x), y in product(offsets, (3, -9, -3)):
+    pixels = _pixels_of_curves(axes)
+    for (value, precision, recall), colour in points_and_colours:
+        for end, x, y in PLACES_OF_NOTES:
             text = axes.annotate(
-                f"{value:g}", (recall, precision), (x, y), color=colour, ha=side, **NOTE
+                f"{value:g}", (recall, precision), (x, y), color=colour, ha=end, **NOTE
             )
             box = text.get_window_extent()
-            if not box.count_contains(pixels) and box.count_overlaps(taken_boxes) == 0:
+            is_over_curve = box.count_contains(pixels) > 0
+            is_over_text = box.count_overlaps(taken_boxes) > 0
+            if not is_over_curve and not is_over_text:
                 taken_boxes.append(box)
                 break
             text.remove()
 
 
+def _pixels_of_curves(axes: Any) -> Floats2d:
+    """The points of the curves, and 20 between two of them, in pixels. Shape: (pixels, 2)"""
+    points = []
+    for line in axes.lines:
+        # Lines of equal F, which are at zorder 0, may be covered.
+        if line.get_zorder() > 0:
+            curve = line.get_xydata()
+            between = numpy.linspace(curve[:-1], curve[1:], 20)
+            points += [curve, between.reshape(-1, 2)]
+    return axes.transData.transform(numpy.concatenate(points))
+
+
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot precision against confidence, with 95 % confidence intervals, and the size of each bin:
-    see `calibration.reliability`."""
-    filled = [row for row in rows if row["n"]]
+    """Plot precision against confidence, with 95 % confidence intervals, and below it the number of
+    entities in each bin of confidence.
+
+    rows (Sequence[Mapping[str, Any]]): The bins, of which one at least isn't empty: see
+        `calibration.reliability`.
+    """
+    filled = [row for row in rows if row["n"] > 0]
     confidence = [row["confidence"] for row in filled]
     precision = [row["right"] for row in filled]
     intervals = [wilson(row["right"], row["n"]) for row in filled]
     low, high = zip(*intervals)
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
+    counts = [row["n"] for row in rows]
+    bar_width = 0.86 / len(rows)  # with a gap between two bins
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
@@ -357,18 +458,25 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
         above.vlines(confidence, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(confidence, precision, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")
-        counts = [row["n"] for row in rows]
-        below.bar(middles, counts, width=0.86 / len(rows), color=ACCENT, alpha=0.6)
+        below.bar(middles, counts, width=bar_width, color=ACCENT, alpha=0.6)
         below.set(xlabel="confidence (probability of the entity)", ylabel="entities")
         return figure
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed against promised miss rates, and spans for each annotated entity: see
-    `observe`. The rate that the pipeline promises is highlighted."""
+    """Plot observed against promised miss rates, and below it the size of the sets.
+
+    rows (Sequence[tuple[float, float, float]]): Promised miss rate, observed miss rate, and spans
+        in the sets for each annotated entity: see `analysis.guarantees.observe`.
+    chosen (float): The miss rate that the pipeline promises, which is highlighted.
+    """
     promised, miss_rates, n_spans = zip(*rows)
-    sizes = [49 if limit == chosen else 16 for limit in promised]
-    colours = [ALERT if limit == chosen else ACCENT for limit in promised]
+    sizes: list[int] = []
+    colours: list[str] = []
+    for limit in promised:
+        is_chosen = limit == chosen
+        sizes.append(49 if is_chosen else 16)
+        colours.append(ALERT if is_chosen else ACCENT)
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -384,10 +492,16 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
 
 
 def draw_martingale(logs: Sequence[float], level: float) -> Any:
-    """Draw the martingale after each doc, from its logarithm, and the level at which it alarms."""
+    """Draw the martingale of a test for a shift after each doc, and the level at which it alarms.
+
+    logs (Sequence[float]): The natural logarithm of the martingale after each doc.
+    level (float): The martingale, not its logarithm.
+    """
+    powers_of_ten = numpy.asarray(logs) / numpy.log(10)
+    n_docs = range(1, len(logs) + 1)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6, 3))
         axes = figure.add_subplot(xlabel="docs, in their order", ylabel="martingale, power of ten")
-        axes.plot(range(1, len(logs) + 1), numpy.asarray(logs) / numpy.log(10), color=ACCENT)
+        axes.plot(n_docs, powers_of_ten, color=ACCENT)
         axes.axhline(numpy.log10(level), **DASHED)
         return figure

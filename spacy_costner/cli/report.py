@@ -49,7 +49,7 @@ def report_cli(
         plots.require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path, file_tokens=file_tokens)
         result = run(nlp, examples, source=model, corpus=str(test_path))
-        save_text(output_path, page(result))
+        save_text(output_path, report_page(result))
     if "labels" in result.facts:
         typer.echo(f"report: {result.facts['labels']}", err=True)
     for note in result.notes:
@@ -57,17 +57,19 @@ def report_cli(
     typer.echo(f"Written to {output_path}")
 
 
-def page(report: Report) -> str:
+def report_page(report: Report) -> str:
     """Render a report as HTML, which needs no other files.
 
     RAISES (ImportError): If matplotlib is not installed.
     """
     setting = report.setting
+    p_and_r = f"P {percent(setting.precision)}, R {percent(setting.recall)}"
     curves = plots.precision_recall(
         report.curves,
         (setting.precision, setting.recall),
-        chosen_name=f"current setting: P {percent(setting.precision)}, R {percent(setting.recall)}",
+        chosen_name=f"current setting: {p_and_r}",
     )
+    # By their names in the template, which says so where there is nothing to show.
     figures = {"precision-recall": curves}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)
@@ -78,63 +80,80 @@ def page(report: Report) -> str:
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
+    # The labels with rows of their own, if some are summed; else 0.
+    n_kept = 0
+    if len(confusion.labels) < len(report.confusion.labels):
+        n_kept = MAX_LABELS
+    # The script of the page has to know where the axes begin and end, to draw a point.
+    (axes,) = curves.axes
+    data = slider_data(report, [*axes.get_xlim(), *axes.get_ylim()])
     svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
-    # The labels that aren't summed as others.
-    n_kept = MAX_LABELS if len(confusion.labels) < len(report.confusion.labels) else 0
-    return render(
-        "report.html",
-        report=report,
-        data=slider_data(report, [*curves.axes[0].get_xlim(), *curves.axes[0].get_ylim()]),
-        figures=svgs,
-        n_kept=n_kept,
-    )
+    return render("report.html", report=report, data=data, figures=svgs, n_kept=n_kept)
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix or, if each wrong tag costs 1, numbers of tokens."""
+    """Plot the costs of a confusion matrix or, if the pipeline has no cost, numbers of tokens: each
+    wrong tag then costs 1."""
+    unit = "cost" if has_cost else "tokens with a wrong tag"
+    number = "{:,.0f}"
+    if has_cost and confusion.cost.max() < 10:
+        number = "{:.2g}"
     return plots.heat_map(
         confusion.cost,
         confusion.labels,
         confusion.labels,
         ylabel="annotated",
         xlabel="predicted",
-        unit="cost" if has_cost else "tokens with a wrong tag",
-        number="{:.2g}" if has_cost and confusion.cost.max() < 10 else "{:,.0f}",
+        unit=unit,
+        number=number,
     )
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """What the script of the page needs to try thresholds. The limits are those of the axes of the
-    precision-recall curve: recall, then precision."""
-    threshold = report.setting.value if report.parameter == "threshold" else 0.5
+    """What the script of the page needs to try thresholds.
+
+    limits (list[float]): The lowest and highest recall, and precision, of the axes.
+    """
+    # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
+    threshold = 0.5
+    if report.parameter == "threshold":
+        threshold = report.setting.value
     distances = [abs(tried - threshold) for tried, *_ in report.thresholds]
+    start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
     name = shlex.quote(report.facts["component"] or "MODEL")
+    # The script adds --precision or --recall.
+    command = (
+        f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
+        "--parameter threshold"
+    )
     return {
         "thresholds": report.thresholds,
-        "start": distances.index(min(distances)),
+        "start": start,
         "total": [report.total.tp, report.total.fp, report.total.fn],
         "miss_costs": MISS_COSTS,
         "limits": limits,
-        "command": f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
-        "--parameter threshold",
+        "command": command,
     }
 
 
 def sum_others(confusion: Confusion) -> Confusion:
-    """Sum all but the labels of the costliest mistakes as one, if there are many: at most 17 rows
-    (15 labels, the others, O) with the same sum."""
+    """Make a large confusion matrix legible: keep the labels of the costliest mistakes, and sum the
+    others as one label. It has 17 rows at most (15 labels, the others, O), with the same sum."""
     labels, cost = confusion
-    n_others = len(labels) - 1 - MAX_LABELS
+    n_others = len(labels) - 1 - MAX_LABELS  # the last label is O
     if n_others < 2:
         return confusion
+    # What mistakes with a label cost, annotated or predicted. Those on the diagonal count once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
-    costliest = sorted(numpy.argsort(-cost_of_label[:-1], kind="stable")[:MAX_LABELS])
-    # The new row of each old one. Rows are the costliest labels, the others, and O.
+    from_costliest = numpy.argsort(-cost_of_label[:-1], kind="stable")
+    costliest = sorted(from_costliest[:MAX_LABELS])
+    # The new row of each old one: the others are in the row after the costliest.
     new_row = numpy.full(len(labels), MAX_LABELS)
     new_row[costliest] = range(MAX_LABELS)
     new_row[-1] = MAX_LABELS + 1
-    # (labels, 17), with a 1 where an old row becomes a new one: the product sums them.
+    # (labels, 17), with a 1 where an old row becomes a new one: the product sums rows and columns.
     is_new_row = numpy.eye(MAX_LABELS + 2)[new_row]
+    sums = is_new_row.T @ cost @ is_new_row
     names = [labels[i] for i in costliest]
-    return Confusion([*names, f"{n_others} others", OUTSIDE], is_new_row.T @ cost @ is_new_row)
+    return Confusion([*names, f"{n_others} others", OUTSIDE], sums)

@@ -1,10 +1,11 @@
 """Suggest the docs to annotate next, and write them for annotation tools."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from spacy.tokens import Doc
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
@@ -59,7 +60,9 @@ def suggest_cli(
         check_file(output_path, inputs)
         check_task_form(form, output_path)
         nlp = load_pipeline(model, code_path, use_gpu)
-        annotated = () if annotated_path is None else read_texts(nlp, annotated_path)
+        annotated: Iterable[Doc] = ()
+        if annotated_path is not None:
+            annotated = read_texts(nlp, annotated_path)
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
         suggestions = run(nlp, pool, annotated=annotated)
         save_tasks(output_path, (suggestion.task() for suggestion in suggestions), form)
@@ -68,24 +71,27 @@ def suggest_cli(
 
 
 def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """What is printed of each suggestion."""
-    return [
-        {
-            "text": suggestion.doc.text,
-            "doc": suggestion.place,
-            "score": round(suggestion.score, 4),
-            "tokens": len(suggestion.doc),
-            "entities": len(suggestion.doc.ents),
-        }
-        for suggestion in suggestions
-    ]
+    """What --json prints of each suggested doc: its text, its number in the pool, how much its
+    annotation is worth, and its size."""
+    rows: list[dict[str, Any]] = []
+    for suggestion in suggestions:
+        rows.append(
+            {
+                "text": suggestion.doc.text,
+                "doc": suggestion.place,
+                "score": round(suggestion.score, 4),
+                "tokens": len(suggestion.doc),
+                "entities": len(suggestion.doc.ents),
+            }
+        )
+    return rows
 
 
 def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A table of the first suggestions, and the number of all."""
+    """A table of the first suggested docs, and the number of all."""
     table: list[Sequence[Any]] = [["text", "doc", "score", "tokens", "entities"]]
     for row in rows[:N_PRINTED]:
-        text, *numbers = row.values()
-        table.append([shown(text), *numbers])
+        beginning = shown(row["text"])
+        table.append([beginning, row["doc"], row["score"], row["tokens"], row["entities"]])
     n_tokens = sum(row["tokens"] for row in rows)
     return f"{text_table(table)}\n\n{len(rows):,} docs, {n_tokens:,} tokens"

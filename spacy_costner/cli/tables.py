@@ -10,8 +10,10 @@ def markdown_table(
 ) -> str:
     """Write a table in Markdown. Floats are written with two digits. `align` pads the cells, and
     right-aligns all columns but the first."""
-    rule_of_column = "--:" if align else "---"
-    rule = ["---", *[rule_of_column] * (len(header) - 1)]
+    # The line under the header; a colon at the right of the dashes aligns a column to the right.
+    rule = ["---"] * len(header)
+    if align:
+        rule[1:] = ["--:"] * (len(header) - 1)
     lines = _as_text([header, rule, *rows])
     if align:
         lines = _pad(lines)
@@ -24,25 +26,41 @@ def text_table(rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
 
+def number_or_dash(number: float | None, format_spec: str) -> str:
+    """A number for a table, formatted as by `format`; "-" if there is none."""
+    if number is None:
+        return "-"
+    return format(number, format_spec)
+
+
 def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
     """The mean and, if there are several numbers, their standard deviation, for a table."""
     mean = f"{numpy.mean(numbers):.{digits}f}"
     if len(numbers) < 2:
         return mean
-    return f"{mean} ± {numpy.std(numbers, ddof=1):.{digits}f}"
+    deviation = f"{numpy.std(numbers, ddof=1):.{digits}f}"
+    return f"{mean} ± {deviation}"
 
 
 def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     """The cells as text, floats with two digits."""
     lines: list[list[str]] = []
     for row in rows:
-        lines.append([f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row])
+        cells: list[str] = []
+        for cell in row:
+            if isinstance(cell, float):
+                cells.append(f"{cell:.2f}")
+            else:
+                cells.append(str(cell))
+        lines.append(cells)
     return lines
 
 
 def _pad(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The cells, as wide as their columns. The first column is left-aligned, the others right."""
-    widths = [max(map(len, column)) for column in zip(*lines)]
+    """Fill the cells with spaces to the width of their columns: at the right in the first column,
+    at the left in the others."""
+    columns = zip(*lines)
+    widths = [max(len(cell) for cell in column) for column in columns]
     padded: list[list[str]] = []
     for cells in lines:
         aligned = [cell.rjust(width) for cell, width in zip(cells, widths)]

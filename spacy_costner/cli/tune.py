@@ -22,7 +22,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_ROWS = 10
-"""Values that are shown."""
+"""Values that are shown, without --all."""
 
 
 @command(
@@ -54,7 +54,9 @@ def tune_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
-        tuning = run(nlp, examples, file_tokens=file_tokens, source=encodable(dev_path))
+        # The meta of the pipeline names the docs. It is JSON, which can't have every path.
+        docs_name = encodable(dev_path)
+        tuning = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_folder(output_path, nlp.to_disk)
     print_result(tuning, tuning_text(tuning, show_all), print_json, output_path)
 
@@ -62,15 +64,14 @@ def tune_cli(
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
     """The scores of the values around the chosen one, or of all, and those before and after."""
     points = tuning.points
-    first = 0
-    n_rows = len(points)
-    if not show_all and n_rows > N_ROWS:
-        n_rows = N_ROWS
+    if not show_all and len(points) > N_ROWS:
         # The chosen value is in the middle, unless there are too few values on a side of it.
-        first = points.index(tuning.chosen) - n_rows // 2
-        first = min(max(first, 0), len(points) - n_rows)
+        first = points.index(tuning.chosen) - N_ROWS // 2
+        first = min(max(first, 0), len(points) - N_ROWS)
+        points = points[first : first + N_ROWS]
     rows: list[list[Any]] = [[tuning.parameter, "P", "R", "F", ""]]
-    for point in points[first : first + n_rows]:
+    for point in points:
+        percentages = [100 * score for score in point.scores]
         mark = "<- chosen" if point == tuning.chosen else ""
-        rows.append([f"{point.value:g}", *(100 * score for score in point.scores), mark])
+        rows.append([f"{point.value:g}", *percentages, mark])
     return f"{text_table(rows)}\n\n{tuning.as_text()}"

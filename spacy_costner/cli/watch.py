@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..analysis.predictions import get_component
-from ..analysis.watching import has_file_tokens, watch
-from ..metrics.shift import ENOUGH, Shift
+from ..analysis.watching import Watched, has_file_tokens, watch
+from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..saving import check_file
@@ -28,7 +28,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[tuple[dict[str, Any], Shift]],
+    run: partial[Watched],
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -52,6 +52,7 @@ def watch_cli(
     were: their text or, if those were read with --file-tokens, their tokens and sentence starts.
     """
     with errors_shown():
+        # A wrong path or a missing package is an error before a model is loaded.
         if plot_path is not None:
             check_file(plot_path, inputs)
             require_matplotlib()
@@ -62,7 +63,7 @@ def watch_cli(
         errors: list[Any] = []
 
         def read_files() -> Iterator[Any]:
-            """The rows of all files."""
+            """The rows of all files, or the error in place of a row that can't be read."""
             for path in sources.values():
                 for part in divide(path, ROWS_OF_PART):
                     yield from read_rows(nlp, part, text=text, file_tokens=file_tokens)
@@ -76,24 +77,33 @@ def watch_cli(
                 else:
                     errors.append(answer)
 
-        result, shift = run(ner, predict_docs(), in_order=plot_path is not None)
-        result["failed"] = len(errors)
-        result["file_tokens"] = file_tokens
-        if not result["docs"]:
-            reason = f": {describe_error(errors[0])}" if errors else ""
-            raise ValueError(f"watch: expected texts, could read none{reason}")
+        watched = run(ner, predict_docs(), in_order=plot_path is not None)
+        watched = watched._replace(n_failed=len(errors))
+        if not watched.n_docs:
+            message = "watch: expected texts, could read none"
+            if errors:
+                message += f": {describe_error(errors[0])}"
+            raise ValueError(message)
         if plot_path is not None:
+            shift = watched.shift
             save(draw_martingale(shift.log_martingale, shift.level), plot_path)
+    result = {**watched.as_dict(), "file_tokens": file_tokens}
     print_result(result, watch_text(result), print_json, plot_path)
-    if result["alarm"]:
+    if watched.is_alarm:
         raise typer.Exit(1)
 
 
 def watch_text(result: Mapping[str, Any]) -> str:
-    """The tests, what wasn't tested, and the scores to expect."""
+    """The tests, what wasn't tested, and the scores to expect.
+
+    result (Mapping[str, Any]): What `watch` returns, with the number of texts that "failed".
+    """
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     rows: list[list[Any]] = [header]
     for test in result["tests"]:
+        alarm = "-"
+        if test["alarm"] is not None:
+            alarm = f"doc {test['alarm']:,}"
         rows.append(
             [
                 test["value"] or "all",
@@ -101,7 +111,7 @@ def watch_text(result: Mapping[str, Any]) -> str:
                 test["calibration"],
                 f"{test['martingale']:.3g}",
                 f"{test['level']:g}",
-                "-" if test["alarm"] is None else f"doc {test['alarm']:,}",
+                alarm,
             ]
         )
     lines = [text_table(rows)]
@@ -114,15 +124,23 @@ def watch_text(result: Mapping[str, Any]) -> str:
         lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
     if any(test["approximate"] for test in result["tests"]):
         lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
-    title = "expected, an upper guess" if result["alarm"] else "expected"
-    return "\n".join([*lines, "", expected_table(result["expected"], title)])
+    title = "expected"
+    if result["alarm"]:
+        # The model is too sure of such texts, and so of its scores.
+        title = "expected, an upper guess"
+    return "\n".join([*lines, "", expected_text(result["expected"], title)])
 
 
-def expected_table(expected: Mapping[str, Any], title: str) -> str:
-    """The scores to expect, in all and by label, in percent."""
-    overall = {score: expected[f"ents_{score}"] for score in "prf"}
-    rows: list[list[Any]] = [[title, *"PRF"]]
+def expected_text(expected: Mapping[str, Any], title: str) -> str:
+    """A table of the scores to expect, in all and by label, in percent: see `Shift.expected`."""
+    overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
+    rows: list[list[Any]] = [[title, "P", "R", "F"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
-        cells = ["-" if scores[name] is None else 100 * scores[name] for name in "prf"]
-        rows.append([label, *cells])
+        row = [label]
+        for name in ("p", "r", "f"):
+            if scores[name] is None:
+                row.append("-")
+            else:
+                row.append(f"{100 * scores[name]:.2f}")
+        rows.append(row)
     return text_table(rows)

@@ -35,7 +35,11 @@ class Matrix:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, float]]:
-        """The costs, `[gold][predicted]`."""
+        """The costs, `[gold][predicted]`, checked.
+
+        RAISES (ValueError): If a file can't be read, or a cost is negative, not finite, or not 0
+            on the diagonal.
+        """
         rows = self.source
         if not isinstance(rows, dict):
             rows = _read_rows(rows, self.where)
@@ -48,7 +52,10 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """The cost of a wrong label or "O", 0 if they are the same."""
+        """The cost of a predicted label, or "O", in place of the gold one; 0 if they are the same.
+
+        RAISES (ValueError): If the matrix doesn't have it.
+        """
         if gold == predicted:
             return 0.0
         try:
@@ -59,10 +66,15 @@ class Matrix:
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a cost matrix. A block of the config is checked at once, a file when it is read."""
+    """Build a cost matrix. A block of the config is checked at once, a file when it is read: a
+    pipeline has to load on a machine without the file.
+
+    where (str): Its name in error messages, to which the path of a file is added.
+    """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     matrix = Matrix(source, where)
+    # Its labels become names of blocks, as the config is saved with the pipeline.
     check_config_names(matrix.rows, where)
     return matrix
 
@@ -72,15 +84,21 @@ def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
-        predicted_labels = rows[0][1:] if rows else []
-        rows_of_gold = []
+        if not rows:
+            return {}
+        # The cell above the gold labels says nothing.
+        _, *predicted_labels = rows[0]
+        costs_of_gold = []
         for gold, *cells in rows[1:]:
             if len(cells) != len(predicted_labels):
                 expected = f"expected {len(predicted_labels)} costs, got {len(cells)}"
                 raise ValueError(f"row {gold!r}: {expected}")
-            costs = [(label, float(cell)) for label, cell in zip(predicted_labels, cells) if cell]
-            rows_of_gold.append((gold, without_repetition(costs)))
-        return without_repetition(rows_of_gold)
+            costs = []
+            for predicted, cell in zip(predicted_labels, cells):
+                if cell:
+                    costs.append((predicted, float(cell)))
+            costs_of_gold.append((gold, without_repetition(costs)))
+        return without_repetition(costs_of_gold)
     except (OSError, ValueError, csv.Error) as error:
         expected = "expected a CSV file of costs"
         raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

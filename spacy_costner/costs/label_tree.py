@@ -38,7 +38,10 @@ class Tree:
 
     @cached_property
     def lineages(self) -> dict[str, tuple[str, ...]]:
-        """For each node, the path from the top down to it."""
+        """For each node, the nodes from the top down to it, itself included.
+
+        RAISES (ValueError): If the file can't be read, or the mappings are no tree.
+        """
         nodes = self.source
         if not isinstance(nodes, dict):
             nodes = _read(nodes, self.where)
@@ -55,10 +58,13 @@ class Tree:
     @property
     def depth(self) -> int:
         """The number of levels."""
-        return max(map(len, self.lineages.values()))
+        return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> tuple[str, ...]:
-        """The nodes from the top down to a label, itself included."""
+        """The nodes from the top down to a label, itself included.
+
+        RAISES (ValueError): If the label is no node.
+        """
         if label not in self.lineages:
             expected = "expected a node for every label"
             raise ValueError(f"{self.where}: {expected}, got none for {label!r}")
@@ -66,7 +72,8 @@ class Tree:
 
     def ancestor(self, label: str, level: int) -> str:
         """The ancestor of a label at a level, 1 at the top; itself if it is above that level."""
-        return self.lineage(label)[:level][-1]
+        down_to_level = self.lineage(label)[:level]
+        return down_to_level[-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
         """The number of edges between each pair of labels. Shape: (labels, labels)
@@ -77,40 +84,56 @@ class Tree:
         """
         number_of_node = {node: i for i, node in enumerate(self.lineages)}
         # The numbers of the nodes from the top down to each label, then -1. Shape: (labels, depth)
-        lineages = numpy.full((len(labels), self.depth), -1)
-        for row, label in zip(lineages, labels):
+        numbers = numpy.full((len(labels), self.depth), -1)
+        for row, label in zip(numbers, labels):
             lineage = self.lineage(label)
             row[: len(lineage)] = [number_of_node[node] for node in lineage]
-        is_node = lineages >= 0
+        is_node = numbers >= 0
         levels = is_node.sum(axis=1)
-        # The lowest common ancestor is at the last level of which two labels share the node.
-        n_shared = ((lineages[:, None] == lineages) & is_node).sum(axis=2)
-        return levels[:, None] + levels - 2 * n_shared
+        # Two labels share the nodes down to their lowest common ancestor: as many as its level.
+        # Shape: (labels, labels, depth)
+        is_shared = (numbers[:, None] == numbers) & is_node
+        level_of_ancestor = is_shared.sum(axis=2)
+        return levels[:, None] + levels - 2 * level_of_ancestor
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a label tree. A block of the config is checked at once, a file when it is read."""
+    """Build a label tree. A block of the config is checked at once, a file when it is read: a
+    pipeline has to load on a machine without the file.
+
+    where (str): Its name in error messages, to which the path of a file is added.
+    """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     tree = Tree(source, where)
-    if tree.lineages:  # a ValueError if it is not a tree
+    # Reading the property checks the tree: it has nodes, or raises a ValueError.
+    if tree.lineages:
+        # Its nodes become names of blocks, as the config is saved with the pipeline.
         check_config_names(source, where)
     return tree
 
 
 def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
-    """The paths to all nodes of a mapping, top down."""
+    """The lineage of each node of a mapping and of those below, top down: see `Tree.lineages`.
+
+    nodes (Any): Should be a mapping of nodes to their children.
+    above (tuple[str, ...]): The lineage of the node that they are the children of.
+    where (str): The name of the tree in error messages.
+    """
     if not isinstance(nodes, Mapping):
-        place = f"under {above[-1]!r}" if above else "on top"
+        place = "on top"
+        if above:
+            place = f"under {above[-1]!r}"
         raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")
     for node, children in nodes.items():
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
         if node in above:
             raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
-        yield (*above, node)
+        lineage = (*above, node)
+        yield lineage
         if children is not None:  # null in a file: a leaf
-            yield from _walk(children, (*above, node), where)
+            yield from _walk(children, lineage, where)
 
 
 def _read(path: str | Path, where: str) -> Any:
@@ -119,6 +142,7 @@ def _read(path: str | Path, where: str) -> Any:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)
         text = Path(path).read_text(encoding="utf8")
+        # Without the hook, the last of several nodes of a name would win.
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
         expected = "expected a JSON or YAML file of nodes"

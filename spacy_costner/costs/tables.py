@@ -54,7 +54,8 @@ def zero_one_cost(tags: TagSet) -> CostTable:
 
     Higashiyama et al., eq 12. O is a label, too.
     """
-    return _over_tags(1.0 - numpy.eye(len(tags.labels) + 1), tags)
+    n_labels_and_o = len(tags.labels) + 1
+    return _over_tags(1.0 - numpy.eye(n_labels_and_o), tags)
 
 
 def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
@@ -82,7 +83,9 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     Higashiyama et al., eq 9 and 10.
     """
     distances = tree.distances(tags.labels)
-    table = numpy.pad(distances, (0, 1), constant_values=distances.max(initial=0) + 1)
+    cost_with_o = distances.max(initial=0) + 1
+    # A last row and column for O
+    table = numpy.pad(distances, (0, 1), constant_values=cost_with_o)
     table[-1, -1] = 0
     return _over_tags(table, tags)
 
@@ -124,12 +127,17 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        per_label[label] = tuple({**overall, **costs}.values())
+        # A label has the overall cost of the kinds that it doesn't name, in the order of `KINDS`.
+        costs_of_label = {**overall, **costs}
+        per_label[label] = tuple(costs_of_label.values())
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Raise a ValueError if something is no kind of mistake, or a cost is out of its range."""
+    """Raise a ValueError if a name is no kind of mistake, or a cost is negative or not finite.
+
+    where (str): What error messages begin with.
+    """
     for kind, cost in costs.items():
         if kind not in KINDS:
             raise ValueError(f"{where} expected any of {', '.join(KINDS)}, got {kind!r}")
@@ -152,8 +160,11 @@ def precision_recall_cost(
         raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown_labels[0]!r}")
     n_labels = len(tags.labels)
     costs_by_label = [per_label.get(label, overall) for label in tags.labels]
-    by_kind = numpy.reshape(costs_by_label, (n_labels, len(KINDS))).T
-    false_alarm, miss, wrong_label, wrong_boundary = by_kind  # each of shape (labels,)
+    # `reshape` is for a tag set without labels.
+    costs_by_kind = numpy.reshape(costs_by_label, (n_labels, len(KINDS))).T
+    # The costs of all labels. Shapes: (labels,)
+    false_alarm, miss, wrong_label, wrong_boundary = costs_by_kind
+    # Labels and, last, O; [gold, predicted]
     table = numpy.zeros((n_labels + 1, n_labels + 1))
     table[:-1] = wrong_label[:, None]
     table[-1, :-1] = false_alarm
@@ -173,9 +184,9 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
     RAISES (ValueError): If a cost is negative or not finite, or not 0 on the diagonal.
     """
     where = "spacy_costner.MatrixCost"
-    boundary = check_cost(wrong_boundary, f"{where}: wrong_boundary")
-    matrix_ = make_matrix(matrix, f"{where}: matrix")
-    return partial(matrix_cost, matrix=matrix_, wrong_boundary=boundary)
+    wrong_boundary = check_cost(wrong_boundary, f"{where}: wrong_boundary")
+    checked_matrix = make_matrix(matrix, f"{where}: matrix")
+    return partial(matrix_cost, matrix=checked_matrix, wrong_boundary=wrong_boundary)
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
@@ -191,6 +202,7 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     for gold in labels:
         rows.append([matrix.cost(gold, predicted) for predicted in labels])
     table = numpy.asarray(rows)
+    # A correct label with another prefix. `_over_tags` sets correct tags to 0.
     numpy.fill_diagonal(table, wrong_boundary)
     return _over_tags(table, tags)
 
@@ -227,8 +239,8 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = NOTHING)
         if name not in costs:
             raise ValueError(f"{where}: weights: expected any of {list(costs)}, got {name!r}")
         check_cost(weight, f"{where}: weights.{name}")
-    terms = tuple((weights.get(name, 1.0), cost) for name, cost in costs.items())
-    return partial(weighted_sum, terms=terms)
+    weights_and_costs = [(weights.get(name, 1.0), cost) for name, cost in costs.items()]
+    return partial(weighted_sum, terms=tuple(weights_and_costs))
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
@@ -236,17 +248,22 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
+    terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
     RAISES (ValueError): If float32 can't hold a sum.
     """
+    # The check below says it, in place of a warning of NumPy.
     with numpy.errstate(over="ignore"):
         table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
-    check_cost(float(table.max(initial=0)), "spacy_costner.SumCost: weights: largest sum")
+    largest_sum = float(table.max(initial=0))
+    check_cost(largest_sum, "spacy_costner.SumCost: weights: largest sum")
     return table
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels and, last, O to tags. The diagonal is the cost of a wrong
-    boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
+    """Expand a table over labels and, last, O to a table over tags: two tags cost what their labels
+    cost. The diagonal is the cost of a wrong boundary, so B-x and I-x have that of x and x.
+    Shape: (labels + 1, labels + 1) to (K, K)"""
+    # The label of O is -1: its row and column are the last ones.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)
     return costs

@@ -10,29 +10,38 @@ from ..ragged import sequence_ids
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], tuple[Floats1d, Floats1d]]
-"""Maps differences to losses and their derivatives. Shape: (B,)"""
+"""Maps the difference of two scores of each sequence to its loss, and to the derivative of the loss
+with respect to the difference. Shapes: (B,)"""
 
 
 def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
-    """max(0, violation). At 0, where a competitor has the score of gold, the derivative is 1, so
-    that training moves away from there."""
-    return violation.clip(0), (violation >= 0).astype(violation.dtype)
+    """max(0, violation), and its derivative. At 0, where a competitor has the score of gold, the
+    derivative is 1, so that training moves away from there. Shapes: (B,)"""
+    derivative = (violation >= 0).astype(violation.dtype)
+    return violation.clip(0), derivative
 
 
 def difference(
     above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
-    """The sum over the sequences of transform(above - below), with its gradient. `above` is the
-    score to decrease, such as log Z, `below` the one to increase, such as that of gold."""
+    """A loss that is the difference of two scores of each sequence: the weighted sum over the
+    sequences of transform(above - below), with its gradient.
+
+    above (ScoreWithVjp): The score to decrease, such as log Z.
+    below (ScoreWithVjp): The score to increase, such as that of gold.
+    gold (Gold): Its weights of sequences are used.
+    transform (Transform | None): What is done to the differences. Defaults to nothing.
+    """
     score_above, backprop_above = above
     score_below, backprop_below = below
     weights = sequence_weights(gold, score_above)
     losses = score_above - score_below
-    slopes = weights
+    # The derivative of the sum with respect to each difference. Shape: (B,)
+    d_losses = weights
     if transform is not None:
-        losses, slopes_of_transform = transform(losses)
-        slopes = slopes_of_transform * weights
-    gradient = add_to(backprop_above(slopes), backprop_below(-slopes))
+        losses, slopes = transform(losses)
+        d_losses = slopes * weights
+    gradient = add_to(backprop_above(d_losses), backprop_below(-d_losses))
     return LossResult(float((weights * losses).sum()), gradient)
 
 
@@ -83,23 +92,31 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
-    """True for the tags of tokens after which their entity can continue. Shape: (K,)"""
+    """True for the tags after which an entity can go on, such as B-x and I-x, but not L-x.
+    Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
     is_legal = xp.isfinite(potentials.transitions)
+    # Tags with a legal transition to a tag that continues an entity
     continues = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
     if gold.tied_to is None:
         return continues
-    # A tag counts if the tag of the model that it is tied to has any tag with such a transition.
+    # A tag counts if any tag that is tied to the same tag of the model has such a transition.
     return xp.isin(gold.tied_to, gold.tied_to[continues])
 
 
 def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
-    """The tags of the model whose scores these tags have."""
-    return tags if gold.tied_to is None else gold.tied_to[tags]
+    """The tags of the model for tags of the chain, which has more if O is split. Shapes: (N,)"""
+    if gold.tied_to is None:
+        return tags
+    return gold.tied_to[tags]
 
 
 def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
-    """Add the cost to the scores, if there is one: s(y) + m C(y*, y)."""
+    """Raise the scores of expensive mistakes, so that training has to lower them further: add the
+    cost to the scores, if there is one.
+
+    s(y) + m C(y*, y)
+    """
     if gold.cost is None:
         return potentials
     raised = gold.cost.astype(potentials.emissions.dtype)
@@ -109,20 +126,22 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """The weight of each sequence; 1 in the type of `like`, if gold has none. Shape: (B,)"""
+    """The weight of each sequence; ones if gold has none, in the type and on the device of `like`,
+    any array of a number for each sequence. Shape: (B,)"""
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
     return gold.weights
 
 
 def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
-    """1 for sequences of which annotation rules out some legal path, else 0. Shape: (B,)"""
+    """1 for sequences whose annotation says anything, so that some legal path disagrees with it,
+    else 0. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))
     # The mask alone does not say it: the tags that it rules out may be on no legal path.
-    wrong = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
-    return xp.isfinite(wrong.scores).astype("float64")
+    disagreeing = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
+    return xp.isfinite(disagreeing.scores).astype("float64")
 
 
 def sequences_of_tokens(potentials: Potentials) -> Ints1d:
@@ -132,7 +151,8 @@ def sequences_of_tokens(potentials: Potentials) -> Ints1d:
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:
-    """Scores with which all legal paths have the same probability."""
+    """Scores with which all legal paths have the same probability: 0, and minus infinity where the
+    potentials have it."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), scores, 0), potentials)
 
@@ -144,5 +164,6 @@ def zero_forbidden(potentials: Potentials) -> Potentials:
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """All scores times psi, above 0; forbidden tags and transitions stay forbidden."""
+    """All scores times psi, above 0: with a larger psi, the best paths have more of the
+    probability. Forbidden tags and transitions stay forbidden."""
     return map_scores(lambda scores: psi * scores, potentials)

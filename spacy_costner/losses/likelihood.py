@@ -43,15 +43,18 @@ def make_mixed(
     multiplier (float): Score per unit of cost, 0 or more.
     RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
     """
-    if (lam is None) == (k is None):
+    is_exactly_one_given = (lam is None) != (k is None)
+    if not is_exactly_one_given:
         where = "spacy_costner.Mixed: lam, k"
         raise ValueError(f"{where}: expected one of the two, got {lam!r}, {k!r}")
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)
     lam = within(0, 1, "Mixed", "lam", lam)
-    multiplier = at_least(0, "Mixed", "multiplier", multiplier) if cost is not None else 0.0
-    compute = partial(mixed, lam=lam, multiplier=multiplier)
+    score_per_cost = 0.0
+    if cost is not None:
+        score_per_cost = at_least(0, "Mixed", "multiplier", multiplier)
+    compute = partial(mixed, lam=lam, multiplier=score_per_cost)
     return Loss(compute, cost, weighs_tokens=True, shifts_probabilities=cost is not None)
 
 
@@ -101,6 +104,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
         return pointwise(potentials, gold)
     if lam == 1:
         return sequential(potentials, gold)
+    # Both terms share the forward-backward pass.
     paths = chain.forward_backward(potentials)
     log_z, backprop_all = paths.log_partition()
     score, backprop_gold = gold_score(potentials, gold)
@@ -113,8 +117,10 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
 
 def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
-    """The weight of each token, including that of its sequence. Shape: (N,)"""
+    """The weight of each token, times that of its sequence. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     weights = by_sequence[sequences_of_tokens(potentials)]
-    return weights if gold.token_weights is None else weights * gold.token_weights
+    if gold.token_weights is None:
+        return weights
+    return weights * gold.token_weights

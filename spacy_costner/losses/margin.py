@@ -93,11 +93,13 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
     Gimpel & Smith (2010), eq 5.
     """
-    zeros = map_scores(get_array_module(gold.cost).zeros_like, potentials)
+    xp = get_array_module(gold.cost)
+    # The cost of a path is the sum over its tags: a "score" with no costs of transitions.
+    zeros = map_scores(xp.zeros_like, potentials)
     costs = zeros._replace(emissions=cast(Floats2d, gold.cost))
-    expected, backprop = chain.expectation(potentials, costs)
-    weights = sequence_weights(gold, expected)
-    return LossResult(float((weights * expected).sum()), backprop(weights))
+    expected_costs, backprop = chain.expectation(potentials, costs)
+    weights = sequence_weights(gold, expected_costs)
+    return LossResult(float((weights * expected_costs).sum()), backprop(weights))
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:

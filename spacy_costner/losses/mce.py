@@ -37,15 +37,17 @@ def make_mce(
     normalise (bool): Whether to use the mean over competitors and not the sum.
     RAISES (ValueError): If a parameter is out of its range.
     """
+    only_best = number(psi) == math.inf  # in a config, "inf" is a string
     compute = partial(
         mce,
         smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),
         slope=above(0, "MCE", "slope", slope),
         offset=finite("MCE", "offset", offset),
-        psi=math.inf if number(psi) == math.inf else above(0, "MCE", "psi", psi),
+        psi=math.inf if only_best else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
-    return Loss(compute, is_smooth=number(psi) != math.inf, needs_start=True)
+    # Another path may become the best one: a kink.
+    return Loss(compute, is_smooth=not only_best, needs_start=True)
 
 
 def mce(
@@ -77,7 +79,9 @@ def mce(
         _, best_right = best_gold(potentials, gold)
         return difference(best_wrong, best_right, gold, transform)
     right_paths = gold.paths
-    sharp = potentials if psi == 1 else sharpen(potentials, psi)
+    sharp = potentials
+    if psi != 1:
+        sharp = sharpen(potentials, psi)
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right_paths)
     right_sum, backprop_right = gold_score(sharp, gold)
     if normalise:
@@ -87,24 +91,30 @@ def mce(
         log_n_right, _ = gold_score(equal, gold)
         wrong_sum = wrong_sum - log_n_wrong.clip(0)  # 0 where no path is wrong
         right_sum = right_sum - log_n_right
-    wrong_score = wrong_sum / psi, backprop_wrong
-    right_score = right_sum / psi, backprop_right
+    # The callbacks give the gradient with respect to psi times the scores: the factor psi of the
+    # chain rule and the division by psi cancel out.
+    wrong_score = (wrong_sum / psi, backprop_wrong)
+    right_score = (right_sum / psi, backprop_right)
     return difference(wrong_score, right_score, gold, transform)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
-    """1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with respect to d."""
+    """The sigmoid of the MCE: 1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with
+    respect to d. Shapes: (B,)"""
     x = slope * d + offset
     return _sigmoid(x), slope * _sigmoid(x) * _sigmoid(-x)
 
 
 def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
-    """log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to d."""
+    """The logistic of the MCE: log(1 + exp(x)) / slope of x = slope d + offset, and its derivative
+    with respect to d. Shapes: (B,)"""
+    xp = get_array_module(d)
     x = slope * d + offset
-    return get_array_module(d).logaddexp(0, x) / slope, _sigmoid(x)
+    return xp.logaddexp(0, x) / slope, _sigmoid(x)
 
 
 SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
+"""The functions l of `mce`, by the names of the setting."""
 
 
 def _sigmoid(x: Floats1d) -> Floats1d:

@@ -109,9 +109,14 @@ def mira(
 def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
-    """The squared distance of two paths, (N,) each, in feature space: whole numbers, (B,).
+    """How far apart two paths are in the features of the model: the squared distance of their
+    counts of features, a whole number for each sequence. See `mira` for the features.
 
-    n = || f(y) - f(y') ||^2
+        n = || f(y) - f(y') ||^2
+
+    path, other_path (Ints1d): The tags of both paths. Shapes: (N,)
+    features (Ints2d | None): The features of each token: see `Gold`. Shape: (N, S)
+    RETURNS (Floats1d): The distance of each sequence. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
@@ -120,38 +125,42 @@ def squared_distance(
     differs = path != other_path
 
     # Transitions, as numbers: from tag * K + to tag, at all tokens but the first of a sequence.
-    firsts = first_tokens(lengths)
-    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), firsts))
+    first = first_tokens(lengths)
+    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
     transitions = [tags[later - 1] * n_tags + tags[later] for tags in (path, other_path)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
 
     # Start and end: where the tags differ, a feature of each path is missing in the other.
-    at_ends = xp.asarray(numpy.concatenate([firsts, last_tokens(lengths)]))
-    distance += 2 * _sum_by_group(sequence[at_ends], differs[at_ends], len(lengths))
+    first_and_last = xp.asarray(numpy.concatenate([first, last_tokens(lengths)]))
+    n_different = _sum_by_group(sequence[first_and_last], differs[first_and_last], len(lengths))
+    distance += 2 * n_different
 
-    if features is None:  # each token has a feature that no other token has
+    if features is None:
+        # Each token has a feature that no other token has: the same as at start and end.
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
     # Emissions, as numbers: feature * K + tag, for the features of tokens whose tags differ.
     different = xp.flatnonzero(differs)
-    their_features = features[different].astype("int64")
-    row, slot = xp.nonzero(their_features >= 0)
+    features_of_different = features[different].astype("int64")
+    row, slot = xp.nonzero(features_of_different >= 0)  # -1 stands for no feature
     token = different[row]
-    feature = their_features[row, slot]
+    feature = features_of_different[row, slot]
     emissions = [feature * n_tags + tags[token] for tags in (path, other_path)]
     return distance + _squared_differences(sequence[token], emissions, len(lengths))
 
 
 def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:
-    """The count of each number in the first of a pair of arrays minus that in the other, squared
-    and summed over each group. Shapes: (R,), (R,) each to (G,)"""
+    """How differently two arrays count, in each group: how often the first of the pair has a number
+    minus how often the other has it, squared and summed over all numbers. `groups` has the group
+    of each place in both. Shapes: (R,), (R,) each to (G,)"""
     xp = get_array_module(groups)
     numbers = xp.concatenate(pair)
     base = int(numbers.max(initial=0)) + 1
     # Group and number are digits of one key. The first array counts 1, the second -1.
-    keys, key_of = xp.unique(xp.tile(groups, 2) * base + numbers, return_inverse=True)
+    keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + numbers, return_inverse=True)
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
-    differences = _sum_by_group(key_of, signs, len(keys))
-    return _sum_by_group(keys // base, differences**2, n_groups)
+    differences = _sum_by_group(index_of_key, signs, len(keys))
+    group_of_key = keys // base
+    return _sum_by_group(group_of_key, differences**2, n_groups)
 
 
 def _sum_by_group(groups: Ints1d, weights: Array1d, n_groups: int) -> Floats1d:

@@ -24,14 +24,19 @@ def make_schedule(
     for loss in losses:
         if not isinstance(loss, Loss):
             raise ValueError(f"{where}: expected losses, got {loss!r}")
-    name, ends = ("epochs", epochs) if epochs else ("steps", steps)
+    unit = "steps"
+    ends: Sequence[float] = steps
+    if epochs:
+        unit = "epochs"
+        ends = epochs
     if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
         expected = "two losses or more, and either steps or epochs with one number less"
         got = f"{len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
         raise ValueError(f"{where}: expected {expected}, got {got}")
-    if not all(begin < end < math.inf for begin, end in pairwise([0, *ends])):
-        raise ValueError(f"{where}: {name}: expected growing numbers above 0, got {ends!r}")
-    return LossSchedule(losses, tuple(ends), name)
+    is_growing = all(begin < end < math.inf for begin, end in pairwise([0, *ends]))
+    if not is_growing:
+        raise ValueError(f"{where}: {unit}: expected growing numbers above 0, got {ends!r}")
+    return LossSchedule(losses, tuple(ends), unit)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class LossSchedule:
 
     def stage_at(self, progress: Progress) -> Loss:
         """The loss to minimise at this point of training."""
-        reached = progress.steps if self.unit == "steps" else progress.passes
-        n_ended = sum(end <= reached for end in self.ends)
+        n_done: float = progress.passes
+        if self.unit == "steps":
+            n_done = progress.steps
+        n_ended = sum(end <= n_done for end in self.ends)
         return self.stages[n_ended]

@@ -54,33 +54,36 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     covariance = backprop_mean(weights)
     # The mean features of gold minus those of all paths, summed over the batch
     feature_lead = add_to(backprop_log_z(-weights), gold_features(potentials, gold, weights))
-    score_lead = dot(feature_lead, scores)
-    variance = dot(covariance, scores)
+    score_lead = dot(feature_lead, scores)  # sum (s(y*) - mu)
+    variance = dot(covariance, scores)  # sum sigma^2
     # 1 / sqrt(sum sigma^2), 0 if all legal paths have the same score
     per_deviation = 0.0
     if variance > largest_rounding(scores):
         per_deviation = variance**-0.5
     z = per_deviation * score_lead
-    gradient = add_to(
-        scaled(-per_deviation, feature_lead), scaled(per_deviation**2 * z, covariance)
-    )
-    return LossResult(-z, gradient)
+    # The derivative of score_lead is feature_lead, that of the variance 2 covariance.
+    term_of_lead = scaled(-per_deviation, feature_lead)
+    term_of_variance = scaled(per_deviation**2 * z, covariance)
+    return LossResult(-z, add_to(term_of_lead, term_of_variance))
 
 
 def largest_rounding(scores: Potentials) -> float:
-    """The variance that rounding can give to scores that are all equal."""
+    """The variance of paths that rounding alone can give to scores that are all equal. Above it,
+    `zscore` divides by the deviation."""
     xp = get_array_module(scores.emissions)
-    largest = 0.0
-    for array in scores[:4]:
-        if array.size:
-            largest = max(largest, float(array.max()), float(-array.min()))
+    largest_score = 0.0
+    for array in scores[:4]:  # all but the lengths
+        if array.size > 0:
+            largest_score = max(largest_score, float(array.max()), float(-array.min()))
     epsilon = float(xp.finfo(scores.emissions.dtype).eps)
-    return 100 * epsilon * len(scores.emissions) * largest**2
+    n_tokens = len(scores.emissions)
+    return 100 * epsilon * n_tokens * largest_score**2
 
 
 def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
-    """How often gold has each tag and transition, in the weighted sum over the sequences; of a
-    partial annotation the mean over the paths that agree with it."""
+    """How often gold has each tag at each token, and each transition, in the weighted sum over the
+    sequences; of a partial annotation the mean over the paths that agree with it."""
+    # These counts are the gradient of the score of gold, or of a log-sum of equal scores.
     if gold.allowed is None:
         _, backprop = chain.path_score(potentials, gold.tags)
     else:
@@ -90,7 +93,7 @@ def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Pote
 
 
 def dot(gradient: Potentials, scores: Potentials) -> float:
-    """The inner product of a gradient and scores."""
+    """The inner product of a gradient and scores: all four arrays of each as one vector."""
     return sum(float(d.ravel() @ s.ravel()) for d, s in zip(gradient[:4], scores[:4]))
 
 

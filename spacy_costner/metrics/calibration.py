@@ -19,13 +19,16 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
         and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
         the share "right" of correct ones. The last two are None for an empty bin.
     """
-    bin_of = _bins(probs, n_bins)
+    bin_of_prediction = _bins(probs, n_bins)
     rows: list[dict[str, Any]] = []
     for i in range(n_bins):
-        is_in_bin = bin_of == i
+        is_in_bin = bin_of_prediction == i
         n = int(is_in_bin.sum())
-        confidence = float(probs[is_in_bin].mean()) if n else None
-        share_right = float(right[is_in_bin].mean()) if n else None
+        confidence = None
+        share_right = None
+        if n > 0:
+            confidence = float(probs[is_in_bin].mean())
+            share_right = float(right[is_in_bin].mean())
         rows.append(
             {
                 "from": i / n_bins,
@@ -52,13 +55,14 @@ def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) 
 
 
 def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
-    """The bin of each probability; 1 is in the last bin. Shape: (E,)"""
-    return numpy.minimum((numpy.asarray(probs) * n_bins).astype("int64"), n_bins - 1)
+    """The bin of each probability, of bins of equal width; 1 is in the last one. Shape: (E,)"""
+    rounded_down = (numpy.asarray(probs) * n_bins).astype("int64")
+    return numpy.minimum(rounded_down, n_bins - 1)
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """The bounds of the Wilson score interval of a share p of n observations. z is the quantile
-    of the normal distribution.
+    """The confidence interval of a share p that was seen in n observations: the bounds of the
+    Wilson score interval. z is the quantile of the normal distribution, 1.96 for 95 %.
 
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 

@@ -48,38 +48,45 @@ class Losses(NamedTuple):
     binary: bool = False
 
     def mean(self, thresholds: Floats1d) -> Floats1d:
-        """The mean loss at thresholds. Shape: (S,)"""
+        """The mean loss of the docs at thresholds. Shape: (S,)"""
         order = numpy.argsort(self.score)
         # The sum of the losses if the i entities with the lowest scores are missed. Shape: (E + 1,)
         sums = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
+        # At a threshold, the entities with a lower score are missed. Shape: (S,)
         n_missed = numpy.searchsorted(self.score[order], thresholds)
         return sums[n_missed] / max(self.n, 1)
 
 
 def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
-    """The losses of docs with entities, for what is missed of them. Docs without entities don't
-    count. `score` is that of `Losses`, `doc` the doc of each entity. Shapes: (E,)
+    """The losses of calibration docs for a promise of a miss rate. Docs without entities don't
+    count.
 
         L_i = missed_i / entities_i                                     by doc
         L_i = 1 if missed_i > 0, else 0                                 any
+
+    score (Floats1d): The highest threshold at which each entity is in the set: see `Losses`.
+        Shape: (E,)
+    doc (Ints1d): The number of the doc of each entity. Shape: (E,)
+    by (str): "doc" or "any": see above.
     """
     # The docs with entities, counted anew: the doc of each entity, (E,), and the number of
     # entities of each doc, (n,)
     _, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
     n = len(n_entities)
     if by == "doc":
-        return Losses(score, 1.0 / n_entities[doc], n)
+        return Losses(score, weight=1.0 / n_entities[doc], n=n)
     # Any entity that is missed makes the loss 1, so only the lowest score of a doc counts. Sorted
     # by doc, then by score, it is the first one of the doc.
     order = numpy.lexsort((score, doc))
-    first_of_doc = order[numpy.cumsum(n_entities) - n_entities]
-    return Losses(score[first_of_doc], numpy.ones(n), n, binary=True)
+    begin_of_doc = numpy.cumsum(n_entities) - n_entities
+    lowest_of_doc = order[begin_of_doc]
+    return Losses(score[lowest_of_doc], weight=numpy.ones(n), n=n, binary=True)
 
 
 def threshold(
     losses: Losses, limit: float, *, delta: float | None = None, floor: float = 0.0
 ) -> float | None:
-    """The largest threshold with a guaranteed risk.
+    """The largest threshold with a guaranteed risk: the smallest set that keeps the promise.
 
         max {t: (n mean(t) + 1) / (n + 1) <= limit}         E[L] <= limit        no delta
         max {t: p_value(mean(t)) <= delta}                  P(E[L] > limit) <= delta
@@ -95,7 +102,7 @@ def threshold(
 
     Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
     """
-    # The losses only change at the scores.
+    # Losses change at no other thresholds than the scores.
     is_in_range = (losses.score >= floor) & (losses.score <= 1)
     candidates = numpy.unique(numpy.append(losses.score[is_in_range], [floor, 1.0]))
     means = losses.mean(candidates)
@@ -103,7 +110,10 @@ def threshold(
         passes = (losses.n * means + 1) / (losses.n + 1) <= limit + ROUNDING_OF_RISK
     else:
         passes = p_values(means, limit, losses.n, binary=losses.binary) <= delta
-    return float(candidates[passes][-1]) if passes.any() else None
+    if not passes.any():
+        return None
+    # `unique` has sorted the candidates.
+    return float(candidates[passes][-1])
 
 
 def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> Floats1d:
@@ -120,10 +130,12 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
 
     Bates et al., 2021, section 3.1; Angelopoulos et al., 2021.
     """
-    n_lost = numpy.clip(numpy.ceil(n * means - ROUNDING_OF_COUNT), 0, n).astype("int64")
-    tail = _binomial(n, limit)[n_lost]
+    sums_of_losses = numpy.ceil(n * means - ROUNDING_OF_COUNT)
+    n_lost = numpy.clip(sums_of_losses, 0, n).astype("int64")
+    tail = _binomial_cdf(n, limit)[n_lost]
     if binary:
         return tail
+    # Above the limit, h is 0: Hoeffding's bound then says nothing.
     a = numpy.clip(means, 0.0, limit)
     log_ratio = numpy.log(numpy.where(a > 0, a / limit, 1.0))  # a log(a / b) is 0 at 0
     h = a * log_ratio + (1 - a) * numpy.log((1 - a) / (1 - limit))
@@ -132,21 +144,22 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
     return numpy.minimum(numpy.minimum(hoeffding, bentkus), 1.0)
 
 
-def _binomial(n: int, p: float) -> Floats1d:
+def _binomial_cdf(n: int, p: float) -> Floats1d:
     """P(Binomial(n, p) <= k) for k = 0..n. Shape: (n + 1,)"""
     k = numpy.arange(1, n + 1)
     # log P(k) - log P(k - 1). Logarithms, as P(0) underflows with many docs.
     steps = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)
-    log_first = n * math.log1p(-p)
-    log_probs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + log_first
-    return numpy.minimum(numpy.cumsum(numpy.exp(log_probs)), 1.0)
+    log_prob_of_0 = n * math.log1p(-p)
+    log_probs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + log_prob_of_0
+    probs = numpy.exp(log_probs)
+    return numpy.minimum(numpy.cumsum(probs), 1.0)
 
 
 def docs_needed(
     mean: float, limit: float, *, delta: float | None = None, binary: bool = False
 ) -> int | None:
-    """The least number of docs from which on any number meets a limit. It is 1 / limit - 1 at
-    least.
+    """How many calibration docs a promise takes, if the new ones have the same mean loss: the least
+    number from which on any number meets the limit. It is 1 / limit - 1 at least.
 
     mean (float): The mean loss of the docs. With 0, it is the number that is needed however good
         the scores are.
@@ -159,65 +172,79 @@ def docs_needed(
     if mean >= limit:
         return None
     if delta is None:
+        # (n mean + 1) / (n + 1) <= limit, solved for n: see `threshold`.
         return math.ceil((1 - limit) / (limit - mean) - ROUNDING_OF_COUNT)
-    # Docs with k = ceil(n mean) losses pass if a binomial tail is at most this.
-    log_bound = math.log(delta if binary else delta / math.e)
+    # n docs lose k = ceil(n mean). They pass if log P(Binomial(n, limit) <= k) is at most this.
+    log_bound = math.log(delta)
+    if not binary:
+        log_bound = math.log(delta / math.e)
 
-    def least_with(k: int) -> int:
-        """The least number of docs with k losses. Of all numbers with k losses, its tail is the
+    def least_docs_with(k: int) -> int:
+        """The least number of docs that lose k. Of all numbers that lose k, its tail is the
         highest."""
-        return 1 if k == 0 else math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
+        if k == 0:
+            return 1
+        return math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
 
     def fails(k: int) -> bool:
-        """Whether some number of docs with k losses fails."""
-        return _log_tail(least_with(k), k, limit) > log_bound
+        """Whether any number of docs that lose k fails."""
+        return _log_tail(least_docs_with(k), k, limit) > log_bound
 
     def passes_surely(n: int) -> bool:
-        """Whether n docs pass by Hoeffding's bound, which falls with n. A binary loss has a whole
-        number of losses, up to one above n mean."""
-        share = mean + 1 / n if binary else mean
+        """Whether n docs pass by Hoeffding's bound, which falls with n. Binary losses add up to a
+        whole number, up to one above n mean."""
+        share = mean
+        if binary:
+            share += 1 / n
         return share < limit and -n * _divergence(share, limit) <= math.log(delta)
 
     if not passes_surely(MOST_DOCS):
         return None
-    enough = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
-    k = _last_failing(
-        fails, math.ceil(enough * mean - ROUNDING_OF_COUNT), is_exact=enough <= MOST_EXACT
-    )
+    enough_docs = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
+    # With n, the tail falls as long as k is the same, and rises where k does. So the last number of
+    # docs that fails is among those with the last k that fails.
+    last_k = math.ceil(enough_docs * mean - ROUNDING_OF_COUNT)
+    k = _last_failing(fails, last_k, is_exact=enough_docs <= MOST_EXACT)
     if k is None:
         return 1
-    # Among the numbers of docs with k losses, the tail falls: the first that passes.
-    end = enough if mean == 0 else min(enough, least_with(k + 1))
-    numbers = range(least_with(k), end)
-    n_failing = bisect_left(numbers, True, key=lambda n: _log_tail(n, k, limit) <= log_bound)
-    return numbers.start + n_failing
+    end = enough_docs
+    if mean > 0:
+        end = min(enough_docs, least_docs_with(k + 1))
+    numbers_with_k = range(least_docs_with(k), end)
+    n_failing = bisect_left(numbers_with_k, True, key=lambda n: _log_tail(n, k, limit) <= log_bound)
+    return numbers_with_k.start + n_failing
 
 
 def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) -> int | None:
-    """The largest k up to the last one that fails, None if none does. It is exact, or found as if
-    each k passed after one that passes."""
+    """The largest k, from 0 to `last`, that fails; None if none does. If it need not be exact, it
+    is found by bisection, as if all k after one that passes passed, too."""
     if is_exact:
         for k in range(last, -1, -1):
             if fails(k):
                 return k
         return None
     n_failing = bisect_left(range(last), True, key=lambda k: not fails(k))
-    return n_failing - 1 if n_failing else None
+    if n_failing == 0:
+        return None
+    return n_failing - 1
 
 
 def _divergence(share: float, limit: float) -> float:
-    """h(share, limit): see `p_values`."""
-    first_term = share * math.log(share / limit) if share else 0.0
+    """h(share, limit) of Hoeffding's bound: see `p_values`."""
+    first_term = 0.0  # its limit, as the share goes to 0
+    if share > 0:
+        first_term = share * math.log(share / limit)
     return first_term + (1 - share) * math.log((1 - share) / (1 - limit))
 
 
 def _log_tail(n: int, k: int, p: float) -> float:
-    """log P(Binomial(n, p) <= k), for k below or about n p."""
+    """log P(Binomial(n, p) <= k), for k below or about n p: P(k) and the ratios of the terms before
+    it to P(k)."""
     if k >= n:
         return 0.0
     log_choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     log_prob_of_k = log_choices + (k * math.log(p) + (n - k) * math.log1p(-p))
-    # P(k - 1), P(k - 2), … over P(k): beyond 40 deviations they are below 1e-16.
+    # P(k - 1) / P(k), P(k - 2) / P(k), …: beyond 40 deviations they are below 1e-16.
     n_terms = min(k, 50 + int(40 * math.sqrt(n * p)))
     i = numpy.arange(k, k - n_terms, -1)
     ratios = numpy.cumprod(i / (n - i + 1) * ((1 - p) / p))
@@ -227,7 +254,8 @@ def _log_tail(n: int, k: int, p: float) -> float:
 def false_alarm_risk(
     scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
 ) -> Floats1d:
-    """The mean over docs of the share of the set that is wrong, 0 for an empty set.
+    """The risk of false alarms at thresholds: the mean over docs of the share of the set that is
+    wrong, 0 for an empty set.
 
     scores (Floats1d): The score of each span. Shape: (S,)
     wrong (Array1d): 1 for spans that are wrong, else 0. Shape: (S,)
@@ -237,7 +265,8 @@ def false_alarm_risk(
     RETURNS (Floats1d): The mean at each threshold. Shape: (T,)
     """
     # The first threshold at which each span is in the set; T if it never is. Shape: (S,)
-    first = numpy.searchsorted(-thresholds, -scores)
+    # (`searchsorted` takes ascending numbers: both with a minus.)
+    first_threshold = numpy.searchsorted(-thresholds, -scores)
     n_rows = doc.max(initial=-1) + 1
     n_columns = len(thresholds) + 1
 
@@ -245,12 +274,15 @@ def false_alarm_risk(
         """The spans in the set of each doc at each threshold, or their weights, summed. Shape:
         (docs, T + 1)"""
         # Doc and threshold as one number, which is a cell of the table, row after row.
-        cells = doc * n_columns + first
+        cells = doc * n_columns + first_threshold
         sums = numpy.bincount(cells, weights=weights, minlength=n_rows * n_columns)
         # A span that is in the set at a threshold is in it at all lower ones.
         return sums.reshape(n_rows, n_columns).cumsum(axis=1)
 
-    shares = count_in_sets(wrong) / numpy.maximum(count_in_sets(), 1)
+    n_wrong = count_in_sets(wrong)
+    set_size = count_in_sets()
+    shares = n_wrong / numpy.maximum(set_size, 1)
+    # The last column has the spans that are in no set.
     return shares.sum(axis=0)[:-1] / n_docs
 
 
@@ -261,4 +293,6 @@ def fixed_sequence(p: Floats1d, delta: float) -> int:
     Angelopoulos et al., 2021: fixed sequence testing.
     """
     not_rejected = numpy.flatnonzero(p > delta)
-    return int(not_rejected[0]) if len(not_rejected) else len(p)
+    if len(not_rejected) == 0:
+        return len(p)
+    return int(not_rejected[0])

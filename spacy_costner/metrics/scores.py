@@ -44,7 +44,7 @@ def recall(tp: FloatsXd, fn: FloatsXd) -> FloatsXd:
 
 
 def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
-    """Divide; 0 where the denominator is 0."""
+    """Divide counts; 0 where the denominator is 0, as the numerator then is 0, too."""
     return numerator / numpy.where(denominator == 0, 1, denominator)
 
 
@@ -59,8 +59,8 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Sum counts of D docs, (D, M), over samples of D docs, drawn with replacement. All columns
-    use the same samples, so comparisons of columns are paired. Shape: (n_samples, M)
+    """Resample docs: sum their counts, (D, M), over samples of D docs, drawn with replacement. All
+    columns use the same samples, so comparisons of columns are paired. Shape: (n_samples, M)
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
 
@@ -72,12 +72,13 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
     sums = []
     for begin in range(0, n_samples, block_size):
         n_in_block = min(block_size, n_samples - begin)
-        sums.append(_times_drawn(rng, n_docs, n_in_block) @ counts)
+        times_drawn = _times_drawn(rng, n_docs, n_in_block)
+        sums.append(times_drawn @ counts)
     return numpy.concatenate(sums)
 
 
 def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
-    """Number of times each doc is in each sample. Shape: (n_samples, D)"""
+    """How often each doc is drawn in each sample. Shape: (n_samples, D)"""
     drawn = rng.integers(n_docs, size=(n_samples, n_docs))
     # Sample and doc as one number, sample * D + doc, which is a cell of the table, row after row.
     cells = drawn + n_docs * numpy.arange(n_samples)[:, None]
@@ -86,10 +87,12 @@ def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Fl
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """The confidence interval and the p-value of the difference d on the test docs, from the
-    differences d_i on n samples.
+    """How sure a difference between two systems is: its confidence interval and its p-value.
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
+
+    value (float): The difference on the test docs.
+    sampled (Floats1d): The differences d_i on n samples of these docs. Shape: (n,)
     """
     n_not_above = int((sampled <= 0).sum())
     n_not_below = int((sampled >= 0).sum())
@@ -123,7 +126,11 @@ def paired_differences(
     sampled_means = score(sampled_counts).mean(axis=-1)
     rows: list[list[Difference]] = []
     for mean, sampled_mean in zip(means, sampled_means):
+        # How far each system is ahead of the baseline. Shapes: (systems,), (samples, systems)
         leads = mean - mean[baseline]
         sampled_leads = sampled_mean - sampled_mean[:, baseline, None]
-        rows.append([difference(lead, s) for lead, s in zip(leads.tolist(), sampled_leads.T)])
+        differences: list[Difference] = []
+        for lead, sampled_lead in zip(leads.tolist(), sampled_leads.T):
+            differences.append(difference(lead, sampled_lead))
+        rows.append(differences)
     return rows

@@ -103,21 +103,22 @@ class Stream:
     def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
         self.calibration = calibration
         self.seed = seed
-        digest = calibration.get("digest", "0")  # 0.3.0 saved none
+        digest = calibration.get("digest", "0")  # pipelines saved by 0.3.0 have none
         self._generator = numpy.random.default_rng([seed, int(digest, 16)])
+        # The scores that the next doc is ranked among, sorted: see `conformal_p_values`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
-        self._products = numpy.zeros(len(BETS))
+        self._log_products = numpy.zeros(len(BETS))
         self.scores: list[float] = []
         self.p_values: list[float] = []
         self.log_martingale: list[float] = []
 
     def add(self, scores: Floats1d) -> None:
         """Test the next docs by their scores. Shape: (T,)"""
-        shares = 1 - self._generator.random(len(scores))
+        shares = 1 - self._generator.random(len(scores))  # above 0 and up to 1
         p_values = conformal_p_values(self._pool, scores, shares)
-        products = log_products(p_values, self._products)
-        if len(products):
-            self._products = products[-1]
+        products = log_products(p_values, before=self._log_products)
+        if len(products) > 0:
+            self._log_products = products[-1]
         self.scores += scores.tolist()
         self.p_values += p_values.tolist()
         self.log_martingale += log_martingale(products).tolist()
@@ -184,23 +185,20 @@ class Shift(NamedTuple):
         """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
         upper guess after an alarm. None where nothing is predicted, or nothing expected."""
 
-        def prf(counts: Sequence[float]) -> dict[str, float | None]:
-            n_correct, n_predicted, n_annotated = counts
-            p = n_correct / n_predicted if n_predicted else None
-            r = n_correct / n_annotated if n_annotated else None
-            f = None
-            if n_predicted and n_annotated:
-                f = n_correct / ((n_predicted + n_annotated) / 2)
-            return {"p": p, "r": r, "f": f}
-
+        # With zeros, so that the sum has three numbers without labels, too.
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
-        expected: dict[str, Any] = {f"ents_{name}": score for name, score in prf(total).items()}
-        expected["ents_per_type"] = {label: prf(counts) for label, counts in self.counts.items()}
-        return expected
+        overall = expected_prf(total)
+        return {
+            "ents_p": overall["p"],
+            "ents_r": overall["r"],
+            "ents_f": overall["f"],
+            "ents_per_type": {label: expected_prf(n) for label, n in self.counts.items()},
+        }
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The test in short: "martingale" is its highest value."""
+        """The result of the test as JSON has it: "martingale" is its highest value, not the
+        logarithm."""
         return {
             "docs": self.n_docs,
             "martingale": exp(min(self.highest, MOST_LOG)),
@@ -211,41 +209,60 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The test in words."""
-        if self.alarm is None:
-            verdict = f"no alarm in {self.n_docs:,} docs"
-        else:
+        """Whether the test alarms, and how near it came, in words."""
+        verdict = f"no alarm in {self.n_docs:,} docs"
+        if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
         martingale = self.summary["martingale"]
         return f"{verdict} (martingale up to {martingale:.3g} of {self.level:g})"
 
-    def describe(self) -> str:
+    def as_text(self) -> str:
         """The test and the expected scores in a line."""
         expected = self.expected
-        cells: list[str] = []
-        for name in "prf":
+        scores: list[str] = []
+        for name in ("p", "r", "f"):
             score = expected[f"ents_{name}"]
-            cell = "-" if score is None else f"{100 * score:.2f}"
-            cells.append(f"{name.upper()} {cell}")
-        guess = "expected" if self.alarm is None else "expected, an upper guess:"
-        return f"{self.verdict}; {guess} {', '.join(cells)}"
+            percentage = "-"
+            if score is not None:
+                percentage = f"{100 * score:.2f}"
+            scores.append(f"{name.upper()} {percentage}")
+        title = "expected"
+        if self.alarm is not None:
+            # The model is too sure of such texts, and so of its scores.
+            title = "expected, an upper guess:"
+        return f"{self.verdict}; {title} {', '.join(scores)}"
+
+
+def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
+    """Precision "p", recall "r" and F "f" of expected counts: see `Counts`. None where nothing is
+    predicted, or nothing expected."""
+    n_correct, n_predicted, n_annotated = counts
+    scores: dict[str, float | None] = {"p": None, "r": None, "f": None}
+    if n_predicted > 0:
+        scores["p"] = n_correct / n_predicted
+    if n_annotated > 0:
+        scores["r"] = n_correct / n_annotated
+    if n_predicted > 0 and n_annotated > 0:
+        scores["f"] = n_correct / ((n_predicted + n_annotated) / 2)
+    return scores
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
-    """Scores in random order, at most `MOST_DOCS` of them. Shape: (T,)"""
+    """Scores in random order, at most `MOST_DOCS` of them: a test then says whether the docs as a
+    whole are like the calibration docs, whatever changes from one to the next. Shape: (T,)"""
     order = numpy.random.default_rng(seed).permutation(len(scores))
     return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Scores as they are compared, with four digits: further digits may differ between batches.
-    Shape: (T,)"""
+    """Scores as the tests compare them, with four digits: further digits may differ between
+    batches of other docs. Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
 def digest_of(scores: Floats1d) -> str:
-    """A digest of the scores of calibration docs, not rounded and in the order of the docs: see
-    `Stream`. Shape: (B,)"""
+    """A digest of the scores of calibration docs, by which a saved test is known to be against the
+    same docs: see `Stream`. Scores are not rounded, and in the order of the docs. Shape: (B,)"""
     little_endian = numpy.asarray(scores, "<f8")  # the same bytes on all machines
     return hashlib.blake2b(little_endian.tobytes(), digest_size=16).hexdigest()
 
@@ -259,7 +276,8 @@ def find_shift(
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test scores in their order, after those of earlier docs.
+    """Test whether docs are still like the calibration docs, by their scores in their order, after
+    those of earlier docs.
 
     calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
         whether they are "approximate".
@@ -283,6 +301,7 @@ def find_shift(
             approximate=False,
         )
     check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
+    # A stream can be shared: another test may have gone on from the same earlier docs.
     stream = earlier.stream.up_to(earlier.n_docs)
     stream.add(rounded(scores))
     log_martingale = numpy.asarray(stream.log_martingale[earlier.n_docs :])
@@ -304,8 +323,12 @@ def find_shift(
 def check_earlier(
     seed_before: int, before: Mapping[str, Any], calibration: Mapping[str, Any], seed: int
 ) -> None:
-    """Raise a ValueError if the seed or the "digest" of the calibration docs is another one than
-    that of the earlier docs."""
+    """Raise a ValueError if a test can't go on from earlier docs: if they were tested with another
+    seed, or against other calibration docs.
+
+    seed_before, before: The seed of the earlier test, and the "digest" of its calibration docs.
+    calibration, seed: Those of the test that goes on.
+    """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
     if before.get("digest") != calibration.get("digest"):
@@ -316,8 +339,8 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Make the result anew that `Shift.to_json` has saved. Raises a ValueError if it is none, or
-    not of this seed and these calibration docs."""
+    """Make a test anew that `Shift.to_json` has saved, so that it can go on. Raises a ValueError if
+    something is missing, or if it is not of this seed and these calibration docs."""
     names = ("scores", "counts", "seed", "digest")
     for name in names:
         if name not in saved:

@@ -36,9 +36,9 @@ from ..token_attrs import TokenAttrs, possible_paths, read_presets
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
-from ..training.objective import NEGATED, Objective, check_finite
+from ..training.objective import Objective, check_finite
 from ..training.soft_targets import labels_of
-from ..training.targets import Weights
+from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, no_scores
 from .annotations import (
     Confidence,
@@ -422,9 +422,9 @@ class CostSensitiveNER(TrainablePipe):
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
-        check_finite(scores, self.name)
         if features is None:
             features = self._find_features([eg.predicted for eg in examples])
+        check_finite(scores, self.name)
         targets = self.objective.targets_in_epoch(
             examples,
             self.chain_tags,

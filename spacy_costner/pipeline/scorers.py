@@ -17,7 +17,7 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..ent_iob import MISSING
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
-from ..spans import on_tokens
+from ..spans import spans_with_scores
 from ..tags import OUTSIDE, Tags
 from ..token_attrs import read_docs, read_reference
 from ..types import Cost
@@ -324,7 +324,7 @@ def _calibration_scores(
             if group is None:
                 continue
             gold = {as_entity(ent) for ent in eg.reference.ents}
-            for span, prob in on_tokens(group):
+            for span, prob in spans_with_scores(group):
                 entity = _in_reference(eg, span)
                 if entity is not None and span.label_ in labels and not isnan(prob):
                     probs.append(prob)

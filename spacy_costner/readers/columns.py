@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Span, Token
+from thinc.types import Ints1d
 
 from ..ent_iob import BEGIN, MISSING
 from .context import Context, CorpusInfo
@@ -24,7 +25,8 @@ from .sentences import TaggedTokens, make_docs
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
-"""White space at which `str.split` splits, but no column ends: no-break spaces and others."""
+"""White space at which `str.split` splits, but no column ends: no-break spaces and others, up to
+U+3000, the last that Unicode has."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
@@ -57,66 +59,74 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """
     text = read_text(path)
     lines = text.split("\n")
-    is_docstart = [line.startswith(DOCSTART) for line in lines]
-    n_docstarts = numpy.cumsum(is_docstart)
-    # A -DOCSTART- line ends the sentence before it, as an empty line does.
-    lines = ["" if docstart else line for line, docstart in zip(lines, is_docstart)]
+    is_docstart = numpy.asarray([line.startswith(DOCSTART) for line in lines])
+    for i in numpy.flatnonzero(is_docstart).tolist():
+        lines[i] = ""  # such a line ends the sentence before it, as an empty line does
     layout = _find_layout(path, text, lines, context.options.column)
     _remove_comments(path, lines, layout, context.info)
-
-    n_columns = layout.n_columns
-    split = layout.split
-    # The fields of all lines as one list: a column is every n-th of them.
-    fields: list[str] = []
-    lengths: list[int] = []
-    for line in lines:
-        row = split(line)
-        fields += row
-        lengths.append(len(row))
-    n_fields = numpy.asarray(lengths)
-    wrong_lines = numpy.flatnonzero((n_fields != n_columns) & (n_fields > 0))
-    if len(wrong_lines):
-        i = int(wrong_lines[0])
-        message = f"expected {n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
-        raise FilePlace(path, i + 1).refuse(message)
-    line_of_token = numpy.flatnonzero(n_fields)
+    fields, line_of_token = _split_lines(path, lines, layout)
 
     def place_of(token: int) -> FilePlace:
         return FilePlace(path, int(line_of_token[token]) + 1)
 
-    words = fields[::n_columns]
+    words = fields[:: layout.n_columns]
     if "" in words:
         token = words.index("")
         got = shown(lines[line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
-    tags = fields[layout.tag_column :: n_columns]
-    if n_columns > 2 and not _has_tags(tags):
+    tags = fields[layout.tag_column :: layout.n_columns]
+    if layout.n_columns > 2 and not _has_tags(tags):
+        hint = _hint_at_tags(fields, layout.n_columns)
         message = (
             f"column {layout.tag_column + 1}: expected tags of entities, got only such as "
-            f"{tags[0]!r}: {_hint_at_tags(fields, n_columns)}"
+            f"{tags[0]!r}: {hint}"
         )
         raise place_of(0).refuse(message)
+    # A token begins a sentence if the line before it has no token, (N,). The first token begins
+    # one, too: -2 is as if the last token before it were two lines above the file.
+    sent_start = numpy.diff(line_of_token, prepend=-2) > 1
     tokens = TaggedTokens(
         words,
         tags,
-        # A token begins a sentence if there is none on the line before. (N,)
-        sent_start=numpy.diff(line_of_token, prepend=-2) > 1,
-        n_docstarts=n_docstarts[line_of_token],
+        sent_start,
+        n_docstarts=numpy.cumsum(is_docstart)[line_of_token],
         pos=_find_parts_of_speech(fields, layout),
     )
-    format_name = f"{n_columns} columns, separated by {layout.separator}"
+    format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
     return make_docs(tokens, place_of, format_name, context, context.options.n_sents)
 
 
+def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
+    """Split all lines into fields. Returns the fields of all tokens as one list, of which a column
+    is every n-th; and the index of the line of each token, (N,). Refuses a line that has another
+    number of columns than the layout."""
+    split = layout.split
+    fields: list[str] = []
+    n_fields_of_lines: list[int] = []
+    for line in lines:
+        line_fields = split(line)
+        fields += line_fields
+        n_fields_of_lines.append(len(line_fields))
+    n_fields = numpy.asarray(n_fields_of_lines)
+    has_token = n_fields > 0
+    wrong_lines = numpy.flatnonzero(has_token & (n_fields != layout.n_columns))
+    if len(wrong_lines):
+        i = int(wrong_lines[0])
+        message = f"expected {layout.n_columns} columns, got {n_fields[i]}: {shown(lines[i])}"
+        raise FilePlace(path, i + 1).refuse(message)
+    return fields, numpy.flatnonzero(has_token)
+
+
 def _find_layout(path: Path, text: str, lines: list[str], column: int | None) -> Layout:
-    """Find the columns from the first line that has a token. `text` is that of the whole file;
-    `column` is the option for the column of the tags."""
+    """Find how the lines of a file are split into columns, and which column has the tags, from the
+    first line with a token. `text` is all of the file. `column` is the option for the column of the
+    tags: from 1, or from -1 at the end; None: the last."""
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
     line = lines[first_row]
     place = FilePlace(path, first_row + 1)
-    split: Callable[[str], list[str]] = str.split
+    split: Callable[[str], list[str]]
     if "\t" in line.strip():
         separator = "TABs"
         is_padded = " \t" in text or "\t " in text
@@ -124,26 +134,27 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
     else:
         separator = "blanks"
         # `str.split` is faster, so it is used where it does the same.
-        if any(space in text for space in ODD_SPACES):
-            split = _split_at_blanks
+        has_odd_space = any(space in text for space in ODD_SPACES)
+        split = _split_at_blanks if has_odd_space else str.split
     n_columns = len(split(line))
     if n_columns < 2:
         raise place.refuse(f"expected a token and its tag, got one column: {shown(line)}")
     if column is None:
         column = n_columns
     elif column < 0:
-        column += n_columns + 1
-    if not 1 < column <= n_columns:
+        column += n_columns + 1  # -1 is the last
+    if not 1 < column <= n_columns:  # the first has the tokens
         expected = f"expected a column of tags from 2 to {n_columns}"
         raise place.refuse(f"column: {expected}, got {column}")
     return Layout(split, separator, n_columns, column - 1)
 
 
 def _find_first_row(lines: list[str]) -> int | None:
-    """The index of the first line that has a token and isn't a comment. If all lines begin with
-    "#", it is the first that ends with a tag, as "#" may be a token."""
+    """The index of the first line that has a token; None if no line has one. Lines that begin with
+    "#" are taken for comments. If all do, it is the first that ends with a tag, as "#" may be a
+    token."""
     for i, line in enumerate(lines):
-        if line.strip() and line[0] != "#":
+        if line.strip() and not line.startswith("#"):
             return i
     for i, line in enumerate(lines):
         if _is_tag(line.split("\t")[-1]) or _is_tag(line.split(" ")[-1]):
@@ -152,14 +163,16 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 
 def _split_at_blanks(line: str) -> list[str]:
+    """Split at blanks and TABs only: unlike `str.split`, not at no-break spaces. A line of white
+    space has no fields."""
     if not line.strip():
         return []
     return BLANKS.split(line.strip(" \t"))
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split at TABs. If columns are padded with blanks, these are no part of a field, unless it has
-    nothing else."""
+    """Split at TABs. If columns are padded with blanks, these are no part of a field; a field of
+    blanks alone stays as it is. A line of white space has no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -169,48 +182,54 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
 
 
 def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
-    """Replace comments by empty lines, and report them."""
+    """Replace comments by empty lines, in place, and report them: lines that begin with "#" at the
+    beginning of a sentence, unless "#" is a token there and has its tag."""
     for i, line in enumerate(lines):
+        if not line.startswith("#"):
+            continue
         begins_sentence = i == 0 or not lines[i - 1].strip()
-        if line[:1] == "#" and begins_sentence:
-            fields = layout.split(line)
-            is_token = len(fields) == layout.n_columns and _is_tag(fields[layout.tag_column])
-            if not is_token:
-                lines[i] = ""
-                info.add_problem("comments are left out", FilePlace(path, i + 1), line)
+        fields = layout.split(line)
+        is_token = len(fields) == layout.n_columns and _is_tag(fields[layout.tag_column])
+        if begins_sentence and not is_token:
+            lines[i] = ""
+            info.add_problem("comments are left out", FilePlace(path, i + 1), line)
 
 
-def _is_tag(text: str) -> bool:
-    return text == "O" or text in NOT_ANNOTATED or PREFIXED.fullmatch(text) is not None
+def _is_tag(field: str) -> bool:
+    """Whether a field may be a tag of entities: O, a sign for missing annotation, or a prefix and a
+    label, such as B-PER."""
+    return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
 
 
 def _has_tags(column: list[str]) -> bool:
-    """Whether a column has tags of entities. In CoNLL-U "_" is any empty field, and no tag."""
-    return any(tag != "_" and _is_tag(tag) for tag in set(column))
+    """Whether a column has tags of entities. In CoNLL-U "_" is any empty field, so it is no sign of
+    tags."""
+    return any(_is_tag(field) for field in set(column) - {"_"})
 
 
 def _hint_at_tags(fields: list[str], n_columns: int) -> str:
-    """Say which column has tags of entities, where the one of the tags has none."""
+    """Say in which column tags of entities are, for the error that the chosen column has none.
+    `fields` are those of all tokens, one token after another."""
     for column in range(1, n_columns):
-        for tag in fields[column::n_columns]:
-            if PREFIXED.match(tag):
-                return f"column {column + 1} has tags such as {tag!r}"
+        for field in fields[column::n_columns]:
+            if PREFIXED.match(field):
+                return f"column {column + 1} has tags such as {field!r}"
     return "no column has entities"
 
 
 def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None:
-    """The part of speech of each token, "" where it is missing: the second column, as `spacy
-    convert -c ner` reads it. None if that is the column of the tags, or has others of entities or
-    chunks. `fields` are those of all tokens."""
+    """The second column as the part of speech of each token, as `spacy convert -c ner` reads it; ""
+    where it is missing. Returns None if that is the column of the tags, or if it has prefixes, as
+    tags of chunks have. `fields` are those of all tokens, one token after another."""
     if layout.n_columns < 3 or layout.tag_column == 1:
         return None
     column = fields[1 :: layout.n_columns]
-    pos_of: dict[str, str] = {}
+    pos_of_text: dict[str, str] = {}
     for text in set(column):
         if PREFIXED.fullmatch(text):
             return None
-        pos_of[text] = "" if text in NOT_ANNOTATED else text
-    return [pos_of[text] for text in column]
+        pos_of_text[text] = "" if text in NOT_ANNOTATED else text
+    return [pos_of_text[text] for text in column]
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
@@ -222,7 +241,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     RETURNS (int): The number of white-space tokens: columns can't have them, they are left out.
     RAISES (ValueError): If a token or a label would not be read as it is.
     """
-    has_documents = any((doc.to_array(SENT_START)[1:] == 1).any() for doc in docs)
+    has_documents = any(map(_has_several_sentences, docs))
     n_left_out = 0
     blocks: list[str] = []
     for doc in docs:
@@ -233,10 +252,10 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
                 sents = doc.sents
         for sent in sents:
             lines = list(_to_lines(sent))
+            n_left_out += len(sent) - len(lines)
             if lines:
                 blocks += lines
-                blocks.append("\n")
-            n_left_out += len(sent) - len(lines)
+                blocks.append("\n")  # an empty line ends the sentence
     text = "".join(blocks)
     if text.startswith("\ufeff"):  # at the beginning of a file it would be a byte order mark
         text = f"\n{text}"
@@ -244,8 +263,14 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     return n_left_out
 
 
+def _has_several_sentences(doc: Doc) -> bool:
+    """Whether a sentence begins after the first token."""
+    return bool((doc.to_array(SENT_START)[1:] == 1).any())
+
+
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
-    """The lines of the tokens of a sentence."""
+    """The lines of the tokens of a sentence, each a token and its IOB2 tag. White-space tokens have
+    none."""
     begins_entity = False
     for token in sent:
         # Where an entity begins with white space, which is left out, the next token has the B.

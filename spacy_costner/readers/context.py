@@ -14,7 +14,7 @@ Predicted = WeakKeyDictionary[Doc, Doc]
 """The doc that the tokenizer made, by the annotated doc of the same text."""
 
 MAX_PLACES = 3
-"""Places of a problem that are kept."""
+"""How many places of a problem are shown. Later ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ReadOptions:
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs. Those of a document become one doc.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
-        None: they have them if the format is not .spacy.
+        None: only if the format is not .spacy.
     RAISES (ValueError): If a number is out of its range.
     """
 
@@ -68,10 +68,9 @@ class Problem(NamedTuple):
     n: int
     places: list[str]
 
-    def describe(self) -> str:
-        """The message, and the places on lines of their own."""
-        places = "".join(f"\n    {place}" for place in self.places)
-        return f"{self.message} ({self.n:,}){places}"
+    def as_text(self) -> str:
+        """The message with the count, and each place on an indented line."""
+        return "\n    ".join([f"{self.message} ({self.n:,})", *self.places])
 
 
 class CorpusInfo:
@@ -95,16 +94,23 @@ class CorpusInfo:
     def add_problem(
         self, message: str, place: FilePlace | None, text: str = "", *, more: int = 0
     ) -> None:
-        """Count a problem. The first places are kept, with the text there. `more` is how often it
-        is at later places of the same file."""
+        """Count a problem of a file.
+
+        message (str): What the problem is. The same message is the same problem.
+        place (FilePlace | None): Where it is, if that is known.
+        text (str): The text there, to show it.
+        more (int): How often the problem is at later places, which are only counted.
+        """
         problem = self._problems.get(message, Problem(message, 0, []))
         places = problem.places
         if place is not None and len(places) < MAX_PLACES:
-            places = [*places, f"{place}: {text}" if text else str(place)]
+            place_and_text = f"{place}: {text}" if text else str(place)
+            places = [*places, place_and_text]
         self._problems[message] = Problem(message, problem.n + 1 + more, places)
 
     @property
     def problems(self) -> list[Problem]:
+        """The problems of all files so far, in the order in which each was first met."""
         return list(self._problems.values())
 
 

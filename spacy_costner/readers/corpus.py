@@ -21,7 +21,7 @@ from ..spans import entities_as_spans
 from ..validation import require
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
-from .documents import join_documents, with_data
+from .documents import join_documents, with_metadata
 from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
@@ -51,20 +51,35 @@ def read_docs(
     """
     for file in corpus_files(Path(path)):
         file_info = CorpusInfo() if info is None else info
-        context = Context(nlp, options, file_info, predicted)
-        docs: Iterator[Doc] = (doc for doc in read_file(file, context) if len(doc))
-        if options.spans_key is not None:
-            docs = map(partial(entities_as_spans, key=options.spans_key), docs)
+        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, FilePlace(file, 1))
         yield from docs
         if info is None:
             for problem in file_info.problems:
-                warnings.warn(problem.describe(), stacklevel=2)
+                warnings.warn(problem.as_text(), stacklevel=2)
+
+
+def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
+    """The docs of a file, without those that have no tokens. If the option `spans_key` is set, a
+    doc without spans under this key gets its entities there."""
+    spans_key = context.options.spans_key
+    for doc in read_file(path, context):
+        if not len(doc):
+            continue
+        if spans_key is not None:
+            entities_as_spans(doc, spans_key)
+        yield doc
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file of any format: see `read_docs`."""
+    """Read the docs of a file, with the reader of its format.
+
+    path (Path): The file, or the folder of a Hugging Face dataset.
+    context (Context): What the reader needs.
+    RETURNS (Iterator[Doc]): The docs.
+    RAISES (CorpusError): If the file can't be read.
+    """
     if path.is_dir():
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
@@ -97,7 +112,8 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _load_docbin(data: bytes) -> DocBin:
-    """Load a DocBin, and check that its parts fit together: spaCy doesn't."""
+    """Load a DocBin from the bytes of a file, and check that its parts fit together: spaCy doesn't
+    check this."""
     saved = srsly.msgpack_loads(zlib.decompress(data))
     if not saved["attrs"]:
         raise ValueError("expected attributes of tokens, got none")
@@ -107,17 +123,17 @@ def _load_docbin(data: bytes) -> DocBin:
     if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
         got = shown(lengths.tolist())
         raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
-    parts: list[Any] = [
-        docbin.tokens,
-        docbin.spaces,
-        docbin.cats,
-        docbin.flags,
-        docbin.span_groups,
-        docbin.user_data,
-    ]
-    n_docs = {len(part) for part in parts}
-    if len(n_docs) > 1:
-        raise ValueError(f"expected as many of each part as docs, got {sorted(n_docs)}")
+    # Each of these lists has an item for each doc.
+    n_docs_of_lists = {
+        len(docbin.tokens),
+        len(docbin.spaces),
+        len(docbin.cats),
+        len(docbin.flags),
+        len(docbin.span_groups),
+        len(docbin.user_data),
+    }
+    if len(n_docs_of_lists) > 1:
+        raise ValueError(f"expected as many of each part as docs, got {sorted(n_docs_of_lists)}")
     for tokens, spaces in zip(docbin.tokens, docbin.spaces):
         if len(tokens) != len(spaces):
             raise ValueError("expected a space or none for each token")
@@ -142,16 +158,19 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     if not isinstance(dataset, datasets.Dataset):
         splits = " or ".join(str(path / name) for name in dataset)
         raise CorpusError(f"{path}: expected one split, got {len(dataset)}: give {splits}")
-    rows = ((FilePlace(path, i + 1, "row"), row) for i, row in enumerate(dataset))
+
+    def read_rows() -> Values:
+        for number, row in enumerate(dataset, start=1):
+            yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # The names are those of a ClassLabel, which is within a Sequence.
+        # The names of tags are those of a ClassLabel, which is within a Sequence.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
         return None if feature is None else list(feature.names)
 
-    return _read_records(rows, FilePlace(path, 1, "row"), DATASET, find_names, context)
+    return _read_records(read_rows(), FilePlace(path, 1, "row"), DATASET, find_names, context)
 
 
 def _read_records(
@@ -161,19 +180,27 @@ def _read_records(
     find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
-    """Make docs of values of JSON: tokens and tags, tasks of Label Studio, or texts and spans. The
-    first record says which. `begin` is the place of the first; `find_names` finds the names of tags
-    that are numbers, by the key of the tags."""
-    first = next(records, None)
-    if first is None:
+    """Make docs of the values of a file of JSON or of a dataset, in the format that the first value
+    shows: tokens and tags, tasks of Label Studio, or texts and spans.
+
+    records (Values): The values, each with its place.
+    begin (FilePlace): The beginning of the file, for the error that it has no values.
+    format_name (str): "JSON", "JSONL" or "Hugging Face dataset".
+    find_names (Callable[[str], list[str] | None]): Finds the names of tags that are numbers, by the
+        key of the tags.
+    context (Context): What the reader needs.
+    RETURNS (Iterator[Doc]): The docs.
+    """
+    place_and_record = next(records, None)
+    if place_and_record is None:
         raise begin.refuse("expected texts, got nothing in it")
-    _, record = first
-    records = chain([first], records)
-    tag_key = find_tag_key(record)
+    _, first_record = place_and_record
+    records = chain([place_and_record], records)  # the reader needs the first, too
+    tag_key = find_tag_key(first_record)
     if tag_key is not None:
-        names = context.options.tag_names or find_names(tag_key)
-        return read_tagged(records, tag_key, format_name, names, context)
-    if is_label_studio(record):
+        tag_names = context.options.tag_names or find_names(tag_key)
+        return read_tagged(records, tag_key, format_name, tag_names, context)
+    if is_label_studio(first_record):
         context.info.add_file("Label Studio's JSON export")
         return tasks_to_docs(read_label_studio(records), context)
     context.info.add_file(f"{format_name} of texts and spans")
@@ -181,7 +208,8 @@ def _read_records(
 
 
 def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
-    """Read tasks. Those of one text have the same hash in Prodigy's export."""
+    """Read texts and spans. In Prodigy's export, annotations of the same text are known by their
+    hash."""
     for place, record in records:
         task = task_from_json(record, place)
         input_hash = task.extra.get("_input_hash")
@@ -204,22 +232,33 @@ class AnyCorpus(Corpus):
         self.predicted: Predicted = Predicted()
         self.info: CorpusInfo | None = None
         self.file_tokens = False
-        self._has_sentences = False
+        # Whether predicted docs get the sentence starts of the file: set by each call.
+        self._keeps_sentences = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        self._has_sentences = self._find_has_sentences()
+        """Read the examples of the corpus.
+
+        nlp (Language): The pipeline.
+        YIELDS (Example): The examples, with those of the augmenter.
+        """
+        self._keeps_sentences = self._should_keep_sentences()
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
-        make = self.make_examples_gold_preproc if self.gold_preproc else self.make_examples
-        for eg in make(nlp, docs):
+        # spaCy's methods call `_make_example` for each doc, or for each sentence.
+        if self.gold_preproc:
+            examples = self.make_examples_gold_preproc(nlp, docs)
+        else:
+            examples = self.make_examples(nlp, docs)
+        for eg in examples:
             for augmented in self.augmenter(nlp, eg):
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
-    def _find_has_sentences(self) -> bool:
-        """Whether predicted docs have the sentence starts of the file."""
+    def _should_keep_sentences(self) -> bool:
+        """Whether predicted docs get the sentence starts of the file. If no setting says so, they
+        do unless the corpus is of .spacy files, as spaCy's own reader doesn't keep them."""
         if self.file_tokens:
             return True
         if self.options.sentences is not None:
@@ -228,16 +267,24 @@ class AnyCorpus(Corpus):
         return first_file.suffix != DOCBIN
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore what spaCy's augmenters lose, as they tokenize again: the tokens of the file, and
-        sentence starts."""
+        """Restore in an augmented example what spaCy's augmenters lose, as they tokenize its text
+        again: the tokens of the file, and sentence starts."""
         if eg.reference.has_unknown_spaces:
             augmented.predicted = copy_tokens(augmented.reference)
-        if self._has_sentences and len(augmented.text) == len(eg.text):
+        # Sentences can be found again only if the augmenter moved no characters.
+        if self._keeps_sentences and len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.predicted)
             copy_sentences(eg.reference, augmented.reference)
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """As spaCy does, without a loop over tokens in Python, and without tokenizing twice."""
+        """Make an example of an annotated doc, in place of spaCy's method of this name: it doesn't
+        tokenize a second time what the reader has tokenized, and loops over no tokens in Python.
+
+        nlp (Language): The pipeline.
+        reference (Doc): The annotated doc.
+        gold_preproc (bool): Whether the predicted doc has the tokens of the annotation.
+        RETURNS (Example): The example.
+        """
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
             predicted = copy_tokens(reference)
@@ -247,9 +294,9 @@ class AnyCorpus(Corpus):
             predicted = as_spacy_applies(reference)
         else:
             predicted = as_spacy_evaluates(nlp, reference)
-        if self._has_sentences:
+        if self._keeps_sentences:
             copy_sentences(reference, predicted)
-        return Example(with_data(predicted, reference.user_data), reference)
+        return Example(with_metadata(predicted, reference.user_data), reference)
 
 
 def examples_to_measure(
@@ -267,11 +314,11 @@ def examples_to_measure(
         corpus = copy(corpus)
         corpus.file_tokens = file_tokens
         if corpus.options.sentences is None:
-            # Its own default depends on the format: training has the sentences of columns.
+            # The default is for training, and depends on the format.
             corpus.options = replace(corpus.options, sentences=file_tokens)
         yield from corpus(nlp)
         return
-    for eg in corpus(nlp):  # of a reader of .spacy files, such as spaCy's
+    for eg in corpus(nlp):  # another reader of examples, such as spaCy's of .spacy files
         if file_tokens:
             eg = Example(as_spacy_applies(eg.reference), eg.reference)
         yield eg

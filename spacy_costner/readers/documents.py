@@ -13,53 +13,55 @@ MAX_LENGTH = 100
 """The most characters of a value that docs can be grouped by."""
 
 
-def attribute(name: str) -> Any:
-    """The key in `doc.user_data` of an extension attribute, whether or not it is registered."""
+def extension_key(name: str) -> Any:
+    """The key in `doc.user_data` under which spaCy keeps the value of the extension attribute
+    `doc._.<name>`, whether or not it is registered."""
     return "._.", name, None, None
 
 
-def with_data(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
-    """Copy the short values of a record and of its "meta" to `doc.user_data`. Returns the doc.
+def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
+    """Copy to `doc.user_data` what a record says of a doc, such as its language or its id: the
+    short values of the record and of its "meta". Returns the doc.
 
     doc (Doc): The doc.
     record (Mapping[Any, Any]): A line of JSON, or the `user_data` of another doc.
     id_key (str | None): The key of the id of the document, which becomes an extension attribute.
     """
-    # What the record itself says comes last, so it replaces what "meta" says.
+    # The record comes after its "meta", so its values replace those of "meta".
     for metadata in (record.get("meta"), record):
         if not isinstance(metadata, Mapping):
             continue
         if id_key and isinstance(metadata.get(id_key), (str, int)):
-            doc.user_data[attribute(id_key)] = metadata[id_key]
+            doc.user_data[extension_key(id_key)] = metadata[id_key]
         doc.user_data |= short_values(metadata)
     return doc
 
 
 def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """The values that docs can be grouped by, such as a language or a source: numbers, truth values
-    and short texts. Those that no file can have are left out."""
+    """The values that docs can be grouped by, such as a language or a source: integers, truth
+    values and short texts. What can't be saved with a doc is left out."""
     short: dict[str, Any] = {}
     for key, value in metadata.items():
-        is_saved = isinstance(key, str) and can_be_saved(key) and can_be_saved(value)
-        if is_saved and len(str(value)) <= MAX_LENGTH:
+        is_text_key = isinstance(key, str) and can_be_saved(key)
+        if is_text_key and can_be_saved(value) and len(str(value)) <= MAX_LENGTH:
             short[key] = value
     return short
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether msgpack and JSON can have a value: text that can be UTF-8, or an integer of 64
-    bits."""
+    """Whether msgpack and JSON can have a value: text that can be UTF-8, a truth value, or an
+    integer of 64 bits."""
     if isinstance(value, str):
         return not SURROGATE.search(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
 def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterator[Doc]:
-    """Join docs that follow each other with the same id. Each of them is a sentence, if sentences
-    are not known. Docs without an id are not joined.
+    """Make a document of the docs that follow each other with the same id. Each of them is a
+    sentence, if its sentences are not known. Docs without an id stay as they are.
 
     docs (Iterable[Doc]): The docs.
-    id_key (str): The name of the extension attribute that has the id.
+    id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
     YIELDS (Doc): The documents.
     RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
@@ -67,7 +69,7 @@ def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterat
     joined_ids: set[Any] = set()
 
     def id_of(doc: Doc) -> Any:
-        return doc.user_data.get(attribute(id_key))
+        return doc.user_data.get(extension_key(id_key))
 
     for doc_id, group in groupby(docs, id_of):
         if doc_id is None:
@@ -78,30 +80,31 @@ def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterat
             raise place.refuse(f"doc_id: expected {expected}, got {id_key} {doc_id!r} again")
         joined_ids.add(doc_id)
         document = join(list(group))
-        document.user_data[attribute(id_key)] = doc_id
+        document.user_data[extension_key(id_key)] = doc_id
         yield document
     if not joined_ids:
         raise place.refuse(f"doc_id: expected texts with {id_key!r}, got none")
 
 
 def join(docs: list[Doc]) -> Doc:
-    """Join docs, at least one, with the short values that are the same for all. Each begins a
-    sentence, and has no others if its sentences are not known."""
+    """Join docs, at least one, to one doc. It has the short values of `user_data` that are the same
+    for all. Each doc begins a sentence of it, and is a single sentence if its own are not known."""
     with warnings.catch_warnings():
         # spaCy warns of each extension attribute that it leaves out.
         warnings.filterwarnings("ignore", message=r"\[W101\]")
         joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
-    assert joined is not None
+    assert joined is not None  # it is None only if there are no docs
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):
             joined.user_data[key] = value
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
-    begin = 0
+    begin = 0  # of the tokens of `doc` in the joined doc
     for doc in docs:
+        tokens = joined[begin : begin + len(doc)]
         if not doc.has_annotation("SENT_START"):
-            for token in joined[begin : begin + len(doc)]:
+            for token in tokens:
                 token.is_sent_start = False
-        if len(doc):
-            joined[begin].is_sent_start = True
+        if len(tokens):
+            tokens[0].is_sent_start = True
         begin += len(doc)
     return joined

@@ -19,14 +19,14 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
 
-LINES = frozenset([".jsonl", ".ndjson"])
+JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
 JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
 
 HEAD = 4096
-"""Bytes of a file that say what it is."""
+"""Bytes at the beginning of a file, by which its format is known."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which UTF-8 can't have. JSON and names of files may have it."""
@@ -68,13 +68,14 @@ Values = Iterator[tuple[FilePlace, Any]]
 
 
 def shown(value: Any) -> str:
-    """The start of a value, for an error message."""
+    """The first characters of a value as Python writes it, for an error message."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def encodable(value: Any) -> str:
-    """As text that can be UTF-8: half of a surrogate pair can't."""
+    """A value as text that can be written in UTF-8: in place of half of a surrogate pair it has an
+    escape, such as "\\ud800"."""
     return str(value).encode("utf8", "backslashreplace").decode("utf8")
 
 
@@ -100,8 +101,8 @@ def corpus_files(path: Path) -> list[Path]:
 
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
-    """The files of a folder and of its folders. `visited` gets the device and inode of each folder:
-    links may lead back to one."""
+    """The files of a corpus in a folder and, recursively, in its folders; a dataset is one file.
+    `visited` has the device and inode of each folder that was read: a link may lead back to it."""
     status = folder.stat()
     inode = (status.st_dev, status.st_ino)
     if inode in visited:
@@ -119,7 +120,7 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
         # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
         # listed: reading it is an error that the user should see.
         is_pipe_or_device = path.exists() and not path.is_file()
-        if not is_pipe_or_device and not is_about(path):
+        if not is_pipe_or_device and not is_about_corpus(path):
             yield path
 
 
@@ -128,8 +129,9 @@ def is_dataset(path: Path) -> bool:
     return any((path / name).is_file() for name in DATASET_MARKS)
 
 
-def is_about(path: Path) -> bool:
-    """Whether a file of a folder is about its corpus."""
+def is_about_corpus(path: Path) -> bool:
+    """Whether a file in the folder of a corpus is about the corpus, and not part of it: a README,
+    for example."""
     if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
         return True
     return path.suffix in ABOUT_SUFFIXES
@@ -165,33 +167,40 @@ def read_head(path: Path) -> str:
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file has JSON: it begins with a value, and not with a token and its columns."""
-    return path.suffix in (".json", *LINES) or JSON_BEGIN.match(read_head(path)) is not None
+    """Whether a file has JSON: its name says so, or it begins with an object or an array of values.
+    A bracket alone may be the first token of a file in columns."""
+    if path.suffix == ".json" or path.suffix in JSONL_SUFFIXES:
+        return True
+    return JSON_BEGIN.match(read_head(path)) is not None
 
 
 def read_values(path: Path) -> tuple[str, Values]:
     """Read the values of a JSONL file, the items of a JSON array, or values one after another.
-    Returns "JSONL" or "JSON"; and the values, each with its line.
 
+    path (Path): The file.
+    RETURNS (tuple[str, Values]): "JSONL" or "JSON"; and the values, each with its line.
     RAISES (CorpusError): If something isn't JSON.
     """
     text = read_text(path)
-    first_line = text.strip().partition("\n")[0]
-    value: Any = None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(first_line)
-    # A line is a record. A list is the record [text, annotation] of spaCy 2, or else an array of
-    # records or the beginning of one.
-    is_record = isinstance(value, dict)
-    if isinstance(value, list) and value:
-        is_record = isinstance(value[0], str)
-    if path.suffix in LINES or is_record:
+    if path.suffix in JSONL_SUFFIXES or _begins_with_record(text):
         return "JSONL", _read_lines(text, path)
     return "JSON", _read_items(text, path)
 
 
+def _begins_with_record(text: str) -> bool:
+    """Whether the first line is a record, as in JSONL: an object, or the list [text, annotation] of
+    spaCy 2. Another list is an array of records, or the beginning of one."""
+    first_line = text.strip().partition("\n")[0]
+    value: Any = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(first_line)
+    if isinstance(value, list) and value:
+        return isinstance(value[0], str)
+    return isinstance(value, dict)
+
+
 def _read_lines(text: str, path: Path) -> Values:
-    """The value of each line that isn't empty."""
+    """Read the value of each line of JSONL that isn't empty, with its place."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -206,17 +215,17 @@ def _read_lines(text: str, path: Path) -> Values:
 
 
 def _read_items(text: str, path: Path) -> Values:
-    """The items of an array, or values one after another."""
+    """Read the items of an array, or values that stand one after another without commas, each with
+    its place. (`json.loads` reads an array as a whole, without the lines of its items.)"""
     scanner = JsonScanner(text, path)
-    in_array = scanner.skip("[")
-    while True:
-        if in_array and scanner.skip("]"):
-            break
-        scanner.skip()
-        if scanner.is_at_end and not in_array:
-            return
+    if not scanner.skip("["):
+        while not scanner.is_at_end:
+            yield scanner.read_value()
+            scanner.skip()  # the white space up to the next value
+        return
+    while not scanner.skip("]"):
         yield scanner.read_value()
-        if in_array and not scanner.skip(",") and not scanner.is_before("]"):
+        if not scanner.skip(",") and not scanner.is_before("]"):
             message = f"expected , or ] after an item, got {scanner.upcoming()}"
             raise scanner.place.refuse(message)
     scanner.skip()
@@ -225,7 +234,8 @@ def _read_items(text: str, path: Path) -> Values:
 
 
 class JsonScanner:
-    """A position in a text of JSON, which moves over values and the signs between them."""
+    """A position in a text of JSON, which moves over values and the signs between them. It counts
+    lines, for errors."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
@@ -237,6 +247,7 @@ class JsonScanner:
 
     @property
     def is_at_end(self) -> bool:
+        """Whether nothing follows the position."""
         return self.position == len(self.text)
 
     @property
@@ -245,6 +256,7 @@ class JsonScanner:
         return FilePlace(self.path, self._line)
 
     def is_before(self, sign: str) -> bool:
+        """Whether a sign, such as "]", follows the position."""
         return self.text.startswith(sign, self.position)
 
     def upcoming(self) -> str:
@@ -254,7 +266,8 @@ class JsonScanner:
         return shown(self.text[self.position : self.position + SHOWN_JSON])
 
     def skip(self, sign: str = "") -> bool:
-        """Move over white space, and over a sign if it follows. Returns whether it does."""
+        """Move over white space, and then over a sign such as "," if it follows. Returns whether it
+        does."""
         space = SPACE.match(self.text, self.position)
         assert space is not None  # the pattern matches the empty text, too
         self.position = space.end()
@@ -266,7 +279,7 @@ class JsonScanner:
         return True
 
     def read_value(self) -> tuple[FilePlace, Any]:
-        """Move over a value. Returns its place, and the value."""
+        """Parse the value at the position, and move over it. Returns its place, and the value."""
         place = self.place
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)
@@ -280,15 +293,22 @@ class JsonScanner:
 
 
 def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
-    """Make the error for text that isn't JSON, from that of Python's decoder."""
+    """Make the error for text that isn't JSON, from the error of Python's decoder. `text` begins at
+    the wrong character or shortly before it."""
     message = getattr(error, "msg", type(error).__name__)
     return place.refuse(f"expected JSON, got {shown(text)}: {message}")
 
 
 def digest(*parts: Any) -> str:
-    """Compute the digest of JSON values, bytes, and the content of files and folders, given as a
-    `Path`. Hidden and .pyc files of a folder don't count."""
+    """Compute a digest that changes if one of several parts does.
+
+    *parts (Any): JSON values, bytes, and files and folders, each as a `Path`, for their content.
+        Hidden and .pyc files of a folder don't count.
+    RETURNS (str): The SHA-256 of all parts, as hexadecimal digits.
+    """
     sha = sha256()
+    # The length stands before each content, so that parts can't run together: "a", "bc" isn't
+    # "ab", "c".
     for part in parts:
         if isinstance(part, Path):
             for file in _files_to_digest(part):
@@ -298,23 +318,23 @@ def digest(*parts: Any) -> str:
                     while chunk := opened.read(CHUNK):
                         sha.update(chunk)
         else:
-            data = part
+            content = part
             if not isinstance(part, bytes):
-                data = json.dumps(part, sort_keys=True).encode()
-            # With the length before it, parts can't run together: "a", "bc" isn't "ab", "c".
-            sha.update(b"%d " % len(data) + data)
+                content = json.dumps(part, sort_keys=True).encode()
+            sha.update(b"%d " % len(content))
+            sha.update(content)
     return sha.hexdigest()
 
 
 def _files_to_digest(path: Path) -> list[Path]:
-    """The file itself, or the files of a folder that aren't hidden, in a folder that is, or
-    compiled."""
+    """The files whose content `digest` reads for a path: the file itself or, of a folder, all files
+    in it and its folders, but for hidden and compiled ones."""
     if path.is_file():
         return [path]
     files = []
     for file in sorted(path.rglob("*")):
-        names = file.relative_to(path).parts
-        is_hidden = any(name.startswith(".") for name in names)
+        names_in_folder = file.relative_to(path).parts
+        is_hidden = any(name.startswith(".") for name in names_in_folder)
         if file.is_file() and not is_hidden and file.suffix != ".pyc":
             files.append(file)
     return files

@@ -7,7 +7,7 @@
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from .documents import with_data
+from .documents import with_metadata
 from .sentences import copy_tokens
 
 
@@ -21,7 +21,7 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     RETURNS (Doc): A new doc, with the short values of `user_data`.
     """
     predicted = copy_tokens(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
-    return with_data(predicted, doc.user_data)
+    return with_metadata(predicted, doc.user_data)
 
 
 def as_spacy_applies(doc: Doc) -> Doc:

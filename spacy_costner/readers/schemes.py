@@ -70,6 +70,7 @@ def decode_tags(
     tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])
 
     def refuse_tag(tag: str, message: str) -> Exception:
+        # `argmax` finds the first token that has the tag.
         first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))
         return refuse(first_token, message)
 
@@ -77,7 +78,8 @@ def decode_tags(
     labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
     id_of_label = {label: i for i, label in enumerate(labels)}
 
-    # What a tag says is found once for each of the K tags, (K,), then for all tokens, (N,).
+    # What a tag says is found once for each of the K different tags, (K,). Indexing with `tag_ids`
+    # then gives it for all tokens, (N,).
     label_of_tag = numpy.full(len(tag_set), -1)
     tag_opens = numpy.zeros(len(tag_set), dtype=bool)
     tag_closes = numpy.zeros(len(tag_set), dtype=bool)
@@ -91,13 +93,9 @@ def decode_tags(
     opens = tag_opens[tag_ids]
     closes = tag_closes[tag_ids]
     is_missing = tag_is_missing[tag_ids]
-    is_entity = label >= 0
 
-    # Tokens after one of the same label in the same sentence.
-    follows = numpy.zeros(len(tags), dtype=bool)
-    follows[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
-    begins = is_entity & (opens | ~follows)
-    begins[1:] |= follows[1:] & closes[:-1]
+    follows, begins = _find_begins(label, opens, closes, sent_start)
+    is_entity = label >= 0
     iob = numpy.full(len(tags), OUTSIDE)
     iob[is_entity] = INSIDE
     iob[begins] = BEGIN
@@ -108,18 +106,39 @@ def decode_tags(
     return DecodedTags(iob, label, labels, scheme, irregular)
 
 
+def _find_begins(
+    label: Ints1d, opens: Array1d, closes: Array1d, sent_start: Array1d
+) -> tuple[Array1d, Array1d]:
+    """Find the first tokens of entities by the rules of conlleval. Returns two masks: the tokens
+    that follow one of the same label in the same sentence, so they may go on with its entity; and
+    the first tokens. `label` is -1 outside of entities; `opens` and `closes` are true for prefixes
+    that open or close an entity. Shapes: (N,)"""
+    is_entity = label >= 0
+    follows = numpy.zeros(len(label), dtype=bool)
+    follows[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
+    begins = is_entity & (opens | ~follows)
+    begins[1:] |= follows[1:] & closes[:-1]  # the entity before is over
+    return follows, begins
+
+
 def _split_tags(
     tag_set: Sequence[str], refuse_tag: Callable[[str, str], Exception]
 ) -> dict[str, SplitTag]:
-    """Split the tags of entities, all but O and missing ones, into prefix and label."""
-    entity_tags = [tag for tag in tag_set if tag != "O" and tag not in NOT_ANNOTATED]
-    without_label = [tag for tag in entity_tags if tag.rstrip("-_") in PREFIXES]
-    if without_label:
-        tag = without_label[0]
-        raise refuse_tag(tag, f"expected a tag with a label, such as B-PER, got {tag!r}")
+    """Split the tags of entities into prefix and label. O and signs for missing annotation, such as
+    "-", are left out.
+
+    tag_set (Sequence[str]): The different tags of a file.
+    refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
+    RETURNS (dict[str, SplitTag]): The prefix and the label of each tag of an entity.
+    RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
+    """
     matches: dict[str, re.Match[str]] = {}
     without_prefix: list[str] = []
-    for tag in entity_tags:
+    for tag in tag_set:
+        if tag == "O" or tag in NOT_ANNOTATED:
+            continue
+        if tag.rstrip("-_") in PREFIXES:
+            raise refuse_tag(tag, f"expected a tag with a label, such as B-PER, got {tag!r}")
         match = PREFIXED.fullmatch(tag)
         if match is None:
             without_prefix.append(tag)
@@ -142,38 +161,49 @@ def _split_tags(
 def _check_prefixes(
     matches: Mapping[str, re.Match[str]], refuse_tag: Callable[[str, str], Exception]
 ) -> None:
-    """Check that all tags have the same separator, and prefixes of one scheme."""
+    """Check that all tags have the same separator, "-" or "_", and prefixes of one scheme. The
+    groups of a match are prefix, separator and label of its tag."""
     tag_of_separator = {match[2]: tag for tag, match in matches.items()}
     if len(tag_of_separator) > 1:
         expected = tag_of_separator["-"]
         tag = tag_of_separator["_"]
         raise refuse_tag(tag, f"expected a tag such as {expected!r}, got {tag!r}")
     tag_of_prefix = {match[1]: tag for tag, match in matches.items()}
-    biluo = [tag_of_prefix[prefix] for prefix in "LU" if prefix in tag_of_prefix]
-    iobes = [tag_of_prefix[prefix] for prefix in "ES" if prefix in tag_of_prefix]
-    if biluo and iobes:
-        got = f"{iobes[0]!r} (IOBES) beside {biluo[0]!r} (BILUO)"
-        raise refuse_tag(iobes[0], f"expected one scheme, got {got}")
+    # BILUO and IOBES have other letters for the last and the only token of an entity.
+    biluo_tag = tag_of_prefix.get("L") or tag_of_prefix.get("U")
+    iobes_tag = tag_of_prefix.get("E") or tag_of_prefix.get("S")
+    if biluo_tag and iobes_tag:
+        got = f"{iobes_tag!r} (IOBES) beside {biluo_tag!r} (BILUO)"
+        raise refuse_tag(iobes_tag, f"expected one scheme, got {got}")
 
 
 def _find_scheme(
     prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
 ) -> tuple[str, Array1d]:
-    """Find the scheme of the prefixes that are used, empty if there are no entities; and the tags
-    of entities that it doesn't allow where they are. `opens` and `closes` are true for prefixes
-    that open or close an entity, `follows` after a token of the same label and sentence.
-    Shapes: (N,)"""
-    if prefixes <= {"", "I", "E"}:
-        scheme = ""
-        if "E" in prefixes:
-            scheme = "IOE"
-        elif "I" in prefixes:
-            scheme = "IO"
-        elif prefixes:
-            scheme = IO_WITHOUT_PREFIXES
-        return scheme, numpy.zeros(len(begins), dtype=bool)
+    """Find the scheme that uses these prefixes, and the tokens of entities whose tags it doesn't
+    allow. Shapes: (N,)
+
+    prefixes (set[str]): All prefixes of the file; "" if tags are labels alone.
+    opens, closes (Array1d): True for tokens whose prefix opens or closes an entity.
+    begins (Array1d): True for the first tokens of entities.
+    follows (Array1d): True for tokens after one of the same label in the same sentence.
+    RETURNS (tuple[str, Array1d]): The name of the scheme, empty if there are no entities. A mask,
+        which may be true outside of entities, too.
+    """
+    # In these schemes no prefix says that an entity begins, so every tag fits.
+    all_fit = numpy.zeros(len(begins), dtype=bool)
+    if not prefixes:
+        return "", all_fit
+    if prefixes == {""}:
+        return IO_WITHOUT_PREFIXES, all_fit
+    if prefixes == {"I"}:
+        return "IO", all_fit
+    if prefixes <= {"I", "E"}:
+        return "IOE", all_fit
+
     begins_without_b = begins & ~opens
     if prefixes & {"L", "U", "E", "S"}:
+        # An entity ends before a token that doesn't go on with it, and at the last token.
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows[1:] | begins[1:]
         scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"

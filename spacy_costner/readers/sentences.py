@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
 from .context import Context
-from .documents import with_data
+from .documents import with_metadata
 from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
 from .schemes import decode_tags
 
@@ -46,8 +46,8 @@ def make_docs(
     context: Context,
     n_sents: int | None,
 ) -> Iterator[Doc]:
-    """Make docs of the tagged tokens of a file. It is not known where spaces are:
-    `doc.has_unknown_spaces`.
+    """Make docs with entities of the tagged tokens of a file. Where spaces are isn't known, so docs
+    have `doc.has_unknown_spaces`.
 
     tokens (TaggedTokens): The tokens.
     place_of (Callable[[int], FilePlace]): The place of a token.
@@ -58,62 +58,68 @@ def make_docs(
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
-    words, tags = tokens.words, tokens.tags
 
     def refuse(token: int, message: str) -> Exception:
         return place_of(token).refuse(message)
 
-    decoded = decode_tags(tags, tokens.sent_start, refuse)
+    decoded = decode_tags(tokens.tags, tokens.sent_start, refuse)
     context.info.add_file(format_name, decoded.scheme)
     n_irregular = len(decoded.irregular)
     if n_irregular:
         first = int(decoded.irregular[0])
         message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
-        text = f"{words[first]} {tags[first]}"
+        text = f"{tokens.words[first]} {tokens.tags[first]}"
         context.info.add_problem(message, place_of(first), text, more=n_irregular - 1)
 
+    # The attributes of all tokens are one table, of which each doc gets its rows: setting them
+    # token by token would be slow.
     strings = context.nlp.vocab.strings
+    hashes_of_labels = [strings.add(label) for label in decoded.labels]
+    no_label = 0  # at the end, where the index -1 finds it
+    label_hashes = numpy.asarray([*hashes_of_labels, no_label], dtype="uint64")
     attrs = [SENT_START, ENT_IOB, ENT_TYPE]
-    # A label of -1, for none, is the 0 at the end.
-    label_ids = numpy.asarray([*map(strings.add, decoded.labels), 0], dtype="uint64")
     columns = [
         _sent_start_values(tokens.sent_start),
         decoded.iob.astype("uint64"),
-        label_ids[decoded.label],
+        label_hashes[decoded.label],
     ]
     if tokens.pos is not None:
         attrs.append(TAG)
         columns.append(_add_strings(strings, tokens.pos))
-    values = numpy.stack(columns, axis=1)  # (N, attributes)
-    orth: Any = _add_strings(strings, words)
+    attr_values = numpy.stack(columns, axis=1)  # (N, attributes)
+    word_hashes: Any = _add_strings(strings, tokens.words)
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
-    ends = [*starts[1:], len(words)]
+    ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
-        doc = Doc(context.nlp.vocab, words=orth[start:end])
-        yield doc.from_array(attrs, values[start:end])
+        doc = Doc(context.nlp.vocab, words=word_hashes[start:end])
+        yield doc.from_array(attrs, attr_values[start:end])
 
 
 def _sent_start_values(sent_start: Array1d) -> Array1d:
-    """The values of spaCy's SENT_START: 1, or -1 as the unsigned number with the same bits.
-    Shape: (T,)"""
+    """The values of SENT_START for `Doc.from_array`: 1, or -1 where no sentence starts. The array
+    is unsigned, so -1 is the number with the same bits. Shape: (T,)"""
     return numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
 
 
 def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
-    """Add the text of each token to the vocab. Returns their hashes. Shape: (N,)"""
-    hash_of = {text: strings.add(text) for text in dict.fromkeys(texts)}
-    return numpy.asarray([hash_of[text] for text in texts], dtype="uint64")
+    """Add the texts of tokens to the vocab, each different one once. Returns the hash of each
+    token's. Shape: (N,)"""
+    hash_of_text = {text: strings.add(text) for text in dict.fromkeys(texts)}
+    return numpy.asarray([hash_of_text[text] for text in texts], dtype="uint64")
 
 
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
-    """The token with which each doc begins. Shape: (number of docs,)"""
+    """Find the token with which each doc begins, if a doc has `n_sents` sentences of a document: 0
+    for all of them. A document begins with the file and after each -DOCSTART- line. None: docs are
+    documents if there are such lines, and else sentences. Shape: (number of docs,)"""
     first_tokens = numpy.flatnonzero(tokens.sent_start)
-    # Of S sentences: whether a sentence is the first of the file, or after a -DOCSTART- line. (S,)
+    # Whether each of S sentences is the first of its document: the count of -DOCSTART- lines grows
+    # there, or it is the first of the file, where it grows from -1. (S,)
     begins_document = numpy.diff(tokens.n_docstarts[first_tokens], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
-    if n_sents == 0:  # a doc is a document, between two -DOCSTART- lines
+    if n_sents == 0:
         return first_tokens[begins_document]
     # The number of a sentence within its document is its number in the file, less that of the first
     # sentence of the document, which is the largest so far. (S,)
@@ -124,37 +130,43 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
 
 
 def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:
-    """Make a doc of the words and spaces of another. It has no other annotation.
+    """Make a doc of the tokens of another, without its annotation, as a pipeline gets it.
 
     doc (Doc): The doc.
     vocab (Vocab | None): The vocab of the copy. None: the same.
     sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
         of `user_data`, too.
+    RETURNS (Doc): The copy.
     """
-    words, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    if vocab not in (None, doc.vocab):
+    word_hashes, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
+    words: Any = word_hashes  # which `Doc` takes as well as texts
+    if vocab is not None and vocab is not doc.vocab:
         # Another vocab doesn't know the hashes.
         words = [token.text for token in doc]
     copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
     if sentences:
         copy.has_unknown_spaces = doc.has_unknown_spaces
         copy.from_array([SENT_START], doc.to_array([SENT_START]))
-        with_data(copy, doc.user_data)
+        with_metadata(copy, doc.user_data)
     return copy
 
 
 def copy_sentences(doc: Doc, other: Doc) -> None:
-    """Copy the sentence starts of a doc to another of the same text, where a token begins at the
-    same character. Without sentences nothing is changed."""
+    """Copy the sentence starts of a doc to another doc of the same text, whose tokens may differ: a
+    start is left out where no token of the other begins at the same character. If the doc has no
+    sentences, the other stays as it is."""
     if not doc.has_annotation("SENT_START"):
         return
     sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
-    is_start = numpy.isin(other.to_array([IDX]), first_chars[sent_start == 1])
+    sent_start_chars = first_chars[sent_start == 1]
+    is_start = numpy.isin(other.to_array([IDX]), sent_start_chars)
+    # A table of one column, for one attribute. (T, 1)
     other.from_array([SENT_START], _sent_start_values(is_start).reshape(-1, 1))
 
 
 def find_tag_key(record: Any) -> str | None:
-    """The key of the tags, if the first record of a file has tokens and tags."""
+    """The key of the tags, such as "ner_tags", if the first record of a file has a list of words
+    and a list of tags; otherwise None."""
     if not isinstance(record, dict):
         return None
     tokens = record.get("tokens")
@@ -182,7 +194,7 @@ def read_tagged(
     """
     words: list[str] = []
     tags: list[str] = []
-    places: list[FilePlace] = []
+    places: list[FilePlace] = []  # of each token
     row_of_first_token: dict[int, Any] = {}
     for place, row in rows:
         row_words, row_tags = _read_row(row, key, names, place)
@@ -193,28 +205,33 @@ def read_tagged(
         places += [place] * len(row_words)
     if not words:
         raise place.refuse("expected tokens and their tags, got none")
+
+    def place_of(token: int) -> FilePlace:
+        return places[token]
+
     sent_start = numpy.zeros(len(words), dtype=bool)
     sent_start[list(row_of_first_token)] = True
-    n_docstarts = numpy.zeros(len(words), dtype="int64")
+    n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no such lines
     tokens = TaggedTokens(words, tags, sent_start, n_docstarts)
     format_name = f"{format_name} of tokens and {key}"
     doc_id = context.options.doc_id
     if doc_id is None:
-        n_sents = context.options.n_sents
-        yield from make_docs(tokens, places.__getitem__, format_name, context, n_sents)
-    else:
-        # A doc for each row, with its id: `join_documents` joins them.
-        docs = make_docs(tokens, places.__getitem__, format_name, context, 1)
-        for doc, row in zip(docs, row_of_first_token.values()):
-            yield with_data(doc, row, doc_id)
+        yield from make_docs(tokens, place_of, format_name, context, context.options.n_sents)
+        return
+    # A doc for each row, with its id: `join_documents` makes a doc of those of a document.
+    docs = make_docs(tokens, place_of, format_name, context, n_sents=1)
+    for doc, row in zip(docs, row_of_first_token.values()):
+        yield with_metadata(doc, row, doc_id)
 
 
 def _read_row(
     row: Any, key: str, names: Sequence[str] | None, place: FilePlace
 ) -> tuple[list[str], list[str]]:
-    """Read the tokens and the tags of a row."""
-    words: Any = row.get("tokens") if isinstance(row, dict) else None
-    tags: Any = row.get(key) if isinstance(row, dict) else None
+    """Read the tokens and the names of the tags of a row, which is checked. `key` is that of the
+    tags; `names` are those of tags that are numbers."""
+    columns = row if isinstance(row, dict) else {}
+    words: Any = columns.get("tokens")
+    tags: Any = columns.get(key)
     if not isinstance(words, list) or not isinstance(tags, list):
         raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
     for word in words:
@@ -226,9 +243,10 @@ def _read_row(
             raise place.refuse(f"tokens: {expected}, got {shown(word)}")
     if len(words) != len(tags):
         raise place.refuse(f"{key}: expected {len(words)} tags, one a token, got {len(tags)}")
-    tag_names = [
-        tag if isinstance(tag, str) else _name_of_number(tag, key, names, place) for tag in tags
-    ]
+    tag_names: list[str] = []
+    for tag in tags:
+        name = tag if isinstance(tag, str) else _name_of_number(tag, key, names, place)
+        tag_names.append(name)
     for name in tag_names:
         if SURROGATE.search(name):
             raise place.refuse(f"{key}: expected tags that can be UTF-8, got {shown(name)}")
@@ -236,7 +254,8 @@ def _read_row(
 
 
 def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: FilePlace) -> str:
-    """The name of a tag that is a number."""
+    """The name of a tag that is a number: its place in `names`, the option or the description of
+    the dataset. `key` is that of the tags, for errors."""
     if type(tag) is not int:  # JSON's true is an int, too
         raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
     if tag == IGNORED:
@@ -267,12 +286,14 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
         except ValueError as error:
             place = FilePlace(info_path, getattr(error, "lineno", 1))
             raise place.refuse(f"expected JSON: {error}") from None
-        return _names_in(info, key)
+        return _find_names(info, key)
     return None
 
 
-def _names_in(info: Any, key: str) -> list[str] | None:
-    """Look for {key: {"feature": {"names": […]}}} in a description, wherever it is."""
+def _find_names(info: Any, key: str) -> list[str] | None:
+    """Look for {key: {"feature": {"names": […]}}} in the description of a dataset, at any depth:
+    dataset_infos.json has the features of each configuration. Returns the names of the tags under
+    the key; None if it isn't there."""
     if not isinstance(info, dict):
         return None
     feature: Any = info.get(key)
@@ -281,7 +302,7 @@ def _names_in(info: Any, key: str) -> list[str] | None:
             return [str(name) for name in feature["names"]]
         feature = feature.get("feature")
     for block in info.values():
-        names = _names_in(block, key)
+        names = _find_names(block, key)
         if names:
             return names
     return None

@@ -7,6 +7,7 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,13 @@ Range = tuple[int, int]
 
 
 class TaskSpan(NamedTuple):
-    """An annotated span: its characters, from and to; its label; other keys, such as a score."""
+    """An annotated span of a text.
+
+    start (int): Its first character.
+    end (int): The character after its last.
+    label (str): Its label.
+    extra (Mapping[str, Any]): Other keys of its JSON, such as a score.
+    """
 
     start: int
     end: int
@@ -40,7 +47,12 @@ class TaskSpan(NamedTuple):
 
 
 class TaskToken(NamedTuple):
-    """A token: its characters, from and to; and whether it begins a sentence, if that is known."""
+    """A token of a text.
+
+    start (int): Its first character.
+    end (int): The character after its last.
+    sent_start (bool | None): Whether it begins a sentence. None: that isn't known.
+    """
 
     start: int
     end: int
@@ -107,9 +119,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
     text = record["text"]
     span_key = _find_span_key(record, place)
-    missing = record.get("missing", [])
-    if not isinstance(missing, list):
-        raise place.refuse(f"missing: expected a list of [start, end], got {shown(missing)}")
+    missing = _missing_from_json(record, place)
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
     spans = None
@@ -120,14 +130,28 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         text=text,
         spans=spans,
         tokens=_tokens_from_json(record.get("tokens"), text, place),
-        missing=tuple(_range_from_json(pair, len(text), "missing", place) for pair in missing),
+        missing=missing,
         has_unknown_spaces=record.get("has_unknown_spaces") is True,
         extra={key: value for key, value in record.items() if key not in task_keys},
     )
 
 
+def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Range, ...]:
+    """Read which characters of a text nobody has annotated: "missing", as `task_to_json` writes
+    it."""
+    pairs = record.get("missing", [])
+    if not isinstance(pairs, list):
+        raise place.refuse(f"missing: expected a list of [start, end], got {shown(pairs)}")
+    n_characters = len(record["text"])
+    missing: list[Range] = []
+    for pair in pairs:
+        missing.append(_range_from_json(pair, n_characters, "missing", place))
+    return tuple(missing)
+
+
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
-    """The key of the spans; None if nobody has annotated the text."""
+    """Find the key under which a task has its spans, as each tool has another; None if nobody has
+    annotated the text."""
     present = [key for key in SPAN_KEYS if record.get(key) is not None]
     lists = [key for key in present if isinstance(record[key], list)]
     if present and not lists:
@@ -142,52 +166,55 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
     return lists[0] if lists else None
 
 
-def spans_from_json(values: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read the spans under a key. A span with several labels is read once for each label. Offsets
-    may count UTF-16 code units, as JavaScript does, if the texts that some spans have in `extra`
-    say so.
+def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
+    """Read the spans of a text. A span with several labels is read once for each label. Offsets may
+    count UTF-16 code units, as JavaScript does, if that fits the texts of the spans, which some
+    tools write beside the offsets.
 
-    values (list[Any]): The values of the spans.
+    json_spans (list[Any]): The values of the spans: [start, end, label], or objects.
     text (str): The text.
-    key (str): Their key, for errors.
-    place (FilePlace): Their place, for errors.
-    RETURNS (list[TaskSpan]): The spans.
+    key (str): The key of the list, for errors.
+    place (FilePlace): The place of the task, for errors.
+    RETURNS (list[TaskSpan]): The spans, in characters.
     RAISES (CorpusError): If something isn't a span of the text.
     """
     n_units = _utf16_length(text)
     spans: list[TaskSpan] = []
-    for value in values:
-        spans += _span_from_json(value, n_units, key, place)
+    for json_span in json_spans:
+        spans += _span_from_json(json_span, n_units, key, place)
     if n_units == len(text):
         return spans
     # Some characters are two code units, so offsets may count either. Characters are tried first.
-    if not all(has_its_text(text, span) for span in spans):
+    fits = partial(has_its_text, text)
+    if not all(map(fits, spans)):
         in_characters = _spans_in_characters(spans, text)
-        if all(has_its_text(text, span) for span in in_characters):
+        if all(map(fits, in_characters)):
             spans = in_characters
+    # Up to now ends were allowed up to the number of code units.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
-def _span_from_json(value: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read a span, once for each of its labels. `limit` is the length of the text."""
+def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
+    """Read a span, once for each of its labels. `limit` is the largest end that it may have. `key`
+    and `place` are for errors."""
     extra: Mapping[str, Any] = {}
-    if isinstance(value, dict):
-        start = _first_value(value, START_KEYS)
-        end = _first_value(value, END_KEYS)
-        label = _first_value(value, LABEL_KEYS)
-        extra = {name: item for name, item in value.items() if name not in USED_KEYS}
-    elif isinstance(value, list) and len(value) == 3:
-        start, end, label = value
+    if isinstance(json_span, dict):
+        start = _first_value(json_span, START_KEYS)
+        end = _first_value(json_span, END_KEYS)
+        label = _first_value(json_span, LABEL_KEYS)
+        extra = {name: value for name, value in json_span.items() if name not in USED_KEYS}
+    elif isinstance(json_span, list) and len(json_span) == 3:
+        start, end, label = json_span
     else:
-        got = shown(value)
+        got = shown(json_span)
         raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
     start, end = _range_from_json([start, end], limit, key, place)
     # A span of Label Studio has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
     if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
-        raise place.refuse(f"{key}: expected the label of a span, got {shown(value)}")
+        raise place.refuse(f"{key}: expected the label of a span, got {shown(json_span)}")
     for name in labels:
         if SURROGATE.search(name):
             raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(name)}")
@@ -195,19 +222,21 @@ def _span_from_json(value: Any, limit: int, key: str, place: FilePlace) -> list[
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """The value of the first of some keys that a record has."""
+    """The value of the first of these keys that a record has; None if it has none of them."""
     for key in keys:
         if key in record:
             return record[key]
     return None
 
 
-def _range_from_json(value: Any, limit: int, key: str, place: FilePlace) -> Range:
-    """Two characters of a text, from and to. `limit` is the length of the text."""
-    is_pair = isinstance(value, list) and len(value) == 2
-    if not is_pair or type(value[0]) is not int or type(value[1]) is not int:
-        raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(value)}")
-    start, end = value
+def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range:
+    """Check that a value is [start, end], two numbers of characters of a text. `limit` is the
+    length of the text; `key` and `place` are for errors."""
+    is_pair = isinstance(pair, list) and len(pair) == 2
+    # `type`, as JSON's true is an instance of int, too.
+    if not is_pair or type(pair[0]) is not int or type(pair[1]) is not int:
+        raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(pair)}")
+    start, end = pair
     if not 0 <= start < end <= limit:
         expected = f"a start before its end in a text of {limit} characters"
         raise place.refuse(f"{key}: expected {expected}, got {start} to {end}")
@@ -215,7 +244,8 @@ def _range_from_json(value: Any, limit: int, key: str, place: FilePlace) -> Rang
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether a span is where the text is that it has in `extra`. True if it has none."""
+    """Whether the offsets of a span fit the text that a tool has written beside them, in `extra`.
+    True if there is no such text."""
     span_text = span.extra.get("text")
     if not isinstance(span_text, str):
         return True
@@ -226,12 +256,14 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
 
 
 def _utf16_length(text: str) -> int:
-    """The number of UTF-16 code units. Each is two bytes; half of a surrogate pair is one, too."""
+    """The length of a text in UTF-16 code units, by which JavaScript counts. Each is two bytes.
+    "surrogatepass" lets half of a surrogate pair be one, too."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _utf16_ends(text: str) -> list[int]:
-    """Where each character ends in UTF-16, in code units. Shape: (C,)"""
+    """Where each of the C characters of a text ends, in UTF-16 code units: those after U+FFFF, such
+    as emoji, are two. Shape: (C,)"""
     return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 
 
@@ -247,22 +279,31 @@ def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]
     return converted
 
 
-def _tokens_from_json(value: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
-    """Read the tokens of a task, and check that they are all words of its text, in order."""
-    if value is None:
+def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
+    """Read the tokens of a task, None if it has none, and check that they are all words of its
+    text, in order."""
+    if json_tokens is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(token, dict) for token in value):
-        raise place.refuse(f"tokens: expected objects with start and end, got {shown(value)}")
+    is_list = isinstance(json_tokens, list)
+    if not is_list or not all(isinstance(token, dict) for token in json_tokens):
+        raise place.refuse(f"tokens: expected objects with start and end, got {shown(json_tokens)}")
     tokens = []
-    for token in value:
-        offsets = [token.get("start"), token.get("end")]
+    for json_token in json_tokens:
+        offsets = [json_token.get("start"), json_token.get("end")]
         start, end = _range_from_json(offsets, len(text), "tokens", place)
-        tokens.append(TaskToken(start, end, token.get("sent_start")))
-    for token, (start, end, _) in zip(value, tokens):
+        tokens.append(TaskToken(start, end, json_token.get("sent_start")))
+    for json_token, (start, end, _) in zip(json_tokens, tokens):
         expected = text[start:end]
-        if token.get("text", expected) != expected:
-            got = shown(token["text"])
+        if json_token.get("text", expected) != expected:
+            got = shown(json_token["text"])
             raise place.refuse(f"tokens: expected {expected!r} at {start}, got {got}")
+    _check_all_words(tokens, text, place)
+    return tokens
+
+
+def _check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
+    """Check that tokens follow each other, with nothing but white space between them and at both
+    ends of the text."""
     end_of_text = TaskToken(len(text), len(text), None)
     previous_end = 0
     for start, end, _ in [*tokens, end_of_text]:
@@ -271,11 +312,10 @@ def _tokens_from_json(value: Any, text: str, place: FilePlace) -> list[TaskToken
             got = shown(text_between or text[start:end])
             raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
         previous_end = end
-    return tokens
 
 
 def is_label_studio(record: Any) -> bool:
-    """Whether the first record of a file is a task of Label Studio."""
+    """Whether the first record of a file is a task of Label Studio: its text is under "data"."""
     return isinstance(record, dict) and isinstance(record.get("data"), dict)
 
 
@@ -287,28 +327,24 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
     YIELDS (AnnotatedTask): Each annotation.
     RAISES (CorpusError): If a record is no task with a text and annotations.
     """
-    for i, (place, record) in enumerate(records):
+    for text_key, (place, record) in enumerate(records):
         if not is_label_studio(record):
             raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
         text = _label_studio_text(record["data"], place)
         annotations = _label_studio_annotations(record, place)
         if not annotations:
-            yield AnnotatedTask(place, i, Task(text))
+            yield AnnotatedTask(place, text_key, Task(text))
             continue
         truths = [annotation for annotation in annotations if annotation.get("ground_truth")]
         for annotation in truths or annotations:
-            # Relations and other results are not entities.
-            labelled = []
-            for result in annotation["result"]:
-                value = result.get("value") if isinstance(result, dict) else None
-                if isinstance(value, dict) and "labels" in value:
-                    labelled.append(value)
-            spans = spans_from_json(labelled, text, "annotations", place)
-            yield AnnotatedTask(place, i, Task(text, spans))
+            json_spans = _label_studio_spans(annotation["result"])
+            spans = spans_from_json(json_spans, text, "annotations", place)
+            yield AnnotatedTask(place, text_key, Task(text, spans))
 
 
 def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
-    """The text under "text", or else the only text of a task."""
+    """The text of a task of Label Studio: that under "text" or, if the labeling interface has
+    another name for it, the only text of its data."""
     texts = {name: value for name, value in data.items() if isinstance(value, str)}
     if "text" not in texts and len(texts) != 1:
         raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
@@ -319,12 +355,12 @@ def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
 def _label_studio_annotations(
     record: Mapping[str, Any], place: FilePlace
 ) -> list[Mapping[str, Any]]:
-    """The annotations of a task that nobody has skipped."""
-    for key in ANNOTATION_KEYS:
-        if key in record:
-            break
-    else:
+    """The annotations of a task of Label Studio, one of each person, but for those that were
+    skipped."""
+    present = [key for key in ANNOTATION_KEYS if key in record]
+    if not present:
         return []
+    key = present[0]
     annotations = record[key]
     if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
         got = shown(annotations)
@@ -333,19 +369,33 @@ def _label_studio_annotations(
 
 
 def _has_result(annotation: Any) -> bool:
+    """Whether an annotation of Label Studio has the list of what a person has marked."""
     return isinstance(annotation, dict) and isinstance(annotation.get("result"), list)
 
 
+def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """The values of the spans among the results of an annotation. Relations and other results are
+    no entities."""
+    json_spans: list[Mapping[str, Any]] = []
+    for result in results:
+        value = result.get("value") if isinstance(result, dict) else None
+        if isinstance(value, dict) and "labels" in value:
+            json_spans.append(value)
+    return json_spans
+
+
 def task_to_json(task: Task) -> dict[str, Any]:
-    """A task in Prodigy's form. Two keys are ours: "missing" and "has_unknown_spaces"."""
+    """A task in Prodigy's form, which `task_from_json` reads. Two keys are ours: "missing" and
+    "has_unknown_spaces"."""
     text = task.text
     record: dict[str, Any] = {"text": text}
+    # The numbers of the tokens that begin and end at a character, for the tokens of spans.
     token_at_start: dict[int, int] = {}
     token_at_end: dict[int, int] = {}
     if task.tokens is not None:
         record["tokens"] = []
         for i, (start, end, sent_start) in enumerate(task.tokens):
-            has_space = text[end : end + 1] == " "
+            has_space = text.startswith(" ", end)
             token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
             if sent_start is not None:
                 token["sent_start"] = sent_start
@@ -369,12 +419,18 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 def _task_to_doccano(task: Task) -> dict[str, Any]:
     """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
-    spans can't have scores. doccano shows other keys as metadata of the text."""
-    spans = task.spans or []
-    labels = [[span.start, span.end, span.label] for span in spans]
+    spans can't have scores, so these are a list beside them. doccano shows other keys as metadata
+    of the text."""
+    labels = []
+    scores = []
+    has_scores = False
+    for start, end, label, extra in task.spans or []:
+        labels.append([start, end, label])
+        scores.append(extra.get("score"))
+        has_scores = has_scores or "score" in extra
     record: dict[str, Any] = {"text": task.text, "label": labels}
-    if any("score" in span.extra for span in spans):
-        record["scores"] = [span.extra.get("score") for span in spans]
+    if has_scores:
+        record["scores"] = scores
     return {**record, **task.extra}
 
 
@@ -399,8 +455,11 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
 
 
 class TaskForm(NamedTuple):
-    """How a tool imports tasks: what makes the JSON of a task, and the suffix of files. A file with
-    .json is an array, one with .jsonl has a task on each line."""
+    """The form of the files of tasks that a tool imports.
+
+    to_json (Callable[[Task], dict[str, Any]]): Makes the JSON of a task.
+    suffix (str): ".json" for an array of tasks, ".jsonl" for a task on each line.
+    """
 
     to_json: Callable[[Task], dict[str, Any]]
     suffix: str
@@ -411,11 +470,16 @@ TASK_FORMS: dict[str, TaskForm] = {
     "doccano": TaskForm(_task_to_doccano, ".jsonl"),
     "label-studio": TaskForm(_task_to_label_studio, ".json"),
 }
-"""What annotation tools import."""
+"""What annotation tools import, by the name of the tool."""
 
 
 def check_task_form(name: str, path: Path) -> None:
-    """Check that there is such a form, and that the tool reads a file of this name."""
+    """Check, before any work, that tasks can be written for a tool to a file.
+
+    name (str): The name of the tool: one of `TASK_FORMS`.
+    path (Path): The file.
+    RAISES (ValueError): If there is no such form, or it has files of another suffix.
+    """
     if name not in TASK_FORMS:
         raise ValueError(f"format: expected one of {[*TASK_FORMS]}, got {name!r}")
     suffix = TASK_FORMS[name].suffix
@@ -432,7 +496,8 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
         if suffix == ".json":
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
         else:
-            file.writelines(f"{line}\n" for line in lines)
+            for line in lines:
+                file.write(f"{line}\n")
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:

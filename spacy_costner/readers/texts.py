@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted
 from .corpus import read_docbin, read_file
-from .documents import with_data
+from .documents import with_metadata
 from .files import (
     BOM,
     SURROGATE,
@@ -43,16 +43,19 @@ CORPORA = (".spacy", ".conll", ".iob", ".tsv")
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
-LINES = (".txt", ".jsonl", ".ndjson")
+LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
+"""Suffixes of files that can be divided at any line."""
+
 SHORT = ("bool", "int32", "int64", "string")
-"""The types of columns whose values docs can be grouped by."""
+"""The types of columns in Parquet whose values docs can be grouped by."""
 
 MakeInput = Callable[[Doc], Doc]
 """Makes what the pipeline gets of a doc of the file: a function of `inputs`."""
 
 
 def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
-    """Read docs without annotation but for the starts of sentences.
+    """Read texts for a pipeline: docs without annotation, but for the starts of sentences that a
+    corpus has.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (str | Path): A file of text, with a doc on each line, or any corpus: see
@@ -68,44 +71,54 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
 
 
 def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
-    """A doc of each line that isn't empty."""
+    """Make a doc of each line that isn't empty."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
+        text = line.strip()
+        if not text:
+            continue
         try:
-            if line.strip():
-                yield nlp.make_doc(line.strip())
-        except ValueError as error:  # The text is too long.
+            doc = nlp.make_doc(text)
+        except ValueError as error:  # the text is too long
             message = f"expected a text that spaCy can read: {error}"
             raise FilePlace(path, number).refuse(message) from None
+        yield doc
 
 
 def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
-    """The docs of a corpus as `spacy apply` reads them."""
+    """Read the docs of a corpus as `spacy apply` does: their tokens and sentence starts, without
+    entities."""
     predicted = Predicted()
     context = Context(nlp, DEFAULTS, CorpusInfo(), predicted)
     for doc in read_file(path, context):
         if len(doc):
+            # Where the pipeline's tokenizer has made the tokens, its doc is there already.
             text_doc = predicted.get(doc) or as_spacy_applies(doc)
-            yield with_data(text_doc, doc.user_data)
+            yield with_metadata(text_doc, doc.user_data)
 
 
 def is_text(path: Path) -> bool:
     """Whether a file has only text: neither JSON nor columns of words and tags."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
-    lines = [line.strip() for line in read_head(path).splitlines() if line.strip()]
-    # A line of a text may look like a token and its tag: "I saw O".
-    tagged_lines = [line for line in lines if TAGGED.fullmatch(line)]
-    return len(tagged_lines) <= len(lines) / 2
+    n_lines = 0
+    n_tagged = 0
+    for line in map(str.strip, read_head(path).splitlines()):
+        if line:
+            n_lines += 1
+        if TAGGED.fullmatch(line):
+            n_tagged += 1
+    # Some lines of a text may look like a token and its tag: "I saw O".
+    return n_tagged <= n_lines / 2
 
 
 class Part(NamedTuple):
-    """A range of a file.
+    """A range of a file, which is read and annotated alone.
 
     path (Path): The file.
     start (int): The first byte of lines, or the first row group of Parquet.
     stop (int): The byte or row group after the last. 0 for a whole file.
     first (int): The number of the first line or row.
-    digest (str): The digest of the content.
+    digest (str): The digest of the content, to see that it is the same when it is read later.
     """
 
     path: Path
@@ -116,10 +129,11 @@ class Part(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """A text of a part.
+    """A line or row of a part, with a text. The doc is made later, so that the error of a row stops
+    no other.
 
     id (Any): The id, or the number of the line or row.
-    text (str | None): The text. None if it isn't one.
+    text (str | None): The text. None if the row has something else in its place.
     make_doc (Callable[[], Doc]): Makes a doc without annotation, or raises the error of the row.
     """
 
@@ -152,36 +166,39 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
     YIELDS (Part): The parts.
     RAISES (CorpusError): If the file has another suffix.
     """
-    if path.suffix in LINES:
+    if path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
         yield Part(path, 0, 0, 0, digest(path))
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
     else:
-        expected = ", ".join([*LINES, ".spacy", ".parquet"])
+        expected = ", ".join([*LINE_SUFFIXES, ".spacy", ".parquet"])
         raise CorpusError(f"{path}: expected one of {expected}, got {path.suffix!r}")
 
 
 def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
+    """Divide a file into parts of `n_rows` lines. The last may have fewer."""
     start = 0
-    number = 1
+    number = 1  # of the first line of the part
     with path.open("rb") as file:
         while lines := list(islice(file, n_rows)):
-            data = b"".join(lines)
-            stop = start + len(data)
+            content = b"".join(lines)
+            stop = start + len(content)
             # With its number: lines before the part must not have become more or fewer.
-            yield Part(path, start, stop, number, digest(data, number))
+            yield Part(path, start, stop, number, digest(content, number))
             start = stop
             number += len(lines)
 
 
 def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
-    """Parts of as many row groups as have the rows."""
+    """Divide a file into parts of whole row groups: as many as together have `n_rows` rows or
+    more."""
     content = digest(path)
     try:
         metadata = require_pyarrow().read_metadata(path)
-    except (ValueError, OSError):  # Reading the part fails, too, and other parts don't.
+    except (ValueError, OSError):
+        # The error comes when this part is read, and doesn't stop other files.
         yield Part(path, 0, 0, 0, content)
         return
     start = 0
@@ -217,17 +234,21 @@ def read_rows(
     YIELDS (TextRow): The rows.
     RAISES (CorpusError): If the file can't be read.
     """
-    make_input: MakeInput = as_spacy_applies if file_tokens else partial(as_spacy_evaluates, nlp)
+    make_input: MakeInput = as_spacy_applies
+    if not file_tokens:
+        make_input = partial(as_spacy_evaluates, nlp)
     reader = RowReader(nlp, text, id_name, make_input)
     if part.path.suffix == ".spacy":
         context = Context(nlp, DEFAULTS, CorpusInfo())
         for i, doc in enumerate(read_docbin(part.path, context)):
             yield TextRow(i, doc.text, partial(make_input, doc))
     elif part.path.suffix == ".parquet":
-        for number, record in enumerate(_read_row_groups(part, text, id_name), part.first):
+        records = _read_row_groups(part, text, id_name)
+        for number, record in enumerate(records, start=part.first):
             yield _record_to_row(record, FilePlace(part.path, number, "row"), reader)
     else:
-        for number, line in enumerate(_read_bytes(part).split(b"\n"), part.first):
+        lines = _read_bytes(part).split(b"\n")
+        for number, line in enumerate(lines, start=part.first):
             if number == 1:
                 line = line.removeprefix(BOM)
             if line.strip():
@@ -235,18 +256,19 @@ def read_rows(
 
 
 def _read_bytes(part: Part) -> bytes:
-    """The bytes of a part of a file of lines, if nobody has changed the file."""
+    """Read the bytes of a part of a file of lines. Raises a CorpusError if they have changed since
+    the file was divided, so that no line is lost or read twice."""
     with part.path.open("rb") as file:
         file.seek(part.start)
-        data = file.read(part.stop - part.start)
-    if digest(data, part.first) != part.digest:
+        content = file.read(part.stop - part.start)
+    if digest(content, part.first) != part.digest:
         expected = "expected the file that the command began with"
         raise CorpusError(f"{part.path}: {expected}, got another")
-    return data
+    return content
 
 
 def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
-    """A row of a line of text, or of JSON."""
+    """Make a row of a line of text, in .txt files, or of JSON."""
     try:
         text = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -264,7 +286,8 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """A row of an object, if every format of output has room for its id."""
+    """Make a row of an object of JSON, or of a row of Parquet. It is refused if a format of output
+    has no room for its id."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
     is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64  # NaN isn't.
@@ -279,12 +302,18 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
 
     def make() -> Doc:
         tokens = record.get("tokens")
-        if not isinstance(text, str) or place.unit != "line" or tokens is None:
-            return with_data(make_doc(reader.nlp, text), metadata)
+        is_json = place.unit == "line"  # in Parquet such a column is metadata
+        if not isinstance(text, str) or not is_json or tokens is None:
+            return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
         doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
-        return with_data(reader.make_input(doc), metadata)
+        return with_metadata(reader.make_input(doc), metadata)
 
+    return _text_row(row_id, text, make)
+
+
+def _text_row(row_id: Any, text: Any, make: Callable[[], Doc]) -> TextRow:
+    """A row, whose text is None if the value in its place isn't text."""
     return TextRow(row_id, text if isinstance(text, str) else None, make)
 
 
@@ -294,35 +323,37 @@ def require_pyarrow() -> Any:
 
 
 def make_doc(nlp: Language, text: Any) -> Doc:
-    """Tokenize a text. Raises a ValueError if it isn't one, or spaCy can't make a doc of it."""
+    """Tokenize the text of a row. Raises a ValueError if it isn't text, or spaCy can't make a doc
+    of it."""
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
     return nlp.make_doc(text)
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """A row whose `make_doc` raises an error."""
+    """A row that can't be read: its `make_doc` raises an error with this message."""
 
     def refuse() -> Doc:
         raise place.refuse(message)
 
-    return TextRow(place.number, text if isinstance(text, str) else None, refuse)
+    return _text_row(place.number, text, refuse)
 
 
-def _read_row_groups(part: Part, text: str, id_name: str) -> list[dict[str, Any]]:
-    """The rows of a part of a Parquet file: the text, the id, and what docs can be grouped by."""
+def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
+    """Read the rows of a part of a Parquet file: the columns of the text and the id, by these
+    names, and those that docs can be grouped by."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
         columns = []
         for name, column_type in type_of_column.items():
-            if name in (text, id_name) or column_type in SHORT:
+            if name in (text_key, id_key) or column_type in SHORT:
                 columns.append(name)
         row_groups = list(range(part.start, part.stop))
         table = file.read_row_groups(row_groups, columns=columns)
         records: list[dict[str, Any]] = table.to_pylist()
     except (ValueError, OSError) as error:
         raise CorpusError(f"{part.path}: expected a Parquet file: {error}") from None
-    if text not in type_of_column:
-        raise CorpusError(f"{part.path}: expected the column {text!r}, got {[*type_of_column]}")
+    if text_key not in type_of_column:
+        raise CorpusError(f"{part.path}: expected the column {text_key!r}, got {[*type_of_column]}")
     return records

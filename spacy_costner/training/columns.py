@@ -1,4 +1,8 @@
-"""Columns of numbers with a row for each token of a corpus, in memory or in files."""
+"""Columns of numbers with a row for each token of a corpus, in memory or in files.
+
+A corpus may be too large for memory. So columns are written batch by batch, and then rows are read
+in any order: those of the tokens of a training batch.
+"""
 
 import io
 import tempfile
@@ -11,20 +15,20 @@ from thinc.types import ArrayXd, Ints1d
 
 
 class Columns:
-    """Named columns with a row for each token. A column is only there if some docs need it; then
-    the rows of other docs are 0.
+    """Named columns with a row for each token. Docs may lack a column: their rows are 0, and if all
+    lack it, it doesn't exist.
 
-    folder (Path | None): For files. None: in memory.
+    folder (Path | None): Where the files of the columns are. None: they are in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self._columns: dict[str, Column] = {}
-        # The rows of all columns, once they are written.
+        # The same columns as arrays, after `finish`.
         self._rows: dict[str, ArrayXd] = {}
 
     def write(self, name: str, first_row: int, rows: ArrayXd | None) -> None:
-        """Write rows of a column from a place on, if there are some."""
+        """Write rows of a column, beginning at row `first_row`. None: these tokens lack it."""
         if rows is None:
             return
         if name not in self._columns:
@@ -32,37 +36,43 @@ class Columns:
         self._columns[name].write(first_row, rows)
 
     def finish(self, n_rows: int) -> None:
-        """End writing, before the first row is read."""
+        """End writing, so that rows can be read. `n_rows` is the number of tokens."""
         for name, column in self._columns.items():
-            # One more row, so that a column has a row for the last token.
+            # A column ends with its last written row, and later tokens may lack it. A row behind
+            # the last token makes rows of 0 for these.
             column.write(n_rows, numpy.zeros((1, *column.shape)))
             self._rows[name] = column.read()
 
     def __getitem__(self, name: str) -> ArrayXd:
+        """All rows of a column that exists."""
         return self._rows[name]
 
-    def read(self, name: str, places: Ints1d) -> Any:
-        """Copy rows of a column; None if it is not there."""
+    def read(self, name: str, tokens: Ints1d) -> Any:
+        """Copy the rows of some tokens, by their numbers; None if the column doesn't exist."""
         if name not in self._rows:
             return None
-        return self._rows[name][places]
+        return self._rows[name][tokens]
 
 
 class Column:
-    """Rows of numbers, written from any place on. Rows that are not written are 0."""
+    """Rows of numbers, in a file or in memory. They are written in any order, and then read. Rows
+    before the last written one that are not written are 0.
 
-    def __init__(self, folder: Path | None, like: ArrayXd) -> None:
-        """Begin without rows, of the type and the width of others. Their file in the folder has no
-        name and ends with the process. None: in memory."""
+    folder (Path | None): Where its file is, which has no name and ends with the process. None: it
+        is in memory.
+    first_rows (ArrayXd): Rows that say the type of the numbers and the shape of a row.
+    """
+
+    def __init__(self, folder: Path | None, first_rows: ArrayXd) -> None:
         self.folder = folder
-        self.dtype = like.dtype
-        self.shape = like.shape[1:]
+        self.dtype = first_rows.dtype
+        self.shape = first_rows.shape[1:]
         self.file: Any = io.BytesIO()
         if folder is not None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first_row: int, rows: ArrayXd) -> None:
-        """Write rows from a place on. Raises an OSError if the disk is full."""
+        """Write rows, beginning at row `first_row`. Raises an OSError if the disk is full."""
         n_bytes_of_row = self.dtype.itemsize * int(numpy.prod(self.shape))
         try:
             self.file.seek(first_row * n_bytes_of_row)
@@ -74,11 +84,13 @@ class Column:
         """All rows. Nothing can be written afterwards."""
         self.file.flush()
         if isinstance(self.file, io.BytesIO):
-            rows = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
+            numbers = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
         else:
-            rows = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
-        return rows.reshape(-1, *self.shape)
+            numbers = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
+        return numbers.reshape(-1, *self.shape)
 
     def __del__(self) -> None:
-        with suppress(OSError, BufferError):  # of a full disk; of memory that is still in use
+        """Close the file. That fails silently if the disk is full, which `write` has reported, and
+        if arrays still use the memory, which ends with them."""
+        with suppress(OSError, BufferError):
             self.file.close()

@@ -7,6 +7,7 @@ first step. If no other follows, or few do, the best model is hardly trained.
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import ceil
 from typing import Any, NamedTuple
 
 from spacy.language import Language
@@ -18,11 +19,11 @@ from thinc.api import Config
 CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
 
 N_PASSES = 10
-"""If batches are by words, the number of steps of an epoch depends on the order of the docs: as
+"""If batches are by words, the number of steps of an epoch depends on the order of the docs. So
 many orders are tried, and the fewest steps count."""
 
 UNCERTAIN = 100
-"""An order with this share of steps less is expected, too."""
+"""Orders that were not tried may have fewer steps: by one in so many."""
 
 
 class Evaluations(NamedTuple):
@@ -39,41 +40,43 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether there is an evaluation after the first step."""
+        """Whether there is an evaluation after step 0, whose model is hardly trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
     def are_enough(self) -> bool:
-        """Whether there is one after the first step, and at least one in each epoch."""
-        return self.are_after_training and self.frequency <= max(self.steps_per_epoch, 1)
+        """Whether there is one after step 0, and at least one in each epoch."""
+        is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
+        return self.are_after_training and is_in_each_epoch
 
     def objection(self) -> str:
-        """What is wrong, and what to do; empty if nothing is."""
+        """The message for people whose `eval_frequency` is too high: what is wrong, and what to do.
+        Empty if there are enough evaluations."""
         if self.are_enough:
             return ""
-        end = ""
+        consequence = ""
         if self.n_steps:
-            end = f", and training ends after {self.n_steps}"
+            consequence = f", and training ends after {self.n_steps}"
         if not self.are_after_training:
-            end += ": only the model of the first step is evaluated"
+            consequence += ": only the model of the first step is evaluated"
         return (
             f"training.eval_frequency: expected at most {self.steps_per_epoch}, the steps of an "
-            f"epoch, got {self.frequency}{end}; or set initialize.before_init to {CALLBACK}"
+            f"epoch, got {self.frequency}{consequence}; or set initialize.before_init to {CALLBACK}"
         )
 
     def in_each_epoch(self) -> "Evaluations":
-        """At least one evaluation in each epoch. If that is more than there were, the last one is
-        at the end of training."""
+        """The same training with at least one evaluation in each epoch. If it has to evaluate more
+        often for that, the last evaluation is at the end of training."""
         if self.are_enough:
             return self
-        # An epoch may be shorter, in an order that was not tried.
-        shortest = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
-        highest = max(min(shortest, self.frequency), 1)
+        shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
+        highest = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest)
-        # The fewest evaluations that are enough, at equal distances up to the last step.
+        # The fewest evaluations that are enough, at equal distances up to the last step, which
+        # comes earlier if epochs are shorter.
         last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
-        n_evaluations = -(-last_step // highest)  # rounded up
+        n_evaluations = ceil(last_step / highest)
         return self._replace(frequency=max(last_step // n_evaluations, 1))
 
 
@@ -82,11 +85,12 @@ def count_evaluations(
     examples: Iterable[Example],
     before_init: Callable[[Language], Any] | None = None,
 ) -> Evaluations | None:
-    """Count the steps of an epoch of `spacy train`.
+    """Count the steps of an epoch of `spacy train`, by dividing the corpus into batches as it does.
 
     training (Mapping[str, Any]): The resolved block [training].
     examples (Iterable[Example]): The training corpus.
-    before_init (Callable | None): The resolved callback of [initialize].
+    before_init (Callable | None): The resolved callback of [initialize]. If it is
+        `evaluate_each_epoch`, it will lower the frequency.
     RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream, which has
         no epochs.
     """
@@ -96,27 +100,31 @@ def count_evaluations(
         return None
     examples = list(examples)
     rng = random.Random(0)
-    n_batches: list[int] = []
-    for _ in range(min(max_epochs or N_PASSES, N_PASSES)):
-        # Sizes of batches may grow from epoch to epoch.
-        n_batches.append(sum(1 for _ in training["batcher"](examples)))
+    # 0 is no limit of epochs.
+    n_passes = min(max_epochs, N_PASSES) if max_epochs else N_PASSES
+    steps_of_epochs: list[int] = []
+    for _ in range(n_passes):
+        # In each pass anew, as the size of batches may grow from epoch to epoch.
+        batches = training["batcher"](examples)
+        steps_of_epochs.append(sum(1 for _ in batches))
         rng.shuffle(examples)
     limits: list[int] = []
     if max_epochs:
         # Epochs after those that were tried are as long as the last one.
         n_later_epochs = max(max_epochs - N_PASSES, 0)
-        limits.append(sum(n_batches) + n_batches[-1] * n_later_epochs)
+        limits.append(sum(steps_of_epochs) + steps_of_epochs[-1] * n_later_epochs)
     if max_steps:
+        # spaCy counts steps from 0, and ends after the step with this number.
         limits.append(max_steps + 1)
     n_steps = min((limit for limit in limits if limit), default=None)
-    evaluations = Evaluations(min(n_batches), n_steps, training["eval_frequency"])
+    evaluations = Evaluations(min(steps_of_epochs), n_steps, training["eval_frequency"])
     if before_init is evaluate_each_epoch:
         return evaluations.in_each_epoch()
     return evaluations
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """Find when `spacy train` with a config evaluates: see `count_evaluations`.
+    """Find when `spacy train` with a config evaluates: read its corpus, and `count_evaluations`.
 
     config (Config): A config for `spacy train`, complete or not.
     nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
@@ -125,10 +133,11 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     """
     config = Config(Language.default_config).merge(config).interpolate()
     if nlp is None:
-        without_components = {**config["nlp"], "pipeline": [], "disabled": []}
-        nlp = load_model_from_config(Config({"nlp": without_components}), auto_fill=True)
+        nlp_settings = {**config["nlp"], "pipeline": [], "disabled": []}
+        nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-    # A block of a config is resolved as a part of another one.
+    # `registry.resolve` makes functions of the blocks within a block. So that of the callback, or
+    # null, stands in another one, whose name doesn't matter.
     block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
     resolved = registry.resolve(block)
     before_init = resolved["callbacks"]["before_init"]
@@ -148,8 +157,8 @@ def make_evaluate_each_epoch() -> Callable[[Language], Language]:
 
 def evaluate_each_epoch(nlp: Language) -> Language:
     """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
-    The training corpus is read once more for it. A corpus that can't be read is left to `spacy
-    train`, which reports it; `nlp.initialize` may do without."""
+    The training corpus is read once more for it. If it can't be read, nothing is changed: `spacy
+    train` reports that itself, and `nlp.initialize` may not need the corpus."""
     with suppress(ValueError, OSError):
         evaluations = read_evaluations(nlp.config, nlp)
         if evaluations is not None:
@@ -159,8 +168,8 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
-    """Leave `evaluate_each_epoch` out of the initialization of a pipeline that is not trained by
-    `spacy train`."""
+    """Initialize a pipeline in this context without its callback `evaluate_each_epoch`, which would
+    read the corpus for nothing: other training than `spacy train` evaluates at its own times."""
     block = nlp.config["initialize"]
     callback = block["before_init"]
     if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:

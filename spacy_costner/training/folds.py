@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from thinc.api import Model, Optimizer
@@ -31,7 +32,7 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 N_WORDS = 500
-"""About the words of a step, or those of one doc if that has more."""
+"""About the number of words of a step. A doc with more words is a step of its own."""
 
 FIRST_FOLDS = 2
 """The number of folds for the first pass."""
@@ -51,7 +52,8 @@ GetExamples = Callable[[], Iterable[Example]]
 
 @dataclass(frozen=True)
 class FoldBatch:
-    """The part of a batch that is in one fold, with its targets."""
+    """The examples of a batch that are in one fold, with their targets: what a step of the first
+    pass learns from."""
 
     examples: list[Example]
     targets: Segmentations[Targets]
@@ -60,77 +62,93 @@ class FoldBatch:
 def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the first pass, if the model has one, with the likelihood of whole paths. The features
-    of the model are known."""
+    """Train the first pass, if the model has one, with the likelihood of whole paths: on all docs,
+    for new text, and once without each fold, for the docs of that fold.
+
+    model (Model): The model, with its features collected.
+    objective (Objective): The objective of the component, for the annotation of the docs.
+    tags (Tags): The tags of the chain.
+    get_examples (GetExamples): Returns the training examples.
+    """
     first_pass = first_pass_of(model)
     if first_pass is None:
         return
     first_pass.tags = tags
     if first_pass.read_labels is not None:
-        return
+        return  # its labels come from elsewhere, and it has no weights
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
     first_pass.weights.allocate(len(features), len(tags))
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
-    trained: list[tuple[Features, Floats2d]] = []
+    features_and_weights: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold, each other one its own.
-    for number, left_out in enumerate([None, *range(FIRST_FOLDS)], 1):
+    for number, left_out in enumerate([None, *range(FIRST_FOLDS)], start=1):
         batches: list[FoldBatch] = []
         for i, fold in enumerate(folds):
             if i != left_out:
                 batches += fold
-        features_of_fold = features
+        recounted_features = features
         if left_out is not None:
-            features_of_fold = recount_labels(features, objective, tags, batches)
-        parts: list[Batches] = []
+            recounted_features = recount_labels(features, objective, tags, batches)
+        training_batches: list[Batches] = []
         for batch in batches:
             docs = [eg.predicted for eg in batch.examples]
-            feature_batch = features_of_fold.find(docs, is_train=True)
-            parts.append(keep_in_memory(feature_batch, batch.targets))
+            feature_batch = recounted_features.find(docs, is_train=True)
+            training_batches.append(keep_in_memory(feature_batch, batch.targets))
         rows = _train_anew(
             first_pass.weights,
             likelihood,
-            concatenate(parts),
+            concatenate(training_batches),
             max_epochs=first_pass.n_epochs,
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{FIRST_FOLDS + 1}",
         )
-        trained.append((features_of_fold, rows))
-    _, rows_of_all_docs = trained[0]
+        features_and_weights.append((recounted_features, rows))
+    _, rows_of_all_docs = features_and_weights[0]
     first_pass.weights.restart(rows_of_all_docs)
-    first_pass.set_folds(trained[1:], fold_of_text)
+    first_pass.set_folds(features_and_weights[1:], fold_of_text)
 
 
 def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
-    """Divide examples into batches, and these into folds. Returns the batches of each fold, and the
-    fold of each text, by its hash."""
+    """Divide examples into batches, and these into folds, so that examples of a fold follow each
+    other but for copies of a text: these are in one fold.
+
+    objective (Objective): Makes the targets.
+    tags (Tags): The tags of the chain.
+    examples (Sequence[Example]): The examples, with tokens.
+    RETURNS (tuple[list[list[FoldBatch]], dict[int, int]]): The batches of each fold; and the fold
+        of each text, by its hash.
+    """
     n_words = sum(len(eg.predicted) for eg in examples)
-    batches = list(batch_in_order(examples, min(N_WORDS, n_words // FIRST_STEPS)))
+    words_of_batch = min(N_WORDS, n_words // FIRST_STEPS)
+    batches = list(batch_in_order(examples, words_of_batch))
     folds: list[list[FoldBatch]] = [[] for _ in range(FIRST_FOLDS)]
     fold_of_text: dict[int, int] = {}
     for i, batch in enumerate(batches):
+        # Folds have the same number of batches, as far as possible.
         fold_of_batch = i * FIRST_FOLDS // len(batches)
         examples_of_fold: dict[int, list[Example]] = {}
         for eg in batch:
             # A copy of an earlier text is in the fold of that text.
             fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_batch)
             examples_of_fold.setdefault(fold, []).append(eg)
-        for fold in {*examples_of_fold}:
+        for fold in sorted(examples_of_fold):
             targets = objective.targets(examples_of_fold[fold], tags)
             # The first pass learns from gold alone.
-            without_soft = targets.map(lambda targets: targets._replace(soft=None))
-            folds[fold].append(FoldBatch(examples_of_fold[fold], without_soft))
+            gold_targets = targets.map(Targets.without_soft)
+            folds[fold].append(FoldBatch(examples_of_fold[fold], gold_targets))
     return folds, fold_of_text
 
 
 def recount_labels(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
-    """The features with the label memory of some batches."""
-    docs = []
+    """The features with their label memory counted anew, in some batches alone: it must not know
+    the labels of the docs that are left out."""
+    docs: list[Doc] = []
     for batch in batches:
         for eg in batch.examples:
             docs.append(objective.annotation.as_entities(eg, tags.labels).reference)
@@ -138,8 +156,8 @@ def recount_labels(
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[Example]]:
-    """Batches of examples, each until it has enough words. spaCy's `minibatch_by_words` moves docs
-    to other batches than the docs around them."""
+    """Divide examples into batches of at least so many words, in their order: folds are to have
+    docs that follow each other. spaCy's `minibatch_by_words` puts a long doc into a later batch."""
     batch: list[Example] = []
     n_words_of_batch = 0
     for eg in examples:
@@ -156,8 +174,14 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[E
 def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit` does. A
-    first pass is trained before."""
+    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit` does: on all
+    docs, for new text, and once without each fold, for the docs of that fold.
+
+    model (Model): The model, with its features collected and its first pass trained.
+    objective (Objective): The objective of the component.
+    tags (Tags): The tags of the chain.
+    get_examples (GetExamples): Returns the training examples.
+    """
     max_epochs = model.attrs.get("linear_epochs")
     if not max_epochs:
         return
@@ -165,34 +189,42 @@ def train_linear_part(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples, n_words)
-    batcher = partial(minibatch_by_words, size=max(min(N_WORDS, n_words // LINEAR_STEPS), 1))
+    words_of_batch = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
+    batcher = partial(minibatch_by_words, size=words_of_batch)
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
-    rows: list[Floats2d] = []
+    trained_rows: list[Floats2d] = []
     # The first training leaves out no fold, each other one its own.
-    for number, left_out in enumerate([None, *range(LINEAR_FOLDS)], 1):
-        parts = [batches for i, batches in enumerate(batches_of_folds) if i != left_out]
-        rows_of_fold = _train_anew(
+    for number, left_out in enumerate([None, *range(LINEAR_FOLDS)], start=1):
+        other_folds = [batches for i, batches in enumerate(batches_of_folds) if i != left_out]
+        rows = _train_anew(
             weights,
             objective,
-            concatenate(parts),
+            concatenate(other_folds),
             max_epochs=max_epochs,
             dropout=features.dropout,
             desc=f"linear part {number}/{LINEAR_FOLDS + 1}",
         )
-        rows.append(rows_of_fold)
-    # Of a fold only the weights of features are used.
-    weights.restart(rows[0])
-    emissions_of_folds = [rows_of_fold[: weights.n_features] for rows_of_fold in rows[1:]]
+        trained_rows.append(rows)
+    rows_of_all_docs = trained_rows[0]
+    weights.restart(rows_of_all_docs)
+    # A fold has weights of features alone. Transitions, start and end are those of all docs.
+    emissions_of_folds = [rows[: weights.n_features] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 
 def divide_by_words(
     examples: Sequence[Example], n_words: int
 ) -> tuple[list[list[Example]], dict[int, int]]:
-    """Divide examples, which have so many words in all, into folds of about as many words. Returns
-    the examples of each fold, and the fold of each text, by its hash."""
+    """Divide examples into folds of about as many words, so that the examples of a fold follow each
+    other but for copies of a text: these are in one fold.
+
+    examples (Sequence[Example]): The examples, with tokens.
+    n_words (int): The number of words of all of them.
+    RETURNS (tuple[list[list[Example]], dict[int, int]]): The examples of each fold; and the fold of
+        each text, by its hash.
+    """
     folds: list[list[Example]] = [[] for _ in range(LINEAR_FOLDS)]
     fold_of_text: dict[int, int] = {}
     end = 0
@@ -215,8 +247,9 @@ def _train_anew(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average, as it is saved. Raises a KeyboardInterrupt
-    again: initialization needs all weights. Shape: (V + K + 2, K)"""
+    """Train weights from 0, and return their average as it would be saved, (V + K + 2, K): a row
+    for each feature, then transitions, start and end. Ctrl-C, which elsewhere ends training early,
+    ends the program."""
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
     optimizer = Optimizer(0.0, use_averages=True)
@@ -231,5 +264,6 @@ def _train_anew(
         desc=desc,
     )
     if trained.reason == INTERRUPTED:
+        # Initialization needs the weights of all folds.
         raise KeyboardInterrupt
     return weights.slim(weights.averaged(optimizer))

@@ -28,23 +28,26 @@ PACKED = "packed:"
 
 
 def sentence_ids(doc: Doc) -> list[int]:
-    """The hashes of the long sentences of a doc, of their letters and digits in lower case.
+    """Hash the long sentences of a doc, to know them again in other docs. Only letters and digits
+    in lower case count.
 
     doc (Doc): The doc.
     RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
     """
     ids = []
     for words in _sentences(doc):
-        if len(words) >= LONG:
-            letters = NOT_IN_TEXT_ID.sub("", "".join(words).lower())
-            ids.append(get_string_id(letters) & LOWEST_32_BITS)
+        if len(words) < LONG:
+            continue
+        text = "".join(words).lower()
+        letters_and_digits = NOT_IN_TEXT_ID.sub("", text)
+        ids.append(get_string_id(letters_and_digits) & LOWEST_32_BITS)
     return ids
 
 
 def _sentences(doc: Doc) -> Iterator[list[str]]:
-    """The words of each sentence. A sentence ends at punctuation, at a new line, and where the
-    annotation says so. It has to be the same in an article and in a doc of its own: so even an
-    annotated sentence is cut at punctuation."""
+    """Yield the words of each sentence, without white space. A sentence ends at punctuation, at a
+    new line, and where the annotation says so. A sentence has to have the same words in an article
+    and in a doc of its own: so even an annotated sentence is cut at punctuation."""
     words: list[str] = []
     for token in doc:
         if token.is_sent_start and words:
@@ -61,7 +64,8 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
 
 
 def pack_ids(ids: Iterable[int]) -> str:
-    """Hashes as text for JSON, ascending: 4 characters each, if there are thousands."""
+    """Write hashes of 32 bits as text, for JSON: base64 of their bytes, compressed, in ascending
+    order and each once. `unpack_ids` reads it."""
     ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
     if not len(ascending):
         return ""
@@ -69,7 +73,7 @@ def pack_ids(ids: Iterable[int]) -> str:
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """The hashes of a text that `pack_ids` made. Raises an error if it is none."""
+    """Read the hashes from a text that `pack_ids` wrote. Raises an error if it is damaged."""
     packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
     if packed.startswith(PACKED):
         return unpack_hashes(packed_bytes)

@@ -1,29 +1,19 @@
 """The training objective: from examples to targets, and from targets and scores to the loss."""
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy
 from spacy.strings import StringStore
 from spacy.training import Example
-from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
+from .. import chain
 from ..annotation import Annotation
-from ..borders import cut, find_borders
-from ..ent_iob import INSIDE
 from ..losses import LossSchedule
-from ..ragged import sequence_ids
-from ..tags import OUTSIDE, Entities, Tags
-from ..token_attrs import (
-    TokenAttrs,
-    first_words,
-    possible_paths,
-    read_reference,
-)
+from ..tags import OUTSIDE, Tags
 from ..types import (
-    Constraints,
     CostTable,
     Gold,
     Loss,
@@ -32,65 +22,10 @@ from ..types import (
     Progress,
     add_to,
 )
-from .incorrect_spans import collapse
+from .incorrect_spans import collapse, expand
 from .segmentations import Segmentations, cuts_docs
-from .soft_targets import divergence, find_impossible, read_soft_targets, taught_lengths
-from .targets import Targets, Weights, allowed_tags, read_incorrect_spans
-
-NEGATED = "!"
-"""The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
-
-
-@dataclass(frozen=True, eq=False)
-class AnnotatedBatch:
-    """The annotation of a batch, however its docs are cut into sequences.
-
-    examples (list[Example]): The examples, with the spans to learn as entities.
-    tokens (TokenAttrs): The tokens of the predicted docs, with their preset annotation.
-    is_in_one_entity (Array1d): True for tokens in the same entity as the token before, preset or
-        gold. Shape: (N,)
-    constraints (Constraints): The possible paths.
-    path (Ints1d): The gold tag of each token, as `Tags.gold_path` has it. Shape: (N,)
-    token_weights (Floats1d | None): The weight of each token; None: 1. Shape: (N,)
-    example_weights (Floats1d | None): The weight of each example; None: 1. Shape: (D,)
-    taught_lengths (list[Ints1d | None]): The lengths of the sequences that the teacher of each doc
-        has; None for a doc without soft targets.
-    """
-
-    examples: list[Example]
-    tokens: TokenAttrs
-    is_in_one_entity: Array1d
-    constraints: Constraints
-    path: Ints1d
-    token_weights: Floats1d | None
-    example_weights: Floats1d | None
-    taught_lengths: list[Ints1d | None]
-
-    def adjust_borders(self, borders: Array1d) -> Array1d:
-        """Remove the borders within entities. Docs with soft targets have those of their teacher.
-        Shape: (N,)"""
-        borders = borders & ~self.is_in_one_entity
-        for i, lengths in enumerate(self.taught_lengths):
-            if lengths is not None:
-                tokens = self.tokens.of_doc(i)
-                borders[tokens] = False
-                borders[tokens.start + numpy.cumsum(lengths)[:-1]] = True
-        return borders
-
-    def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
-        """The batch with some examples, (D,), as if they were not annotated, and of weight 0."""
-        weights = 1.0 if self.example_weights is None else self.example_weights
-        tokens = numpy.repeat(is_left_out, self.tokens.lengths)
-        possible = self.constraints.emissions
-        if possible is not None:
-            # Without their presets, as losses need a path of all sequences.
-            possible = possible | tokens[:, None]
-        return replace(
-            self,
-            example_weights=numpy.where(is_left_out, 0.0, weights),
-            path=numpy.where(tokens, -1, self.path),
-            constraints=self.constraints._replace(emissions=possible),
-        )
+from .soft_targets import divergence
+from .targets import AnnotatedBatch, Targets, Weights, make_targets, read_annotation
 
 
 @dataclass(eq=False)
@@ -102,8 +37,11 @@ class Objective:
 
     Targets depend on the examples only, so they can be reused when the scores change.
 
-    The settings are those of the component `name`, whose labels are in `strings`.
-
+    name (str): The name of the component, for messages.
+    strings (StringStore): The strings of its vocab, which have its labels.
+    loss (Loss | LossSchedule): The loss, or several losses one after another.
+    weights (Weights): How much tokens and examples count.
+    annotation (Annotation): Where the annotation stands in docs.
     RAISES (ValueError): If tokens have weights and the loss doesn't use them.
     """
 
@@ -119,22 +57,23 @@ class Objective:
                 f"{self.name}: weights: expected a block of spacy_costner.Weights.v1, got "
                 f"{self.weights!r}"
             )
-        useful = any(stage.weighs_tokens or stage.cost is not None for stage in self.loss.stages)
-        if self.weights.weighs_tokens and not useful:
+        # A cost is multiplied by the weight of its token.
+        are_used = any(stage.weighs_tokens or stage.cost is not None for stage in self.loss.stages)
+        if self.weights.weighs_tokens and not are_used:
             raise ValueError(
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
                 "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
             )
+        # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
+        # Warnings about annotation that were given, and are not repeated.
         self._warned: set[str] = set()
 
     def targets(
         self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None
     ) -> Segmentations[Targets]:
-        """Make the targets of a batch for all epochs, to be used with any scores of the same docs.
-        Sequences whose gold is impossible are left out with a warning. An entity across a border
-        joins two sequences. Docs with soft targets have the sequences of their teacher; they are
-        left out with a warning if it has no path with their preset entities.
+        """Make the targets of a batch for all epochs, to be used with any scores of the same docs:
+        see `make_targets`.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
@@ -144,12 +83,13 @@ class Objective:
         RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
         """
         batch = self._read(examples, tags)
-        docs = [eg.predicted for eg in examples]
-        by_doc = self._segment(batch, tags, features, find_borders(docs, False))
-        borders = find_borders(docs, self.annotation.sentence_boundaries)
+        by_doc = make_targets(batch, False, features)
+        self._refuse_ratio(by_doc)
+        borders = self.annotation.find_borders([eg.predicted for eg in examples])
         if not borders.any():
             return Segmentations(by_doc)
-        return Segmentations(by_doc, self._segment(batch, tags, features, borders))
+        boundaries = self.annotation.sentence_boundaries
+        return Segmentations(by_doc, make_targets(batch, boundaries, features))
 
     def targets_in_epoch(
         self,
@@ -158,83 +98,36 @@ class Objective:
         epoch: int,
         features: Ints2d | None = None,
     ) -> Targets:
-        """Make the targets of a batch for one epoch: those of `targets`, without the work for other
-        epochs.
+        """Make the targets of a batch for one epoch, which takes its docs whole or cuts them. They
+        are those of `targets`, without the work for other epochs.
 
+        examples (Sequence[Example]): The batch.
+        tags (Tags): The tags of the chain.
         epoch (int): The number of epochs before it.
+        features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
+        RETURNS (Targets): The targets.
+        RAISES (ValueError): As `targets` does.
         """
+        batch = self._read(examples, tags)
         boundaries = self.annotation.sentence_boundaries if cuts_docs(epoch) else False
-        borders = find_borders([eg.predicted for eg in examples], boundaries)
-        return self._segment(self._read(examples, tags), tags, features, borders)
+        targets = make_targets(batch, boundaries, features)
+        self._refuse_ratio(targets)
+        return targets
 
     def _read(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
-        """Read the annotation of a batch."""
-        examples = [self.annotation.as_entities(eg, tags.labels) for eg in examples]
-        tokens = self.annotation.read_presets([eg.predicted for eg in examples])
-        constraints = possible_paths(tokens, tags, self.strings)
-        reference = read_reference(examples, tokens)
-        entities = self._gold_entities(examples, reference, tags)
-        return AnnotatedBatch(
-            examples=examples,
-            tokens=tokens,
-            is_in_one_entity=(tokens.iob == INSIDE) | (reference.iob == INSIDE),
-            constraints=constraints,
-            path=tags.gold_path(entities, reference.is_annotated),
-            token_weights=self.weights.of_tokens(entities, tags, examples),
-            example_weights=self.weights.of_examples(examples),
-            taught_lengths=[taught_lengths(eg) for eg in examples],
+        """Read the annotation of a batch as the settings of the component say."""
+        return read_annotation(
+            examples, tags, self.strings, self.annotation, self.weights, self._warned
         )
 
-    def _segment(
-        self, batch: AnnotatedBatch, tags: Tags, features: Ints2d | None, borders: Array1d
-    ) -> Targets:
-        """The targets of a batch whose docs are cut at borders, (N,), as far as possible: entities
-        and the soft targets of a doc are not cut."""
-        lengths, doc_of = cut(batch.tokens.lengths, batch.adjust_borders(borders))
-        is_untaught = find_impossible(batch.examples, tags, batch.constraints, lengths, doc_of)
-        if is_untaught.any():
-            batch = batch.leave_out(is_untaught)
-            for i in numpy.flatnonzero(is_untaught).tolist():
-                reason = "no path of its teacher has its preset entities"
-                self._warn_of_left_out(batch.examples[i], reason)
-        # All sequences of a doc have its weight.
-        weights = batch.example_weights
-        gold = Gold(
-            tags=tags.split_outside(batch.path, lengths),
-            allowed=allowed_tags(batch.path, tags, lengths),
-            token_weights=batch.token_weights,
-            weights=None if weights is None else weights[doc_of],
-            opening=tags.opening,
-            continuing=tags.continuing,
-            features=features,
-            collapsed_of=tags.collapsed_of if tags.is_split else None,
-        )
-        soft = read_soft_targets(batch.examples, tags, batch.constraints, lengths, doc_of, weights)
-        if soft is not None and any(stage.is_ratio for stage in self.loss.stages):
+    def _refuse_ratio(self, targets: Targets) -> None:
+        """RAISES (ValueError): If there are soft targets and the loss is a ratio over the batch. A
+        divergence from soft targets is a sum over docs, and can't be added to a ratio."""
+        if targets.soft is not None and any(stage.is_ratio for stage in self.loss.stages):
             raise ValueError(
                 f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
                 "targets, got a ratio over the batch"
             )
-        targets = Targets(tags, gold, batch.constraints, lengths, doc_of, soft)
-        if self.annotation.incorrect_spans_key is not None:
-            key = self.annotation.incorrect_spans_key
-            spans = read_incorrect_spans(batch.examples, key, tags, batch.tokens)
-            if spans:
-                targets = targets.exclude(spans)
-        targets, is_left_out = targets.leave_out_impossible()
-        for i in doc_of[is_left_out].tolist():
-            # The gold of docs with soft targets counts nowhere.
-            if batch.taught_lengths[i] is None:
-                reason = "its entities contradict preset ones or are among the incorrect spans"
-                self._warn_of_left_out(batch.examples[i], reason)
-        return targets
-
-    def _warn_of_left_out(self, example: Example, reason: str) -> None:
-        """Warn of a doc that is left out of training."""
-        warnings.warn(
-            f"{self.name}: left out of training, as {reason}: {first_words(example.reference)}",
-            stacklevel=4,
-        )
 
     def evaluate(
         self, targets: Targets, scores: Potentials, progress: Progress
@@ -249,24 +142,18 @@ class Objective:
         """
         loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
-        doc_lengths = scores.lengths
-        scores = scores._replace(lengths=targets.lengths)
-        potentials, gold = targets.to_loss_inputs(scores, table)
-        if targets.soft is not None:
-            # A doc with soft targets counts by its divergence alone.
-            xp = get_array_module(gold.tags)
-            is_taught = xp.asarray(targets.soft.weights != 0)
-            weights = 1.0 if gold.weights is None else gold.weights
-            gold = gold._replace(weights=xp.where(is_taught, 0.0, weights))
+        # The sequences of the loss are parts of docs if these are cut.
+        sequence_scores = scores._replace(lengths=targets.lengths)
+        potentials, gold = to_loss_inputs(targets, sequence_scores, table)
         value, gradient = loss.compute(potentials, gold)
         if targets.gold.tied_to is not None:
             # Back to the tags of the model: the loss saw copies of them.
             gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
-            from_teacher = divergence(scores, targets.soft)
+            from_teacher = divergence(sequence_scores, targets.soft)
             value += from_teacher.value
             gradient = add_to(from_teacher.gradient, gradient)
-        result = LossResult(value, gradient._replace(lengths=doc_lengths))
+        result = LossResult(value, gradient._replace(lengths=scores.lengths))
         if loss.is_ratio:
             return result, 1
         n_annotated = int((targets.gold.tags >= 0).sum())
@@ -290,17 +177,23 @@ class Objective:
         return [None if table is None else table.tolist() for table in tables]
 
     def restore(self, tables: Sequence[list[list[float]] | None], tags: Tags) -> None:
-        """Restore the cost tables that `prepare` returned, where a cost can't be computed any more,
-        for example because its file is missing."""
+        """Restore the cost tables of a saved model where a cost can't be computed any more, for
+        example because its file is missing.
+
+        tables (Sequence[list[list[float]] | None]): What `prepare` returned.
+        tags (Tags): The tags of annotation.
+        """
         for stage, table in zip(self.loss.stages, tables):
-            if table is not None:
-                try:
-                    self.cost_table(stage, tags)
-                except ValueError:
-                    self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
+            if table is None:
+                continue
+            try:
+                self.cost_table(stage, tags)
+            except ValueError:
+                self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> CostTable | None:
-        """The cost table of a loss, if it has a cost. It is computed once for each tag set."""
+        """The cost table of a loss over some tags; None if it has no cost. It is computed once, as
+        a cost may read a file."""
         if loss.cost is None:
             return None
         key = (id(loss), tags.names)
@@ -309,54 +202,63 @@ class Objective:
         return self._tables[key]
 
     def forget(self) -> None:
-        """Begin training anew: losses that keep state lose it."""
+        """Begin training anew: losses that keep counts of earlier batches drop them."""
         for stage in self.loss.stages:
             stage.forget()
 
-    def _gold_entities(
-        self, examples: Sequence[Example], reference: TokenAttrs, tags: Tags
-    ) -> Entities:
-        """The gold entities, without white space at their ends. Warns, once, if there is some, and
-        of entities of other labels."""
-        entities = reference.entities(tags, self.strings)
-        is_unknown = entities.label < 0
-        if is_unknown.any():
-            self._refuse_negated_labels(examples)
-        trimmed = entities.trim(reference.is_space)
-        begins_with_word = numpy.isin(entities.begin, trimmed.begin)
-        ends_with_word = numpy.isin(entities.end, trimmed.end)
-        is_trimmed = ~(begins_with_word & ends_with_word)
-        for message, is_concerned in (
-            ("white space at an end of an entity is taken off it", is_trimmed),
-            (f"entities of other labels than {tags.labels} count as O", is_unknown),
-        ):
-            if is_concerned.any() and message not in self._warned:
-                self._warned.add(message)
-                first_token = entities.begin[is_concerned][0]
-                doc = sequence_ids(reference.lengths)[first_token]
-                words = first_words(examples[doc].reference)
-                warnings.warn(f"{self.name}: {message}, as in: {words}", stacklevel=2)
-        return trimmed
-
-    def _refuse_negated_labels(self, examples: Sequence[Example]) -> None:
-        """RAISES (ValueError): If an entity is marked as none, as spaCy 2 had it."""
-        for eg in examples:
-            for ent in eg.reference.ents:
-                if ent.label_.startswith(NEGATED):
-                    raise ValueError(
-                        f"{self.name}: entities: expected spans that are no entities in doc.spans, "
-                        f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
-                        f"{first_words(eg.reference)}"
-                    )
-
 
 def check_finite(scores: Potentials, name: str) -> None:
-    """Raise a ValueError if a score of the component `name` is not finite, before its model is
-    updated."""
+    """Raise a ValueError if scores of the component `name` are not finite. To be called before its
+    model is updated, which would spoil the weights."""
     for part, array in zip(scores._fields, scores[:4]):
+        # The sum is finite only if all scores are, and needs no array of truth values.
         total = float(array.sum())
         if not numpy.isfinite(total):
             raise ValueError(
                 f"{name}: {part}: expected finite scores, got {total}. The model was "
                 "not updated; try a lower learning rate or gradient clipping"
             )
+
+
+def to_loss_inputs(
+    targets: Targets, scores: Potentials, table: CostTable | None = None
+) -> tuple[Potentials, Gold]:
+    """The arguments of a loss: potentials that are minus infinity where paths are impossible, and
+    gold with its cost. They are on the device of the scores.
+
+    targets (Targets): The targets of a batch.
+    scores (Potentials): The scores of the model for its sequences.
+    table (CostTable | None): The cost of each mistake over `Tags.collapsed`, if the loss uses one.
+    RETURNS (tuple[Potentials, Gold]): The constrained potentials, and gold.
+    """
+    gold = targets.gold
+    if table is not None:
+        if gold.collapsed_of is not None:
+            # From the tags of annotation, with a single O, to those of the chain: (K, K).
+            table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
+        gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
+    if targets.soft is not None:
+        # A doc with soft targets counts by its divergence alone.
+        weights = 1.0 if gold.weights is None else gold.weights
+        is_taught = targets.soft.weights != 0
+        gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
+    asarray = get_array_module(scores.emissions).asarray
+    gold = Gold._make(None if array is None else asarray(array) for array in gold)
+    if targets.gold.tied_to is not None:
+        scores = expand(scores, targets.gold.tied_to)
+    return chain.constrain(scores, targets.constraints), gold
+
+
+def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
+    """The cost of predicting each tag at each token, in the place of its gold tag.
+
+    path (Ints1d): The gold path, -1 where gold is missing. Shape: (N,)
+    table (CostTable): The cost of each mistake. Shape: (K, K)
+    weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
+    RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
+    """
+    costs = table[path]
+    if weights is not None:
+        costs = costs * weights[:, None]
+    costs[path < 0] = 0
+    return costs

@@ -1,8 +1,9 @@
-"""Pieces of docs: steps of about as many words, however long docs are.
+"""Pieces of docs, so that each step of training has about as many words, however long docs are.
 
 The features of a piece are those of its tokens in the whole doc. For the chain it is a sequence.
-Each token's own values and targets are stored once, in memory or in files. The features of a piece
-are gathered when its batch is used.
+Each token's own values and targets are stored once, in memory or in files: `TokenStore` has what
+both segmentations share, a `PieceStore` for each of them the rest. The features of a piece are
+gathered when its batch is used.
 """
 
 from array import array
@@ -30,7 +31,7 @@ from .columns import Columns
 from .objective import Objective
 from .online import Batch, Batches, read_batches
 from .segmentations import Segmentations
-from .soft_targets import is_taught, read_soft_targets, taught_lengths
+from .soft_targets import cut_as_taught, is_taught, read_soft_targets
 from .targets import Targets
 
 MOST_WORDS = 256
@@ -42,7 +43,7 @@ N_DOCS = 256
 
 @dataclass(slots=True)
 class Piece:
-    """A doc or a part of it, as batchers take it: it has a length.
+    """A doc or a part of it. Batchers take it in place of an example: it has a length.
 
     store (PieceStore): Where its targets are.
     number (int): Its number there.
@@ -59,7 +60,7 @@ class Piece:
         return self.n_tokens
 
     def __getattr__(self, name: str) -> Any:
-        """For batchers with a `get_length`, attributes are those of the example."""
+        """The attributes of the example. A batcher with a `get_length` may look at its docs."""
         if self.example is None:
             raise ValueError(
                 "cache: expected a training.batcher that needs the lengths of docs only, as docs "
@@ -77,11 +78,16 @@ def batch_pieces(
     shuffle: Callable[[list], None],
     cache: Path | None = None,
 ) -> Batches:
-    """Cut long docs into pieces and make batches of them: see `read_pieces`. Docs stay whole if
-    there may be incorrect spans in them.
+    """Read the training examples of a linear model, and divide them into batches: of pieces, or of
+    whole docs if there may be incorrect spans in them, which a cut could divide.
 
+    model (Model): A linear model that knows its features, or a hybrid one.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain.
+    examples (Iterable[Example]): The examples.
     batcher (Callable): Divides pieces, or examples, into batches.
     shuffle (Callable): Shuffles a list in place.
+    cache (Path | None): As in `read_pieces`.
     RETURNS (Batches): The batches for both segmentations.
     """
     if objective.annotation.incorrect_spans_key is not None:
@@ -93,7 +99,8 @@ def batch_pieces(
         shuffle(pieces)
         return [join(batch) for batch in batcher(pieces)]
 
-    return read_pieces(model, objective, tags, examples, cache=cache).map(make_batches)
+    segmentations = read_pieces(model, objective, tags, examples, cache=cache)
+    return segmentations.map(make_batches)
 
 
 def read_pieces(
@@ -105,11 +112,17 @@ def read_pieces(
     most_words: int | None = None,
     cache: Path | None = None,
 ) -> Segmentations[list[Piece]]:
-    """Read docs, and cut those with more words than `most_words`, by default `MOST_WORDS`: at the
-    beginnings of sentences or, if the doc has none, of any tokens, and never within an entity.
-    Where docs are cut at their borders, pieces are their sequences. Docs with soft targets stay
-    whole.
+    """Read the features and targets of docs, and cut docs into pieces: those with more words than
+    `most_words` at the beginnings of sentences or, if the doc has none, of any tokens, and never
+    within an entity. Where docs are cut at their borders, pieces are their sequences. Docs with
+    soft targets stay whole.
 
+    model (Model): A linear model that knows its features, or a hybrid one.
+    objective (Objective): Makes the targets.
+    tags (Tags): The tags of the chain.
+    examples (Iterable[Example]): The examples.
+    most_words (int | None): The words of the longest piece, if a doc can be cut so. None:
+        `MOST_WORDS`.
     cache (Path | None): A folder for the features and targets of tokens. Docs are not kept then.
     RETURNS (Segmentations[list[Piece]]): The pieces of docs with tokens, in order.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
@@ -122,7 +135,8 @@ def read_pieces(
     by_sequence: list[Piece] = []
     has_borders = False
     bar = progress(examples, desc="features", unit="doc")
-    for batch in minibatch((eg for eg in bar if len(eg.predicted)), N_DOCS):
+    examples_with_tokens = (eg for eg in bar if len(eg.predicted))
+    for batch in minibatch(examples_with_tokens, N_DOCS):
         if cache is not None and any(is_taught(eg) for eg in batch):
             raise ValueError(
                 "cache: expected docs without soft targets, got soft targets, as `costner distill "
@@ -134,7 +148,7 @@ def read_pieces(
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
-            # Other docs of the corpus may have borders, even if these have none.
+            # Also if these docs have no borders, as others of the corpus may have some.
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
         has_borders = has_borders or targets.by_sequence is not None
@@ -146,12 +160,19 @@ def read_pieces(
 def cut_long_docs(
     examples: Sequence[Example], targets: Targets, most_words: int
 ) -> list[list[int]]:
-    """Where to cut docs with more than so many words: the first tokens of all pieces of a doc but
-    the first, counted in the doc."""
+    """Choose where to cut docs with more than so many words.
+
+    examples (Sequence[Example]): The examples.
+    targets (Targets): Their targets, where each doc is one sequence.
+    most_words (int): The words of the longest piece, if a doc can be cut so.
+    RETURNS (list[list[int]]): For each doc the first tokens of all its pieces but the first,
+        counted in the doc. None in docs with soft targets, which are of the whole doc.
+    """
     constraints = targets.tags.constraints
     assert constraints.start is not None and constraints.end is not None
     path = targets.gold.tags
-    # A sequence may end at one token, and another begin at the next one. Shape: (N,)
+    # A doc can be cut before a token if a sequence may begin with its gold tag, and another end
+    # with that of the token before. Neither is known where gold is missing, -1. Shapes: (N,)
     may_begin = constraints.start[path] & (path >= 0)
     may_end = constraints.end[path] & (path >= 0)
     is_separable = may_begin & numpy.roll(may_end, 1)
@@ -160,20 +181,28 @@ def cut_long_docs(
     for eg in examples:
         begin = end
         end = begin + len(eg.predicted)
-        if end - begin <= most_words or is_taught(eg):
+        n_tokens = end - begin
+        if n_tokens <= most_words or is_taught(eg):
             cuts.append([])
             continue
         may_cut = is_separable[begin:end]
         starts = sentence_starts(eg)
         if starts.any():
             may_cut = may_cut & starts
-        cuts.append(_choose_cuts(numpy.flatnonzero(may_cut), end - begin, most_words))
+        places = numpy.flatnonzero(may_cut)
+        cuts.append(_choose_cuts(places, n_tokens, most_words))
     return cuts
 
 
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
-    """The first tokens of all sequences of a doc but the first, counted in the doc. Docs with soft
-    targets stay whole."""
+    """Find where targets cut docs into sequences, so that each sequence becomes a piece. Docs with
+    soft targets are one piece, whose sequences `PieceStore.read` makes.
+
+    examples (Sequence[Example]): The examples.
+    targets (Targets): Their targets.
+    RETURNS (list[list[int]]): For each doc the first tokens of all its sequences but the first,
+        counted in the doc.
+    """
     sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
     end = 0
@@ -189,35 +218,40 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 
 def sentence_starts(example: Example) -> Array1d:
-    """True for the tokens of the predicted doc that begin a sentence, but for its first, as the
-    reference has it or, if its tokens are others, the predicted doc itself. Shape: (T,)"""
+    """True for the tokens of the predicted doc that begin a sentence, but for the first token.
+    Sentences are those of the reference or, if it has other tokens, of the predicted doc itself.
+    Shape: (T,)"""
     words, starts = example.predicted.to_array([ORTH, SENT_START]).T
     reference_words, reference_starts = example.reference.to_array([ORTH, SENT_START]).T
     if numpy.array_equal(words, reference_words):
         starts = reference_starts
-    is_start = starts == 1
+    is_start = starts == 1  # 0: it is not known; -1: it doesn't begin one
     is_start[:1] = False
     return cast(Array1d, is_start)
 
 
 def _choose_cuts(places: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose the places at which to cut a doc, (P,), so that its pieces are as long as allowed. A
-    piece is longer where the next place is too far away."""
+    """Choose at which of the possible places, (P,) in ascending order, to cut a doc, so that its
+    pieces are as long as allowed. A piece is too long where the next place is too far away."""
     cuts: list[int] = []
     begin = 0
     while n_tokens - begin > most_words:
-        later = places[places > begin]
-        if not len(later):
+        later_places = places[places > begin]
+        if not len(later_places):
             break
-        within_reach = later[later <= begin + most_words]
-        begin = int(within_reach[-1] if len(within_reach) else later[0])
+        within_reach = later_places[later_places <= begin + most_words]
+        next_cut = later_places[0]
+        if len(within_reach):
+            next_cut = within_reach[-1]
+        begin = int(next_cut)
         cuts.append(begin)
     return cuts
 
 
 def join(pieces: Sequence[Piece]) -> Batch:
-    """Join pieces of one store, at least one, into a batch. It is read when it is used; once, if
-    there are soft targets."""
+    """Join pieces of one store, at least one, into a batch of training. Its features and targets
+    are read each time that it is used, to save memory. With soft targets, which take long to read,
+    it is read once and kept."""
     store = pieces[0].store
     numbers = numpy.asarray([piece.number for piece in pieces])
     examples = [piece.example for piece in pieces if piece.example is not None]
@@ -229,11 +263,11 @@ def join(pieces: Sequence[Piece]) -> Batch:
 
 class TokenStore:
     """What both segmentations share of the tokens of docs: their features, weights and possible
-    tags. Features are the values of a token's own columns, from which its slots are gathered when a
-    batch is made.
+    tags. Of its features a token has its own values here, such as its word and its suffix. Those of
+    its neighbours are added when a batch is made.
 
-    features (Features): The features.
-    folder (Path | None): For files. None: in memory.
+    features (Features): The features of the model.
+    folder (Path | None): Where files are. None: all is in memory.
     """
 
     def __init__(self, features: Features, folder: Path | None = None) -> None:
@@ -243,8 +277,8 @@ class TokenStore:
         self.n_tokens = 0
 
     def add(self, values: Ints2d, targets: Targets) -> int:
-        """Add docs: the values of their tokens, (N, C), and their targets. Returns the number of
-        their first token."""
+        """Add the tokens of docs: their own values, (N, C), and what targets say of them. Returns
+        the number of the first one among all tokens of the corpus."""
         first_token = self.n_tokens
         self.columns.write("values", first_token, values)
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
@@ -254,16 +288,22 @@ class TokenStore:
 
 
 class PieceStore:
-    """The pieces of docs in one segmentation, and the gold of their tokens."""
+    """The pieces of docs in one segmentation, and the gold of their tokens.
+
+    tokens (TokenStore): What the tokens have in both segmentations.
+    tags (Tags): The tags of the chain.
+    """
 
     def __init__(self, tokens: TokenStore, tags: Tags) -> None:
         self.tokens = tokens
         self.tags = tags
         self.columns = Columns(tokens.folder)
+        # Targets of any batch: fields that are the same in all of them, such as `Gold.opening`.
         self._template: Targets
-        # Of each piece the first token and the one after its last; the same of its window, the
-        # tokens that its features come from; and the weight of its doc, NaN for none.
+        # Four numbers for each piece: its first token and the one after its last; the same of its
+        # window, the tokens that its features come from.
         self._places = array("q")
+        # The weight of the doc of each piece, NaN for none.
         self._weights = array("d")
 
     def add(
@@ -273,8 +313,15 @@ class PieceStore:
         cuts: Sequence[Sequence[int]],
         first_token: int,
     ) -> list[Piece]:
-        """Add docs, whose first token has this number, cut at some tokens of each. Returns their
-        pieces."""
+        """Add docs, and cut them into pieces.
+
+        examples (Sequence[Example]): The examples.
+        targets (Targets): Their targets in this segmentation.
+        cuts (Sequence[Sequence[int]]): For each doc the first tokens of all its pieces but the
+            first, counted in the doc.
+        first_token (int): The number of the first token, as `TokenStore.add` returned it.
+        RETURNS (list[Piece]): The pieces.
+        """
         self._template = targets
         self.columns.write("tags", first_token, targets.gold.tags.astype("int64"))
         self.columns.write("allowed", first_token, targets.gold.allowed)
@@ -286,7 +333,9 @@ class PieceStore:
             weight = numpy.nan
             if targets.gold.weights is not None:
                 # All sequences of a doc have the weight of its first one.
-                weight = targets.gold.weights[numpy.searchsorted(targets.doc_of, i)]
+                first_sequence = numpy.searchsorted(targets.doc_of, i)
+                weight = targets.gold.weights[first_sequence]
+            # Files are for a corpus that is too large for memory.
             kept_example = eg if self.tokens.folder is None else None
             for first, end in pairwise([0, *cuts[i], len(eg.predicted)]):
                 number = self._add_piece(doc.start + first, doc.start + end, doc, weight)
@@ -294,7 +343,8 @@ class PieceStore:
         return pieces
 
     def _add_piece(self, first: int, end: int, doc: slice, weight: float) -> int:
-        """Add the piece from token `first` to `end` of a doc. Returns its number."""
+        """Add the piece with the tokens from `first` up to `end`, without it, of a doc. Its window
+        reaches as far into the doc as features look. Returns its number."""
         reach = self.tokens.features.reach
         window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
         self._places.extend([first, end, *window])
@@ -304,16 +354,21 @@ class PieceStore:
     def read(
         self, pieces: Ints1d, examples: Sequence[Example] = ()
     ) -> tuple[FeatureBatch, Targets]:
-        """Make a batch of pieces, (B,), by their numbers. Their examples are needed if some have
-        soft targets."""
-        # Four numbers a piece, as `_add_piece` stores them. Shape: (B, 4)
+        """Make the features and targets of a batch of pieces.
+
+        pieces (Ints1d): The numbers of the pieces. Shape: (B,)
+        examples (Sequence[Example]): Their examples, if some have soft targets, which are not
+            stored.
+        RETURNS (tuple[FeatureBatch, Targets]): The features and the targets.
+        """
+        # The rows of these pieces, as `_add_piece` stores them. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
         rows, tokens = self._gather(first, end, window_begin, window_end)
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
-            lengths, piece_of = _cut_as_taught(examples, lengths)
+            lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
         weights = self._weights_of(pieces)
         possible = self._possible(tokens)
         gold = self._template.gold._replace(
@@ -326,15 +381,17 @@ class PieceStore:
         constraints = self._template.constraints._replace(emissions=possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
         if examples:
-            soft = read_soft_targets(examples, self.tags, constraints, lengths, piece_of, weights)
+            soft, _ = read_soft_targets(
+                examples, self.tags, constraints, lengths, piece_of, weights
+            )
             targets = targets._replace(soft=soft)
         return FeatureBatch(rows, lengths), targets
 
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[Ints2d, Ints1d]:
-        """The features of the tokens of pieces, (N, S), and the numbers of these tokens, (N,), from
-        the places of pieces, (B,) each."""
+        """Gather the features of pieces. Takes their places, (B,) each, as `_places` has them;
+        returns the features, (N, S), and the numbers of their tokens in the corpus, (N,)."""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
@@ -347,13 +404,15 @@ class PieceStore:
         return rows[is_in_piece], tokens[is_in_piece]
 
     def _allowed(self, tokens: Ints1d) -> Array2d | None:
-        """The tags that agree with gold, (N, K). None: `tags` says it all."""
+        """The tags that agree with gold, (N, K); None if all gold is complete, so that the column
+        "tags" says it all."""
         allowed = self.columns.read("allowed", tokens)
         if allowed is None or not allowed.any():
             return None
-        # Tokens of docs that were added without a mask.
-        has_none = ~allowed.any(axis=1)
-        allowed[has_none] = chain.to_mask(self.columns["tags"][tokens[has_none]], len(self.tags))
+        # Docs with complete gold were added without a mask. Their rows are False throughout.
+        is_complete = ~allowed.any(axis=1)
+        gold_tags = self.columns["tags"][tokens[is_complete]]
+        allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
         return allowed
 
     def _possible(self, tokens: Ints1d) -> Array2d | None:
@@ -361,26 +420,14 @@ class PieceStore:
         possible = self.tokens.columns.read("possible", tokens)
         if possible is None or not possible.any():
             return None
-        # Tokens of docs that were added without a mask.
+        # Docs of which all tags are possible were added without a mask.
         possible[~possible.any(axis=1)] = True
         return possible
 
     def _weights_of(self, pieces: Ints1d) -> Floats1d | None:
-        """The weights of pieces, (B,), if their docs have some."""
+        """The weights of pieces, (B,); None if none of their docs has one."""
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None
-        # Of docs that were read with others that have no weights.
+        # Docs without a weight count once.
         return numpy.nan_to_num(weights, nan=1.0)
-
-
-def _cut_as_taught(examples: Sequence[Example], lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Cut pieces with soft targets as their teacher did. Takes the lengths of the pieces, (D,), and
-    returns the lengths of the sequences and the piece of each, (B,)."""
-    cut_lengths: list[Ints1d] = []
-    for i, eg in enumerate(examples):
-        lengths_of_teacher = taught_lengths(eg)
-        cut_lengths.append(lengths[i : i + 1] if lengths_of_teacher is None else lengths_of_teacher)
-    n_sequences = [len(sequences) for sequences in cut_lengths]
-    piece_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
-    return numpy.concatenate(cut_lengths).astype("int32"), piece_of

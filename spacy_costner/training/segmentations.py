@@ -20,7 +20,8 @@ def cuts_docs(epoch: int) -> bool:
 
 @dataclass(frozen=True)
 class Segmentations(Generic[T]):
-    """What training takes for each segmentation: the targets of a batch, say, or batches.
+    """What epochs of training take: one object for those with whole docs, and another for those
+    that cut docs at their borders. T is the type of both: `Targets`, say, or a list of batches.
 
     by_doc (T): For docs that are one sequence each.
     by_sequence (T | None): For docs that are cut at their borders. None: no doc has borders, and
@@ -32,7 +33,7 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """By sequence or, if no doc has borders, by doc."""
+        """What epochs take that cut docs at their borders: `by_doc` if no doc has borders."""
         return self.by_doc if self.by_sequence is None else self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
@@ -40,13 +41,14 @@ class Segmentations(Generic[T]):
         return self.finest if cuts_docs(epoch) else self.by_doc
 
     def to_list(self) -> list[T]:
-        """The different segmentations, one or two: for training that takes the mean over them."""
+        """One object, or two that differ: for training that takes the mean over both in place of
+        alternating."""
         if self.by_sequence is None:
             return [self.by_doc]
         return [self.by_doc, self.by_sequence]
 
     def map(self, function: Callable[[T], ResultT]) -> "Segmentations[ResultT]":
-        """Apply a function to each segmentation."""
+        """Apply a function to both objects, or to the only one if no doc has borders."""
         if self.by_sequence is None:
             return Segmentations(function(self.by_doc))
         return Segmentations(function(self.by_doc), function(self.by_sequence))

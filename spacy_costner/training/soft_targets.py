@@ -3,7 +3,8 @@
     sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
 
 So a student q needs only the expected counts of tags and transitions under its teacher p, and the
-entropy. These are saved with the doc over `Tags.finest`, as a student may have another scheme.
+entropy. These are saved with the doc over `Tags.finest`: a student may have another scheme, and the
+tags of any scheme follow from the finest ones.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
 """
@@ -51,9 +52,9 @@ class SoftTargets(NamedTuple):
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """The Kullback-Leibler divergence of a student's paths from those of its teacher, in nats:
-    the sum over the sequences, with their weights. Its gradient with respect to the scores is
-    the difference of the expectations under q and p.
+    """The Kullback-Leibler divergence of a student's paths q from those of its teacher p, in nats:
+    the sum over the sequences, with their weights. Its gradient with respect to the scores is the
+    expectations of tags and transitions under q without those under p.
 
     scores (Potentials): The scores of the student, without constraints.
     soft (SoftTargets): The soft targets.
@@ -61,12 +62,13 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     """
     asarray = get_array_module(scores.emissions).asarray
     weights = asarray(soft.weights)
-    expected = map_scores(asarray, soft.expected)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
-    # log Z_q - H(p); then - E_p[s_q], part by part.
+    # log Z_q - H(p). The gradient of log Z_q is the expectations under q.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
-    for d_score, expected_count, score in zip(gradient[:4], expected[:4], scores[:4]):
+    # Then - E_p[s_q], for emissions, transitions, start and end.
+    for d_score, saved_count, score in zip(gradient[:4], soft.expected[:4], scores[:4]):
+        expected_count = asarray(saved_count)
         d_score -= expected_count
         value -= float((expected_count * score).sum())
     return LossResult(value, gradient)
@@ -75,7 +77,7 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 def expectations(
     potentials: Potentials, tags: Tags, doc_of: Ints1d | None = None
 ) -> Iterator[Saved]:
-    """The soft targets of each doc, to be saved with it, from a teacher's potentials.
+    """Compute the soft targets of docs, to be saved with them, from a teacher's potentials.
 
     potentials (Potentials): The potentials of the teacher over its tags.
     tags (Tags): These tags.
@@ -85,6 +87,8 @@ def expectations(
     if doc_of is None:
         doc_of = numpy.arange(len(potentials.lengths))
     finest = Tags(sorted(tags.labels)).finest
+    # The scores of a path over the finest tags are those of the same entities over the teacher's.
+    # Expectations are sums of small numbers: in float64. Shapes: (N, K), (K, K), (K,), (K,)
     tag_of_teacher = finest.counts_as(tags)
     emissions = potentials.emissions[:, tag_of_teacher].astype("float64")
     transitions = potentials.transitions[numpy.ix_(tag_of_teacher, tag_of_teacher)]
@@ -94,14 +98,15 @@ def expectations(
     first_token = 0
     for lengths in _lengths_by_doc(potentials.lengths, doc_of):
         end_token = first_token + int(lengths.sum())
-        rows = emissions[first_token:end_token]
+        doc_emissions = emissions[first_token:end_token]
         first_token = end_token
-        doc = Potentials(rows, transitions, start, end, lengths)
-        doc = chain.constrain(doc, finest.constraints)
-        # The gradient of log Z is the expected number of times that a path has each.
-        _, backprop = chain.log_partition(doc)
+        scores = Potentials(doc_emissions, transitions, start, end, lengths)
+        scores = chain.constrain(scores, finest.constraints)
+        # The gradient of log Z is the expected number of times that a path has each tag and each
+        # transition.
+        _, backprop = chain.log_partition(scores)
         counts = map_scores(_round_down, backprop(numpy.ones(len(lengths))))
-        entropies, _ = chain.entropy(doc)
+        entropies, _ = chain.entropy(scores)
         saved: Saved = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
@@ -111,37 +116,42 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of: Ints1d) -> list[Ints1d]:
-    """The lengths of the sequences of each doc, from those of all, (B,)."""
+    """Group the lengths of sequences by their docs, which follow each other and have a sequence at
+    least. Shapes: (B,), (B,)"""
     if not len(doc_of):
         return []
+    # The first sequence of each doc but the first.
     first_sequences = numpy.flatnonzero(numpy.diff(doc_of)) + 1
     return numpy.split(lengths, first_sequences)
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:
-    """Expectations as they are saved: the smallest as 0, which compresses well."""
+    """Make expectations smaller to save: in float32, and the least as 0, as many equal numbers
+    compress well."""
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
 def mean(saved: Sequence[Saved]) -> Saved:
-    """The soft targets of several teachers with the same labels. The divergence from them is the
-    mean of the divergences from each.
+    """Average the soft targets of several teachers with the same labels. The divergence from the
+    average is the mean of the divergences from each teacher.
 
     saved (Sequence[Saved]): The soft targets of a doc by each teacher.
     RETURNS (Saved): Their mean.
     RAISES (ValueError): If the teachers cut the doc at other borders.
     """
-    segmentations = {tuple(targets.get("lengths", ())) for targets in saved}
-    if len(segmentations) > 1:
+    lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
+    if len(lengths_of_teachers) > 1:
         raise ValueError("soft targets: expected teachers with the same sentence_boundaries")
-    means = dict(saved[0])
+    averages = dict(saved[0])
     for name in ("emissions", "transitions", "start", "end", "entropy"):
-        means[name] = sum(targets[name] for targets in saved) / len(saved)
-    return means
+        total = sum(targets[name] for targets in saved)
+        averages[name] = total / len(saved)
+    return averages
 
 
 def labels_of(doc: Doc) -> set[str]:
-    """The labels of a training doc: of its entities, and those that its teacher has."""
+    """The labels that a model needs to learn from a training doc: those of its entities, and all
+    that its teacher has."""
     labels = {ent.label_ for ent in doc.ents}
     saved: Saved = doc.user_data.get(KEY, {})
     labels.update(saved.get("labels", ()))
@@ -149,7 +159,8 @@ def labels_of(doc: Doc) -> set[str]:
 
 
 def is_taught(example: Example) -> bool:
-    """Whether an example has soft targets for the tokens of its predicted doc."""
+    """Whether an example has soft targets, and they are for the tokens of its predicted doc. Soft
+    targets can't be aligned with other tokens."""
     if KEY not in example.reference.user_data:
         return False
     words = example.predicted.to_array([ORTH])
@@ -157,56 +168,52 @@ def is_taught(example: Example) -> bool:
     return bool(numpy.array_equal(words, reference_words))
 
 
-def taught_lengths(example: Example) -> Ints1d | None:
-    """The lengths of the sequences of a doc with soft targets; None if it has none."""
-    if not is_taught(example):
-        return None
-    saved = example.reference.user_data[KEY]
-    lengths = saved.get("lengths", [len(example.predicted)])
-    return numpy.asarray(lengths, dtype="int32")
+def cut_as_taught(
+    examples: Sequence[Example], lengths: Ints1d, doc_of: Ints1d
+) -> tuple[Ints1d, Ints1d]:
+    """Cut docs with soft targets into the sequences that their teacher's chain had, as the soft
+    targets are the expectations over its paths.
+
+    examples (Sequence[Example]): The examples, each with a sequence at least.
+    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence, as docs are cut
+        otherwise. Shapes: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The same of the sequences of all docs.
+    """
+    if not any(is_taught(eg) for eg in examples):
+        return lengths, doc_of
+    lengths_by_doc = _lengths_by_doc(lengths, doc_of)
+    for i, eg in enumerate(examples):
+        if is_taught(eg):
+            saved: Saved = eg.reference.user_data[KEY]
+            lengths_by_doc[i] = saved.get("lengths", [lengths_by_doc[i].sum()])
+    n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
+    doc_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
+    return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of
 
 
-def find_impossible(
-    examples: Sequence[Example],
-    tags: Tags,
-    constraints: Constraints,
-    lengths: Ints1d,
-    doc_of: Ints1d,
-) -> Array1d:
-    """True for examples with soft targets of which no path agrees with the presets: these have a
-    label that the teacher lacks, or are across a border of its sequences. The arguments are those
-    of `read_soft_targets`. Shape: (D,)"""
-    has_teacher = numpy.asarray([is_taught(eg) for eg in examples], dtype=bool)
-    is_impossible = numpy.zeros(len(examples), dtype=bool)
-    if constraints.emissions is None or not has_teacher.any():
-        return is_impossible
-    possible = constraints.emissions.copy()
-    example_of_token = numpy.repeat(doc_of, lengths)
-    for i in numpy.flatnonzero(has_teacher).tolist():
-        # Which tags of the teacher count as which of the student. Tags of no label that the teacher
-        # has are not possible.
-        to_student = _to_student(examples[i].reference.user_data[KEY], tags)
-        possible[example_of_token == i] &= to_student.any(axis=0)
-    # With scores of 0 the best path is any possible one. An entity across a border has none, as a
-    # sequence can't end within it.
-    scores = no_scores(lengths, len(tags), "float32")
-    scores = chain.constrain(scores, constraints._replace(emissions=possible))
-    best = chain.best_path(scores)
-    is_impossible[doc_of[numpy.isneginf(best.scores)]] = True
-    return is_impossible & has_teacher
+class TaughtDoc(NamedTuple):
+    """A doc with soft targets in a batch.
 
+    i (int): The index of its example.
+    tokens (slice): Its tokens, counted over the batch.
+    saved (Saved): Its soft targets.
+    to_student (Array2d): True for the tag of the student that each of the finest tags of its
+        teacher counts as. Shape: (K', K)
+    """
 
-def _to_student(saved: Saved, tags: Tags) -> Array2d:
-    """True for the tag of a student that each of the finest tags of its teacher counts as.
-    Shape: (K', K)"""
-    unknown = sorted({*saved["labels"]} - {*tags.labels})
-    if unknown:
-        raise ValueError(
-            f"soft targets: expected a student with the labels of its teacher, got "
-            f"{list(tags.labels)}, without {unknown}"
-        )
-    finest = Tags(saved["labels"]).finest
-    return finest.counts_as(tags)[:, None] == numpy.arange(len(tags))
+    i: int
+    tokens: slice
+    saved: Saved
+    to_student: Array2d
+
+    def add_expectations(self, total: Potentials, weight: float) -> None:
+        """Add the expectations of this doc over the tags of the student, with a weight, to those of
+        the batch, in place."""
+        transitions = self.to_student.T @ self.saved["transitions"] @ self.to_student
+        total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.to_student)
+        total.transitions[:] += weight * transitions
+        total.start[:] += weight * (self.saved["start"] @ self.to_student)
+        total.end[:] += weight * (self.saved["end"] @ self.to_student)
 
 
 def read_soft_targets(
@@ -216,41 +223,79 @@ def read_soft_targets(
     lengths: Ints1d,
     doc_of: Ints1d,
     weights: Floats1d | None,
-) -> SoftTargets | None:
+) -> tuple[SoftTargets | None, Array1d]:
     """Read the soft targets of a batch, if there are some. An example with soft targets is a whole
-    doc.
+    doc. It is left out, with the weight 0, if no path of its teacher has its preset entities: these
+    have a label that the teacher lacks, or are across a border of its sequences.
 
     examples (Sequence[Example]): The examples.
     tags (Tags): The tags of the student's chain.
     constraints (Constraints): Its possible paths.
     lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence. Shapes: (B,)
     weights (Floats1d | None): The weights of the examples. Shape: (D,)
-    RETURNS (SoftTargets | None): The soft targets; None if no example has some.
+    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no example has some; and
+        True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
-    taught = numpy.asarray([is_taught(eg) for eg in examples])
-    if not taught.any():
-        return None
-    soft_weights = numpy.where(taught, 1.0 if weights is None else weights, 0.0)
-    n_tokens = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
-    ends = numpy.cumsum(n_tokens)
+    taught_docs = _find_taught(examples, tags, lengths, doc_of)
+    is_left_out = numpy.zeros(len(examples), dtype=bool)
+    if not taught_docs:
+        return None, is_left_out
+    possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
+    if constraints.emissions is not None:
+        possible = constraints.emissions.copy()
+    for doc in taught_docs:
+        # A tag of the student that no tag of the teacher counts as has a label that it lacks.
+        possible[doc.tokens] &= doc.to_student.any(axis=0)
+    has_path = numpy.ones(len(examples), dtype=bool)
+    if constraints.emissions is not None:
+        path = chain.any_path(constraints._replace(emissions=possible), lengths)
+        has_path[doc_of[numpy.isneginf(path.scores)]] = False
+    soft_weights = numpy.zeros(len(examples))
     expected = no_scores(lengths, len(tags), "float64")
     entropy = 0.0
-    possible = numpy.ones(expected.emissions.shape, dtype=bool)
-    for i in numpy.flatnonzero(soft_weights).tolist():
-        saved = examples[i].reference.user_data[KEY]
-        weight = soft_weights[i]
-        # Sums over the tags of the teacher that count as one of the student.
-        to_student = _to_student(saved, tags)
-        transitions = to_student.T @ saved["transitions"] @ to_student
-        tokens = slice(ends[i] - n_tokens[i], ends[i])
-        expected.emissions[tokens] = weight * (saved["emissions"] @ to_student)
-        expected.transitions[:] += weight * transitions
-        expected.start[:] += weight * (saved["start"] @ to_student)
-        expected.end[:] += weight * (saved["end"] @ to_student)
-        entropy += weight * saved["entropy"]
-        possible[tokens] = to_student.any(axis=0)
-    if constraints.emissions is not None:
-        possible &= constraints.emissions
+    for doc in taught_docs:
+        if has_path[doc.i]:
+            weight = 1.0 if weights is None else float(weights[doc.i])
+            soft_weights[doc.i] = weight
+            doc.add_expectations(expected, weight)
+            entropy += weight * doc.saved["entropy"]
+        else:
+            is_left_out[doc.i] = True
+            # Its score would be minus infinity, which the weight 0 doesn't make 0.
+            possible[doc.tokens] = True
     constraints = constraints._replace(emissions=possible)
-    return SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
+    # All sequences of a doc have its weight.
+    soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
+    return soft_targets, is_left_out
+
+
+def _find_taught(
+    examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of: Ints1d
+) -> list[TaughtDoc]:
+    """Find the docs with soft targets in a batch, for a student with these tags. The lengths and
+    the docs are those of its sequences. Shapes: (B,)"""
+    n_tokens_of_docs = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
+    taught_docs: list[TaughtDoc] = []
+    end = 0
+    for i, n_tokens in enumerate(n_tokens_of_docs.tolist()):
+        begin = end
+        end += n_tokens
+        if is_taught(examples[i]):
+            saved: Saved = examples[i].reference.user_data[KEY]
+            to_student = _to_student(saved, tags)
+            taught_docs.append(TaughtDoc(i, slice(begin, end), saved, to_student))
+    return taught_docs
+
+
+def _to_student(saved: Saved, tags: Tags) -> Array2d:
+    """Map the tags of soft targets to those of a student: True for the tag that each of the finest
+    tags of the teacher counts as. A product with it sums expectations. Shape: (K', K)"""
+    unknown = sorted({*saved["labels"]} - {*tags.labels})
+    if unknown:
+        raise ValueError(
+            f"soft targets: expected a student with the labels of its teacher, got "
+            f"{list(tags.labels)}, without {unknown}"
+        )
+    finest = Tags(saved["labels"]).finest
+    return finest.counts_as(tags)[:, None] == numpy.arange(len(tags))
