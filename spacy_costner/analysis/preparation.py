@@ -323,9 +323,18 @@ def train_linear(
         if is_small:
             trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
             ner.cfg["progress"] = trained.progress._asdict()
-            weights.restart(weights.slim(weights.rows))
+            slim_weights(ner)
             return trained
-    return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
+    trained = train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
+    slim_weights(ner)
+    return trained
+
+
+def slim_weights(ner: CostSensitiveNER) -> None:
+    """Make the weights of a linear model slim after training, so that what is evaluated, calibrated
+    and tuned is what is saved: see `slim_down`."""
+    _, weights = linear_part(ner.model)
+    weights.restart(weights.slim(weights.rows))
 
 
 def train_by_updates(
@@ -384,7 +393,7 @@ def train_by_updates(
         if trained.reason == INTERRUPTED:
             break
     ner.cfg["progress"] = trained.progress._asdict()
-    weights.restart(weights.slim((total / n_trainings).astype("float32")))
+    weights.restart((total / n_trainings).astype("float32"))
     return trained
 
 
