@@ -102,6 +102,36 @@ def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc
     assert rows.max() < len(features)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_without_the_values_that_have_no_weights_the_others_are_found_as_before(
+    share: float, features: Features, docs: list[Doc]
+) -> None:
+    """A share of the features has weights. What is left is saved and loaded, too."""
+    has_weights = numpy.random.default_rng(0).random(len(features)) < share
+    slim, old_rows = features.select(has_weights)
+    assert features.names() != [] and has_weights.sum() <= len(slim) <= len(features)
+    names = numpy.asarray(features.names())
+    assert slim.names() == names[old_rows].tolist()
+    loaded = Features(features.template).from_bytes(slim.to_bytes())
+    for other in (slim, loaded):
+        for doc in docs:
+            expected = names_with_weights(find(features, [doc]).rows, names, has_weights)
+            slim_rows = find(other, [doc]).rows
+            found = names_with_weights(slim_rows, names[old_rows], has_weights[old_rows])
+            assert found == expected
+
+
+def names_with_weights(
+    rows: numpy.ndarray, names: numpy.ndarray, has_weights: numpy.ndarray
+) -> list[list[str]]:
+    """The names of the features of each token that have weights, in alphabetical order."""
+    names_of_tokens = []
+    for rows_of_token in rows:
+        rows_with_weights = [row for row in rows_of_token if row >= 0 and has_weights[row]]
+        names_of_tokens.append(sorted(names[rows_with_weights].tolist()))
+    return names_of_tokens
+
+
 def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
     names = features.names()
     assert len(names) == len(set(names)) == len(features)

@@ -122,8 +122,8 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
 def unpack_rows(saved: dict[str, Any], n_rows: int, n_tags: int) -> Floats2d:
     """The weights that `pack_rows` saved. Raises an error if they are damaged. Shape: (V, K)"""
     exponent = saved["exponent"]
-    # Not isinstance: True and False are integers, too.
-    if type(exponent) is not int or abs(exponent) > 127:
+    # Floats of 32 bits are below 2^128. Not isinstance: True and False are integers, too.
+    if type(exponent) is not int or exponent > 128 - N_BITS:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])
     row_ids = unpack(saved["row_ids"])
@@ -132,11 +132,8 @@ def unpack_rows(saved: dict[str, Any], n_rows: int, n_tags: int) -> Floats2d:
     is_id = (row_ids >= 0) & (row_ids < len(numbers))
     if len(row_ids) != len(used_rows) or not is_id.all():
         raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
-    weights = to_floats(numbers, exponent)
-    if not numpy.isfinite(weights).all():
-        raise ValueError("expected finite weights")
     rows = numpy.zeros((n_rows, n_tags), dtype="float32")
-    rows[used_rows] = weights[row_ids]
+    rows[used_rows] = to_floats(numbers, exponent)[row_ids]
     return rows
 
 
