@@ -95,7 +95,7 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
 
 
 def to_floats(numbers: Ints2d, exponent: int) -> Floats2d:
-    """The weights that `to_whole_numbers` took apart. Shape: (V, K)"""
+    """The weights that `to_whole_numbers` took apart. Shape: (V, K), or that of one tag, (V,)"""
     return numpy.ldexp(numbers.astype("float32"), exponent)
 
 
@@ -119,22 +119,25 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
     }
 
 
-def unpack_rows(saved: dict[str, Any], n_rows: int, n_tags: int) -> Floats2d:
-    """The weights that `pack_rows` saved. Raises an error if they are damaged. Shape: (V, K)"""
+def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
+    """Load the weights that `pack_rows` saved into an array of 0. Raises an error if they are
+    damaged. Shape: (V, K)"""
+    n_rows, n_tags = rows.shape
     exponent = saved["exponent"]
     # Floats of 32 bits are below 2^128. Not isinstance: True and False are integers, too.
     if type(exponent) is not int or exponent > 128 - N_BITS:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])
     row_ids = unpack(saved["row_ids"])
-    numbers = decompress(saved["numbers"], "<i2").reshape(n_tags, -1).T
+    numbers = decompress(saved["numbers"], "<i2").reshape(n_tags, -1)
     check_rows(used_rows, n_rows)
-    is_id = (row_ids >= 0) & (row_ids < len(numbers))
+    n_distinct = numbers.shape[1]
+    is_id = (row_ids >= 0) & (row_ids < n_distinct)
     if len(row_ids) != len(used_rows) or not is_id.all():
-        raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
-    rows = numpy.zeros((n_rows, n_tags), dtype="float32")
-    rows[used_rows] = to_floats(numbers, exponent)[row_ids]
-    return rows
+        raise ValueError(f"expected one of {n_distinct} rows for each of {len(used_rows)}")
+    # Tag by tag: all at once would take the memory of the weights again.
+    for tag in range(n_tags):
+        rows[used_rows, tag] = to_floats(numbers[tag], exponent)[row_ids]
 
 
 def check_rows(rows: Ints1d, n_rows: int) -> None:

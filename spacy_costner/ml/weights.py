@@ -340,15 +340,16 @@ class SparseWeights(Shim):
 
     def _set_table(self, weights: Floats2d) -> None:
         """Begin training, with these weights. Shape: (V + K + 2, K)"""
+        # Not `zeros_like`, which writes: what is never written, as in prediction, takes no memory.
         self.table = Table(
             weights=weights,
-            squares=numpy.zeros_like(weights),
-            totals=numpy.zeros_like(weights),
+            squares=numpy.zeros(weights.shape, dtype="float32"),
+            totals=numpy.zeros(weights.shape, dtype="float32"),
             last=numpy.zeros(len(weights), dtype="int32"),
         )
         self.step = 0
         self._period_begin = 0
-        self._average = numpy.zeros_like(weights)
+        self._average = numpy.zeros(weights.shape, dtype="float32")
         self._place_of = numpy.full(len(weights), -1, dtype="int32")  # see `sparse.collect_rows`
         self._word_sums = None
         self._pending = []
@@ -400,28 +401,27 @@ class SparseWeights(Shim):
         n_rows = n_features + n_tags + 2
         if not (n_features >= 0 and n_rows < 2**31):
             raise ValueError(f"expected the weights of features, got {n_features} features")
+        self.allocate(n_features, n_tags)
+        weights = self.table.weights
         if "scale" in saved:  # up to 0.3.0
-            weights = load_floats(saved, n_rows)
+            load_floats(saved, weights)
         else:
-            feature_rows = unpack_rows(saved["features"], n_features, n_tags)
-            chain_rows = unpack_rows(saved["chain"], n_tags + 2, n_tags)
-            weights = numpy.concatenate([feature_rows, chain_rows])
-        self._set_table(weights)
+            unpack_rows(saved["features"], weights[:n_features])
+            unpack_rows(saved["chain"], weights[n_features:])
 
 
-def load_floats(saved: dict[str, Any], n_rows: int) -> Floats2d:
-    """The weights of a model that was saved up to 0.3.0, as floats of 16 bits. Shape: (rows, K)"""
-    n_tags = saved["n_tags"]
+def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
+    """Load weights that were saved up to 0.3.0, as floats of 16 bits, into an array of 0.
+    Shape: (V + K + 2, K)"""
+    n_rows, n_tags = weights.shape
     scale = saved["scale"]
     used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
-    weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
+    saved_weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
     if isinstance(scale, bool) or not (0 < scale < numpy.inf):
         raise ValueError(f"expected finite weights, got a scale of {scale!r}")
-    if not numpy.isfinite(weights).all():
+    if not numpy.isfinite(saved_weights).all():
         raise ValueError("expected finite weights")
-    if len(weights) != len(used_rows):
-        raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(weights)}")
+    if len(saved_weights) != len(used_rows):
+        raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(saved_weights)}")
     check_rows(used_rows, n_rows)
-    rows = numpy.zeros((n_rows, n_tags), dtype="float32")
-    rows[used_rows] = weights * numpy.float32(scale)
-    return rows
+    weights[used_rows] = saved_weights * numpy.float32(scale)
