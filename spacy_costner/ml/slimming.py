@@ -26,6 +26,10 @@ N_BITS = 15
 """The bits of a saved weight, besides its sign."""
 
 
+CHUNK = 1 << 12
+"""Rows that are loaded at a time."""
+
+
 def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
     """Set rows of weights to 0 that hardly matter, and round the others to multiples of a power of
     2. Only features lose rows. Weights that are not finite stay as they are.
@@ -95,7 +99,7 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
 
 
 def to_floats(numbers: Ints2d, exponent: int) -> Floats2d:
-    """The weights that `to_whole_numbers` took apart. Shape: (V, K), or that of one tag, (V,)"""
+    """The weights that `to_whole_numbers` took apart. Shape: (V, K)"""
     return numpy.ldexp(numbers.astype("float32"), exponent)
 
 
@@ -129,15 +133,15 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])
     row_ids = unpack(saved["row_ids"])
-    numbers = decompress(saved["numbers"], "<i2").reshape(n_tags, -1)
+    numbers = numpy.ascontiguousarray(decompress(saved["numbers"], "<i2").reshape(n_tags, -1).T)
     check_rows(used_rows, n_rows)
-    n_distinct = numbers.shape[1]
-    is_id = (row_ids >= 0) & (row_ids < n_distinct)
+    is_id = (row_ids >= 0) & (row_ids < len(numbers))
     if len(row_ids) != len(used_rows) or not is_id.all():
-        raise ValueError(f"expected one of {n_distinct} rows for each of {len(used_rows)}")
-    # Tag by tag: all at once would take the memory of the weights again.
-    for tag in range(n_tags):
-        rows[used_rows, tag] = to_floats(numbers[tag], exponent)[row_ids]
+        raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
+    # All rows at once would take the memory of the weights again.
+    for first in range(0, len(used_rows), CHUNK):
+        chunk = slice(first, first + CHUNK)
+        rows[used_rows[chunk]] = to_floats(numbers[row_ids[chunk]], exponent)
 
 
 def check_rows(rows: Ints1d, n_rows: int) -> None:
