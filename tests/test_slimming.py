@@ -32,7 +32,7 @@ from spacy_costner.ml.slimming import (
 from spacy_costner.pipeline.serialization import save_model, sign
 from spacy_costner.training.known_text import unpack_ids
 
-from .support.linear import HYBRID, SPARSE
+from .support.linear import HYBRID, SPARSE, found_names
 from .support.pipelines import pipeline
 
 N_TAGS = 3
@@ -44,6 +44,8 @@ FEATURES = {
     "document": {"LOWER": 1},
 }
 """Features of which some are made of others, and some of labels."""
+RATES = {"learn_rate": 0.1, "eps": 1.0}
+"""As in our configs: weights of rare features stay small."""
 WORDS = ["Ana", "Rome", "Lee", "saw", "in", "and", "left", "Oslo", "Bo", "12"]
 LABEL_OF_WORD = {"Ana": "PER", "Lee": "PER", "Bo": "PER", "Rome": "LOC", "Oslo": "LOC"}
 
@@ -61,10 +63,8 @@ def examples(nlp: Language, n_docs: int = 40, seed: int = 0) -> list[Example]:
 
 
 def trained(kind: dict[str, Any] = SPARSE, **settings: Any) -> tuple[Language, Optimizer]:
-    """A pipeline after some updates, and the optimizer, which has the averages. As in our configs,
-    weights of rare features stay small."""
-    rates = {"learn_rate": 0.1, "eps": 1.0}
-    nlp = pipeline(model={**kind, "features": FEATURES, **rates, **settings})
+    """A pipeline after some updates, and the optimizer, which has the averages."""
+    nlp = pipeline(model={**kind, "features": FEATURES, **RATES, **settings})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     optimizer = Optimizer(0.01, use_averages=True)
@@ -262,13 +262,28 @@ def test_with_keep_all_all_is_kept(tmp_path: Path) -> None:
 
 def test_before_training_all_is_kept(tmp_path: Path) -> None:
     """Only the first pass is trained at initialization."""
-    nlp = pipeline(model={**SPARSE, "features": FEATURES})
+    nlp = pipeline(model={**SPARSE, "features": FEATURES, **RATES})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     first_pass = first_pass_of(nlp.get_pipe("ner").model)
-    assert first_pass is not None and first_pass.weights.emissions.any()
+    assert first_pass is not None
+    has_weights = first_pass.weights.emissions.any(axis=1)
+    assert has_weights.any() and not has_weights.all()
     nlp.to_disk(tmp_path)
     assert n_values(spacy.load(tmp_path)) == n_values(nlp)
+
+
+def test_values_that_only_the_first_pass_uses_are_kept(tmp_path: Path) -> None:
+    """The second pass has weights for the labels of other occurrences only, which are the last
+    features."""
+    nlp, _ = trained()
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    is_of_labels = [name.startswith("document") for name in features.names()]
+    weights.emissions[~numpy.asarray(is_of_labels)] = 0
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=2e-3)
+    assert weights.emissions.any()
 
 
 def test_slim_models_are_saved_as_they_are(tmp_path: Path) -> None:
@@ -388,6 +403,9 @@ def test_models_that_were_saved_before_predict_the_same(
 
     loaded = spacy.load(tmp_path)
     numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=5e-3)
+    features, _ = linear_part(loaded.get_pipe("ner").model)
+    (names_of_ana,) = found_names(features, [Doc(loaded.vocab, words=["Ana"])])
+    assert any(name.startswith("memory:LOWER=PER") for name in names_of_ana)
     loaded.to_disk(tmp_path / "again")
     again = spacy.load(tmp_path / "again")
     numpy.testing.assert_allclose(scores_of(again), scores_of(loaded), atol=5e-3)
