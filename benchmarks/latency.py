@@ -6,24 +6,34 @@ Each config of the package is trained on CoNLL-2002 Spanish or the corpora that 
 models as `fit` does, others for 200 steps, as more don't change what is measured here. The
 transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
 own, which annotates sentences of the development corpus, one call a sentence.
+
+A second table compares the linear models with a `ner` of spaCy: all of them in one process, in
+turns, one text at a time and in a batch.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any
 
 import numpy
 import spacy
+from spacy.cli.init_config import init_config
 from spacy.cli.train import train
+from spacy.language import Language
 from spacy.tokens import DocBin, Span
+from spacy.training import Corpus
 from spacy.util import load_config
+from thinc.types import Floats1d
 
+from spacy_costner.analysis import guarantee
 from spacy_costner.analysis.fitting import fit
+from spacy_costner.pipeline.annotations import make_confidence
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"
@@ -33,6 +43,10 @@ OTHERS = ("cnn", "hybrid")
 STEPS = 200
 WARM_UP = 50
 CALLS = 1000
+COMPARED = 100
+"""The number of texts of the second table."""
+TURNS = 30
+"""How often each pipeline of the second table has its turn."""
 SHORT = (5, 40)
 """Words of a short text."""
 
@@ -94,6 +108,61 @@ def measure(path: str, texts_path: str) -> dict[str, float]:
     }
 
 
+def train_ner(paths: dict[str, str], folder: Path) -> Path:
+    """Train a `ner` of spaCy for 200 steps, and return where the pipeline is."""
+    init_config(lang="es", pipeline=["ner"], optimize="efficiency").to_disk(folder / "ner.cfg")
+    steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
+    with redirect_stdout(sys.stderr):
+        train(folder / "ner.cfg", folder / "ner", overrides={**paths, **steps})
+    return folder / "ner" / "model-last"
+
+
+def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Language]:
+    """The pipelines of the second table, by their names there. Ours write probabilities."""
+    one_pass = spacy.load(folder / LINEAR[0] / "model-best")
+    two_passes = spacy.load(folder / LINEAR[1] / "model-best")
+    promising = spacy.load(folder / LINEAR[0] / "model-best")
+    for nlp in (one_pass, two_passes, promising):
+        ner: Any = nlp.get_pipe("ner")
+        ner.set_confidence(make_confidence())
+    guarantee(promising, Corpus(dev_path)(promising), miss=0.1)
+    return {
+        "one pass": one_pass,
+        "two passes": two_passes,
+        "one pass, with a promise": promising,
+        "spaCy's `ner`": spacy.load(ner_path),
+    }
+
+
+def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
+    """Print the second table: the time of texts one at a time, and of the same in a batch."""
+    print(
+        "\nThe same sentences in pipelines that take turns, in one process: the least CPU time of"
+    )
+    print(f"each sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
+    least_single: dict[str, Floats1d] = {}
+    least_batch: dict[str, float] = {}
+    for _ in range(TURNS):
+        for name, nlp in pipelines.items():
+            single = numpy.asarray([cpu_seconds(nlp, text) for text in texts])
+            batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing is done before
+            least_single[name] = numpy.minimum(single, least_single.get(name, numpy.inf))
+            least_batch[name] = min(batch, least_batch.get(name, numpy.inf))
+    print("| pipeline | `nlp(text)` | `nlp.pipe` |")
+    print("|---|--:|--:|")
+    for name in pipelines:
+        single_ms = 1000 * least_single[name].mean()
+        batch_ms = 1000 * least_batch[name] / len(texts)
+        print(f"| {name} | {single_ms:.2f} | {batch_ms:.3f} |", flush=True)
+
+
+def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
+    """The CPU time of a call."""
+    began = process_time()
+    task(argument)
+    return process_time() - began
+
+
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
     print("\n## A short text\n")
     print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
@@ -105,6 +174,7 @@ def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> Non
         return
     print("| config | load, s | median, ms | 99 %, ms | memory, MB | disk, MB |")
     print("|---|--:|--:|--:|--:|--:|", flush=True)
+    paths = {"paths.train": train_path, "paths.dev": dev_path}
     with TemporaryDirectory() as folder:
         texts = Path(folder) / "texts.json"
         texts.write_text(json.dumps(read_texts(Path(dev_path))), encoding="utf8")
@@ -112,12 +182,14 @@ def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> Non
         if transformer:
             names.append("transformer")
         for name in names:
-            paths = {"paths.train": train_path, "paths.dev": dev_path}
             path = train_pipeline(name, paths, Path(folder), transformer)
             command = [sys.executable, "-W", "ignore", __file__, "--measure", str(path), str(texts)]
             measured = json.loads(subprocess.check_output(command))
             cells = [f"{measured[key]:.{digits}f}" for key, digits in DIGITS.items()]
             print(f"| `{name}.cfg` | {' | '.join(cells)} |", flush=True)
+        ner_path = train_ner(paths, Path(folder))
+        pipelines = load_compared(Path(folder), ner_path, dev_path)
+        compare_one_text(pipelines, json.loads(texts.read_text(encoding="utf8"))[:COMPARED])
 
 
 if __name__ == "__main__":

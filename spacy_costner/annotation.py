@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d
+from thinc.types import Ints1d
 
 from . import borders
 from .borders import Boundaries
+from .ent_iob import INSIDE
 from .spans import Labels, spans_as_entities
 from .token_attrs import TokenAttrs, read_presets
 
@@ -76,7 +77,20 @@ class Annotation:
         tokens = read_presets(docs)
         return tokens if self.spans_key is None else tokens.without_annotation()
 
-    def find_borders(self, docs: Sequence[Doc]) -> Array1d:
-        """Find the tokens at which the chain of a doc is cut into sequences, as the setting of the
-        component says: see `borders.find_borders`. Shape: (N,)"""
-        return borders.find_borders(docs, self.sentence_boundaries)
+    def cut(self, docs: Sequence[Doc], tokens: TokenAttrs) -> tuple[Ints1d, Ints1d]:
+        """Cut docs into the sequences of the chain: see `borders.cut`.
+
+        docs (Sequence[Doc]): The docs.
+        tokens (TokenAttrs): Their tokens, with their presets.
+        RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
+            Shapes: (B,)
+        """
+        is_border = borders.borders_of_tokens(
+            docs,
+            self.sentence_boundaries,
+            tokens.begins_sentence,
+            tokens.is_space,
+            tokens.orth,
+        )
+        # A preset entity across a border joins two sequences.
+        return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))

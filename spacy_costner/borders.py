@@ -8,7 +8,8 @@ from spacy.attrs import IS_SPACE, ORTH, SENT_START
 from spacy.tokens import Doc
 from thinc.types import Array1d, Ints1d
 
-from .ragged import first_tokens, sequence_ids
+from .doc_attributes import read_attributes
+from .ragged import sequence_ids
 
 Boundaries = bool | Literal["sentences"]
 """False: a doc is one sequence. True: each sentence and line is one. "sentences": each sentence."""
@@ -22,24 +23,32 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     boundaries (Boundaries): Whether they are cut at sentences and lines, at sentences, or nowhere.
     RETURNS (Array1d): True for these tokens. Shape: (N,)
     """
-    n_tokens = sum(map(len, docs))
-    if not boundaries or n_tokens == 0:
-        return numpy.zeros(n_tokens, dtype=bool)
-    # A row for each token. Shape: (N, 3)
-    tables = [doc.to_array([SENT_START, IS_SPACE, ORTH]) for doc in docs]
-    table = numpy.concatenate(tables) if len(tables) > 1 else tables[0]
-    sentence_start, is_space, orth = table.T
-    begins = sentence_start == 1
+    sentence_start, is_space, orth = read_attributes(docs, [SENT_START, IS_SPACE, ORTH])
+    return borders_of_tokens(docs, boundaries, sentence_start == 1, is_space == 1, orth)
+
+
+def borders_of_tokens(
+    docs: Sequence[Doc],
+    boundaries: Boundaries,
+    begins_sentence: Array1d,
+    is_space: Array1d,
+    orth: Array1d,
+) -> Array1d:
+    """`find_borders` of docs whose tokens were read: which begin a sentence, which are white space,
+    and the hashes of their words. Shapes: (N,)"""
+    if not boundaries:
+        return numpy.zeros_like(begins_sentence)
+    is_border = begins_sentence.copy()
     space = is_space.nonzero()[0]
     if boundaries is True and len(space):
         after_break = space[_have_break(docs, orth[space])] + 1
-        begins[after_break[after_break < n_tokens]] = True
-    if len(docs) == 1:  # no arrays for a single text, whose time counts
-        begins[0] = False
-    else:
-        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-        begins[first_tokens(lengths)] = False
-    return begins
+        is_border[after_break[after_break < len(orth)]] = True
+    first_token = 0
+    for doc in docs:
+        # A doc without tokens changes nothing, as the next one begins there, too.
+        is_border[first_token : first_token + 1] = False
+        first_token += len(doc)
+    return is_border
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
@@ -67,9 +76,9 @@ def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
     RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
         Shapes: (B,)
     """
-    border_tokens = numpy.flatnonzero(borders)
-    if not len(border_tokens):
+    if not borders.any():
         return lengths, numpy.arange(len(lengths))
+    border_tokens = numpy.flatnonzero(borders)
     doc_of_border = sequence_ids(lengths)[border_tokens]
     n_sequences = 1 + numpy.bincount(doc_of_border, minlength=len(lengths))  # of each doc
     # A sequence begins with each doc and at each border, and ends where the next one begins.

@@ -5,7 +5,7 @@ for any parts, such as the words of a list.
 """
 
 import numpy
-from thinc.types import Array1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
 
 def sequence_ids(lengths: Ints1d) -> Ints1d:
@@ -17,15 +17,27 @@ def sequence_ids(lengths: Ints1d) -> Ints1d:
 def first_tokens(lengths: Ints1d) -> Ints1d:
     """The first token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
     give [0, 2]."""
-    begins = numpy.cumsum(lengths) - lengths
+    begins = lengths.cumsum() - lengths
     return begins[lengths > 0]
 
 
 def last_tokens(lengths: Ints1d) -> Ints1d:
     """The last token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
     give [1, 4]."""
-    ends = numpy.cumsum(lengths)
+    ends = lengths.cumsum()
     return ends[lengths > 0] - 1
+
+
+def sum_sequences(rows: Array2d, lengths: Ints1d) -> Floats2d:
+    """The sum of the rows of each sequence, in float64: 0 for a sequence without tokens.
+    Shapes: (N, M), (B,) to (B, M)"""
+    sums = numpy.zeros((len(lengths), rows.shape[1]))
+    if len(rows):
+        # `reduceat` sums from the first token of each sequence to that of the next one. It can't
+        # sum over no tokens.
+        first = first_tokens(lengths)
+        sums[lengths > 0] = numpy.add.reduceat(rows, first, axis=0, dtype=sums.dtype)
+    return sums
 
 
 def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:

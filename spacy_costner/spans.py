@@ -299,12 +299,14 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
     RETURNS (list[tuple[Span, float]]): The spans and their scores: NaN for none.
     """
     scored_spans = read_group(group)
+    # No tokens were merged or split, and no spans added: those of the group are right.
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored.score) for span, scored in zip(group, scored_spans)]
+    # Spans are made again from their characters. What else a span has is looked up by its place.
     ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
-        if place is not None:
+        if place is not None:  # its tokens are there
             ids_of_place[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
     spans_and_scores: list[tuple[Span, float]] = []
     for scored in scored_spans:

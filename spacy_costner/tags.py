@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy
-from thinc.types import Array1d, Array2d, Ints1d
+from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
 from .ragged import first_tokens, ranges
 from .types import Constraints, EntityTags
@@ -252,6 +252,18 @@ class Tags:
         """What the chain needs to find entities in paths."""
         closing = self.having(self.scheme.closing)
         return EntityTags(self.label_of, self.opening, closing, self.within)
+
+    @cached_property
+    def opens_label(self) -> Floats2d:
+        """1 for the tags that begin an entity of a label: the product of probabilities of tags with
+        it are those of labels. Shape: (K, labels)"""
+        return self.opening[:, None] * self.has_label[:, 1:]
+
+    @cached_property
+    def has_label(self) -> Floats2d:
+        """The same, for all tags of O, the first column, and of a label. Shape: (K, labels + 1)"""
+        columns = numpy.arange(-1, len(self.labels))
+        return (self.label_of[:, None] == columns).astype("float32")
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
         """Convert entities to the tags of all tokens, of which there are `n_tokens`: O outside of

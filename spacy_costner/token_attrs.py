@@ -5,36 +5,49 @@ the reference and of the predicted doc differ.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH
+from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
+from .doc_attributes import doc_lengths, read_attributes
 from .ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
 from .ragged import sequence_ids
 from .tags import Entities, Tags, runs
 from .types import Constraints
 
 
-class TokenAttrs(NamedTuple):
+@dataclass(eq=False)
+class TokenAttrs:
     """Token attributes of a batch of docs.
 
     orth (Ints1d): Hash of the word. Shape: (N,)
     iob (Ints1d): spaCy's ENT_IOB: see `ent_iob`. Shape: (N,)
     label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
     is_space (Array1d): True for white space. Shape: (N,)
+    begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
     lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    has_annotation (bool): Whether the entity annotation of a token is not missing.
+    has_space (bool): Whether there is white space.
     """
 
     orth: Ints1d
     iob: Ints1d
     label: Ints1d
     is_space: Array1d
+    begins_sentence: Array1d
     lengths: Ints1d
+    has_annotation: bool = field(init=False)
+    has_space: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # In most docs that are predicted nothing is annotated: this spares looking again.
+        self.has_annotation = bool(self.iob.any())
+        self.has_space = bool(self.is_space.any())
 
     @property
     def is_annotated(self) -> Array1d:
@@ -43,7 +56,9 @@ class TokenAttrs(NamedTuple):
 
     def without_annotation(self) -> "TokenAttrs":
         """The same tokens with their entity annotation missing."""
-        return self._replace(iob=numpy.full_like(self.iob, MISSING))
+        if not self.has_annotation:
+            return self
+        return replace(self, iob=numpy.full_like(self.iob, MISSING))
 
     def of_doc(self, i: int) -> slice:
         """Where the tokens of doc i stand in the arrays."""
@@ -74,18 +89,16 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     docs (Sequence[Doc]): The docs.
     RETURNS (TokenAttrs): Their tokens, with all annotation of entities.
     """
-    attrs = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE]
-    # A row for each token, (N, attributes).
-    if len(docs) == 1:
-        table = docs[0].to_array(attrs)
-    else:
-        # Without docs `concatenate` has nothing to join but this table of no rows.
-        no_tokens = numpy.zeros((0, len(attrs)), dtype="uint64")
-        tables = [doc.to_array(attrs) for doc in docs]
-        table = numpy.concatenate([no_tokens, *tables])
-    orth, iob, label, is_space = table.T
-    lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-    return TokenAttrs(orth, iob.astype("int32"), label, is_space == 1, lengths)
+    attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
+    orth, iob, label, is_space, sentence_start = read_attributes(docs, attributes)
+    return TokenAttrs(
+        orth,
+        iob.astype("int32"),
+        label,
+        is_space == 1,
+        sentence_start == 1,
+        doc_lengths(docs),
+    )
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
@@ -97,14 +110,14 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     RETURNS (TokenAttrs): Their tokens, with their preset annotation only.
     """
     tokens = read_docs(docs)
-    if not tokens.is_annotated.any():
+    if not tokens.has_annotation:
         return tokens
     doc_of_token = sequence_ids(tokens.lengths)
     is_missing = tokens.iob == MISSING
     n_missing = numpy.bincount(doc_of_token, weights=is_missing, minlength=len(docs))
     has_missing = n_missing[doc_of_token] > 0  # of the doc of each token, (N,)
     is_outside_by_default = (tokens.iob == OUTSIDE) & ~has_missing
-    return tokens._replace(iob=numpy.where(is_outside_by_default, MISSING, tokens.iob))
+    return replace(tokens, iob=numpy.where(is_outside_by_default, MISSING, tokens.iob))
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
@@ -119,7 +132,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     reference = read_docs([eg.reference for eg in examples])
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
-        return predicted._replace(iob=reference.iob, label=reference.label)
+        return replace(predicted, iob=reference.iob, label=reference.label)
     # Even then most docs of a batch have the same tokens as their reference, and need no alignment.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
@@ -132,7 +145,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
         else:
             # The slices are views, which are written to.
             _align_annotation(eg, iob[in_predicted], label[in_predicted])
-    return predicted._replace(iob=iob, label=label)
+    return replace(predicted, iob=iob, label=label)
 
 
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
@@ -161,15 +174,14 @@ def possible_paths(
     RETURNS (Constraints): The possible tags and transitions.
     """
     is_preset = tokens.is_annotated
-    has_preset = is_preset.any()
-    if not (has_preset or untrained or tokens.is_space.any()):
+    if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # which are the same for all tokens
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
     possible[tokens.is_space] &= ~tags.at_border
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
         possible &= ~numpy.isin(tags.label_of, untrained_labels)
-    if has_preset:
+    if tokens.has_annotation:
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
         # A preset entity may begin or end with white space, and have an untrained label.

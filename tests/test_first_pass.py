@@ -141,3 +141,22 @@ def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:
     together = find_features(ner.model, docs).rows
     alone = numpy.concatenate([find_features(ner.model, [doc]).rows for doc in docs])
     numpy.testing.assert_array_equal(together, alone)
+
+
+def test_the_first_pass_is_asked_only_where_a_word_occurs_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nlp = trained(model(SPARSE), n_steps=1)
+    first_pass = first_pass_of(nlp.get_pipe("ner").model)
+    assert first_pass is not None
+    asked: list[str] = []
+    predict = first_pass.predict
+
+    def counted(batch: Any, docs: Any = ()) -> Any:
+        asked.extend(doc.text for doc in docs)
+        return predict(batch, docs)
+
+    monkeypatch.setattr(first_pass, "predict", counted)
+    nlp("and Name1 or name2")
+    nlp("and Name1 or Name1")
+    assert asked == ["and Name1 or Name1"]

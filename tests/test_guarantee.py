@@ -187,6 +187,23 @@ def test_changes_drop_the_promise(guaranteed: Language, tmp_path: Path, name: st
             ner.shift([doc])
 
 
+def test_a_promise_that_was_made_after_an_edit_is_dropped_when_the_edit_is_undone(
+    guaranteed: Language, tmp_path: Path
+) -> None:
+    guaranteed.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    ner: Any = nlp.get_pipe("ner")
+    nlp("London")  # looks at the settings as they were saved
+    temperature = ner.cfg["temperature"]["overall"]
+    promise = ner.guarantee
+    ner.cfg["temperature"]["overall"] = temperature + 1
+    ner.set_guarantee(promise)
+    ner.cfg["temperature"]["overall"] = temperature
+    with pytest.warns(UserWarning, match="ner: the guarantee is dropped"):
+        doc = nlp("London")
+    assert KEY not in doc.spans
+
+
 def test_another_config_drops_the_promise_and_edits_are_refused(
     guaranteed: Language, tmp_path: Path
 ) -> None:

@@ -154,8 +154,15 @@ def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generat
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
     docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
     of_docs = numpy.asarray([lengths[doc].sum() for doc in docs])
-    tokens = TokenAttrs(*[numpy.zeros(0)] * 4, lengths=of_docs)
-    tokens = tokens._replace(iob=numpy.where(is_free, 0, 2))
+    no_tokens = numpy.zeros(0)
+    tokens = TokenAttrs(
+        orth=no_tokens,
+        iob=numpy.where(is_free, 0, 2),
+        label=no_tokens,
+        is_space=no_tokens,
+        begins_sentence=no_tokens,
+        lengths=of_docs,
+    )
     posterior.doc_of = numpy.repeat(numpy.arange(len(docs)), [len(doc) for doc in docs])
     got, expected = measure(posterior, tokens)
     starts = numpy.cumsum(lengths) - lengths

@@ -427,13 +427,15 @@ def remove_gone(
 ) -> None:
     """Remove the output and the entry of parts that an input had before it became shorter.
 
-    folder (Path): The output folder. Files with an entry don't lead out of it.
+    folder (Path): The output folder.
     entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
     sources (Collection[str]): The names of all inputs. What other inputs have left stays.
     planned (Collection[str]): The output files of all parts that the inputs have now.
     """
     for file in list(entries):
+        # The third part of a.jsonl is "a.jsonl-00002.spacy", say.
         source = file.rpartition("-")[0]
+        # Entries were checked when they were read: none leads out of the folder.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]

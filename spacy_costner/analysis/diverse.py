@@ -56,8 +56,9 @@ def choose_diverse(
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".
     """
     n_chosen: dict[int, int] = {}  # for each feature the number of chosen items with it
-    # heapq has the smallest first, so gains are negative. A gain here may be out of date: it is
-    # then too large.
+    # Before anything is chosen the gain of an item is its value, as its shares sum to 1. heapq has
+    # the smallest first, so gains are negative here. They may be out of date: they are then too
+    # large.
     heap = [(-value, i) for i, value in enumerate(values.tolist())]
     heapq.heapify(heap)
     chosen: list[int] = []

@@ -312,7 +312,18 @@ def improve(
     """Calibrate and tune a pipeline on the development docs or, without them, on what models of
     folds predict for the training docs. Record its scores.
 
+    The component also keeps how these docs were read (`Reading`: with which tokens and sentence
+    starts), so that it can warn when it is given docs that were read otherwise.
+
+    fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
+    dev (Sequence[Example]): The development docs; none if it has none.
+    examples (Iterable[Example]): The training docs, for folds.
+    calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
+    n_seeds (int): How often models of folds are trained.
+    file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
+    dev_source (str): What the development docs are called where the scores are recorded.
+    RETURNS (Fitted): The same with calibration, tuning and the scores of folds, if there are any.
     """
     nlp = fitted.nlp
     (ner,) = fitted.ners
@@ -328,7 +339,8 @@ def improve(
         nonempty = [eg for eg in examples if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
-        # Folds have no sentence starts: see `hold_out`.
+        # Models of folds predict docs without sentence starts, whatever the corpus has: see
+        # `hold_out`.
         bare_docs = [copy_tokens(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)

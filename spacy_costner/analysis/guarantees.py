@@ -287,7 +287,7 @@ def score_spans(
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
-            predicted = ner.decode(dev.posterior).entities.trim(dev.posterior.is_space)
+            predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
         has_own_label = ~numpy.isin(spans.label, dev.other_labels)
         spans = spans.select(has_own_label)

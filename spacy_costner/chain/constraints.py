@@ -45,5 +45,5 @@ def _mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
         return scores
     xp = get_array_module(scores)
     # A scalar of this type, so that float32 stays float32.
-    forbidden = xp.asarray(FORBIDDEN, dtype=scores.dtype)
+    forbidden = scores.dtype.type(FORBIDDEN)
     return xp.where(xp.asarray(is_allowed), scores, forbidden)

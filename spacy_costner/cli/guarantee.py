@@ -106,13 +106,14 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """The promise in words, such as "at most 0.05 of the entities of a doc are missed", but for
-    the docs that it holds for."""
-    share_of = "the docs with entities have one that is missed"
+    """The promise in words, such as "at most 0.05 of the entities of a doc are missed". Which docs
+    it holds for is said elsewhere."""
     if not promise.limits_misses:
-        share_of = "the set of a doc is wrong"
+        share_of = "the predicted set of a doc is wrong"
     elif promise.by == "doc":
         share_of = "the entities of a doc are missed"
+    else:
+        share_of = "the docs with entities have one that is missed"
     certainty = "in the mean over calibrations"
     if promise.confidence is not None:
         certainty = f"in the mean over docs, with confidence {promise.confidence:g}"

@@ -88,47 +88,45 @@ def watch_cli(
             shift = watched.shift
             save(draw_martingale(shift.log_martingale, shift.level), plot_path)
     result = {**watched.as_dict(), "file_tokens": file_tokens}
-    print_result(result, watch_text(result), print_json, plot_path)
+    print_result(result, watch_text(watched), print_json, plot_path)
     if watched.is_alarm:
         raise typer.Exit(1)
 
 
-def watch_text(result: Mapping[str, Any]) -> str:
-    """The tests, what wasn't tested, and the scores to expect.
-
-    result (Mapping[str, Any]): What `watch` returns, with the number of texts that "failed".
-    """
+def watch_text(watched: Watched) -> str:
+    """The tests, what wasn't tested or read, and the scores to expect."""
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     rows: list[list[Any]] = [header]
-    for test in result["tests"]:
-        alarm = "-"
-        if test["alarm"] is not None:
-            alarm = f"doc {test['alarm']:,}"
+    for test in watched.tests:
+        shift = test.shift
+        alarm_at = "-"
+        if shift.alarm is not None:
+            alarm_at = f"doc {shift.alarm:,}"
         rows.append(
             [
-                test["value"] or "all",
-                test["docs"],
-                test["calibration"],
-                f"{test['martingale']:.3g}",
-                f"{test['level']:g}",
-                alarm,
+                test.value or "all",
+                shift.n_docs,
+                test.n_calibration,
+                f"{shift.highest_martingale:.3g}",
+                f"{shift.level:g}",
+                alarm_at,
             ]
         )
     lines = [text_table(rows)]
-    for value, n in result["untested"].items():
+    for value, n_docs in watched.untested.items():
         few = f"fewer than {ENOUGH} calibration docs have it"
-        lines.append(f"not tested: {n:,} docs with {value!r}: {few}")
-    if result["failed"]:
-        lines.append(f"not read: {result['failed']:,} docs")
-    if result["alarm"]:
+        lines.append(f"not tested: {n_docs:,} docs with {value!r}: {few}")
+    if watched.n_failed:
+        lines.append(f"not read: {watched.n_failed:,} docs")
+    if watched.is_alarm:
         lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
-    if any(test["approximate"] for test in result["tests"]):
+    if any(test.shift.approximate for test in watched.tests):
         lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
     title = "expected"
-    if result["alarm"]:
+    if watched.is_alarm:
         # The model is too sure of such texts, and so of its scores.
         title = "expected, an upper guess"
-    return "\n".join([*lines, "", expected_text(result["expected"], title)])
+    return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 
 
 def expected_text(expected: Mapping[str, Any], title: str) -> str:

@@ -81,8 +81,8 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """
     tags = posterior.tags
     scores = posterior.scores
-    bias = by_label("bias", tags, settings)
-    if bias.any():
+    if settings["bias"] or settings["labels"]:
+        bias = by_label("bias", tags, settings)
         xp = get_array_module(scores.emissions)
         bias_of_tag = numpy.append(bias, 0.0)[tags.label_of]  # the last is that of O, label -1
         biased = scores.emissions + xp.asarray(bias_of_tag, dtype=scores.emissions.dtype)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.api import to_numpy
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.util import is_cupy_array
 
 from .. import chain
-from ..ragged import last_tokens, ranges, sequence_ids
+from ..ragged import last_tokens, ranges, sequence_ids, sum_sequences
 from ..tags import Entities, Tags
 from ..types import Potentials, map_scores
 
@@ -42,15 +43,17 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
-    if temperature == Temperature():
-        return potentials
     overall = temperature.overall
-    tempered = map_scores(lambda scores: scores / overall, potentials)
-    by_label = [temperature.labels.get(label, overall) for label in tags.labels]
-    # The label of O is -1, which takes the last element: O has the overall temperature.
-    by_label.append(overall)
-    by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
-    return tempered._replace(emissions=potentials.emissions / by_tag)
+    tempered = potentials
+    if overall != 1:
+        tempered = map_scores(lambda scores: scores / overall, potentials)
+    if temperature.labels:
+        by_label = [temperature.labels.get(label, overall) for label in tags.labels]
+        # The label of O is -1, which takes the last element: O has the overall temperature.
+        by_label.append(overall)
+        by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
+        tempered = tempered._replace(emissions=potentials.emissions / by_tag)
+    return tempered
 
 
 @dataclass(eq=False)
@@ -83,15 +86,27 @@ class Posterior:
         """The posterior of the same scores at another temperature."""
         return replace(self, temperature=temperature)
 
-    @property
+    @cached_property
     def doc_lengths(self) -> Ints1d:
         """Tokens of each doc. Shape: (D,)"""
         return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
 
     @cached_property
+    def doc_of_token(self) -> Ints1d:
+        """The doc of each token. Shape: (N,)"""
+        return numpy.repeat(self.doc_of, self.scores.lengths)
+
+    def sum_by_doc(self, rows: Floats2d) -> Floats2d:
+        """Sum the rows of the tokens of each doc. Shapes: (N, M) to (D, M)"""
+        return sum_sequences(rows, self.doc_lengths)
+
+    @cached_property
     def potentials(self) -> Potentials:
         """The calibrated scores, as NumPy arrays."""
-        return temper(map_scores(to_numpy, self.scores), self.tags, self.temperature)
+        scores = self.scores
+        if is_cupy_array(scores.emissions):
+            scores = map_scores(to_numpy, scores)
+        return temper(scores, self.tags, self.temperature)
 
     @cached_property
     def forward_backward(self) -> chain.ForwardBackward:
@@ -147,6 +162,8 @@ class Posterior:
         covers (Array2d | None): The labels of the chain that each label of the entities covers,
             if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
         """
+        if not len(entities.label):  # then messages may not be needed at all
+            return numpy.zeros(0)
         entity_tags = self.tags.entity_tags
         if covers is None:
             return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)

@@ -63,7 +63,8 @@ class DocumentColumn(LabelColumn):
         # gets an additional last column, of zeros.
         column_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
         columns = [column_of_label.get(label, -1) for label in self.labels]
-        with_zeros = numpy.pad(probabilities, ((0, 0), (0, 1)))
+        zeros = numpy.zeros_like(probabilities[:, :1])
+        with_zeros = numpy.append(probabilities, zeros, axis=1)
         return find_labels_elsewhere(with_zeros[:, columns].astype("float32"), groups)
 
 

@@ -88,7 +88,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
         and value side by side, from the left; and the number of the group that these make.
         Shapes: (M,)
     """
-    tokens = numpy.flatnonzero(takes_part)
+    tokens = takes_part.nonzero()[0]
     key = keys[tokens]
     if len(set(key.tolist())) == len(tokens):
         # No value is there twice, as in most short docs. This saves the sort.

@@ -101,16 +101,15 @@ class Features(Shim):
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
         value_ids = token_batch.value_ids
-        batch = FeatureBatch(
+        return FeatureBatch(
             rows=self.gather(value_ids, tokens.lengths, by_word=by_word),
             lengths=tokens.lengths,
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
             text_ids=tokens.text_ids,
             value_ids=value_ids,
+            word_cache=word_cache if by_word else None,
+            word_ids=word_ids if by_word else None,
         )
-        if by_word:
-            batch = batch._replace(word_cache=word_cache, word_ids=word_ids)
-        return batch
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
         """The rows of tokens, from the ids of the values in their windows; with `by_word`, without
@@ -124,6 +123,11 @@ class Features(Shim):
     def reach(self) -> int:
         """The largest number of tokens to either side from which a token has features."""
         return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
+
+    def need_labels(self, batch: FeatureBatch) -> bool:
+        """Whether a token of the batch sees labels of a first pass. In a single sentence, where
+        hardly any word occurs twice, mostly none does."""
+        return any((groups >= 0).any() for groups in batch.groups)
 
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]

@@ -27,7 +27,7 @@ MOST_ROWS = (1 << 31) - 1
 
 MARKS = ("is_first_upper", "has_digit")
 """The flags of words that are found for each word, for the columns that look for other occurrences
-of such words in the doc."""
+of such words in the doc: the columns of `TokenBatch.marks`."""
 
 _ADDING = make_lock()
 """Held while a thread adds words."""
@@ -123,21 +123,20 @@ class Lookup:
         self.word_columns: list[WordColumn] = []
         self.batch_columns: list[BatchColumn] = []
         self.label_columns: list[LabelColumn] = []
-        self.places: dict[str, slice] = {}
-        self.n_places = 0
-        word_places: list[int] = []
         for column in columns:
-            first = self.n_places
-            self.n_places += column.width
-            self.places[column.name] = slice(first, self.n_places)
             if isinstance(column, WordColumn):
                 self.word_columns.append(column)
-                word_places.append(first)
             elif isinstance(column, BatchColumn):
                 self.batch_columns.append(column)
             elif isinstance(column, LabelColumn):
                 self.label_columns.append(column)
-        self._word_places = to_int32(word_places)
+        # Those of words come first: they are copied from the rows of `WordCache` at once.
+        self.places: dict[str, slice] = {}
+        self.n_places = 0
+        for column in [*self.word_columns, *self.batch_columns, *self.label_columns]:
+            first = self.n_places
+            self.n_places += column.width
+            self.places[column.name] = slice(first, self.n_places)
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache()
@@ -168,18 +167,14 @@ class Lookup:
         """Divide the slots: those that depend on the batch; and those that depend on the word
         alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
         is the same wherever a word stands at this offset, so it can be kept."""
-        # The place in a row of `WordCache` that each place in a row of value ids is from, -1 for
-        # none; then the same of each slot.
-        word_place_of_place = numpy.full(self.n_places, -1, dtype="int32")
-        word_place_of_place[self._word_places] = numpy.arange(len(self._word_places))
-        word_place = word_place_of_place[self.slots.places]
-        is_of_word = word_place >= 0
+        # The places of word columns are the first ones, and the same in a row of `WordCache`.
+        is_of_word = self.slots.places < len(self.word_columns)
         word_slots = {}
         for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
-                places=word_place[is_selected],
+                places=self.slots.places[is_selected],
                 offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
                 first_rows=self.slots.first_rows[is_selected],
             )
@@ -197,7 +192,7 @@ class Lookup:
         """
         cache = self._word_cache
         word_ids = cache.word_ids.find(tokens.word_keys)
-        if (word_ids >= 0).all():
+        if word_ids.min(initial=0) >= 0:
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
             cache = self._empty_cache()
@@ -233,11 +228,12 @@ class Lookup:
         """Find the ids of the values of tokens whose words `find_words` has found: copy those that
         depend on the word from the cache, and let the other columns find theirs."""
         rows = cache.table[word_ids]
-        value_ids = numpy.full((len(rows), self.n_places), -1, dtype="int32")
         n_word_columns = len(self.word_columns)
-        value_ids[:, self._word_places] = rows[:, :n_word_columns]
-        is_capitalised, has_digit = rows[:, n_word_columns:].T > 0  # in the order of MARKS
-        batch = TokenBatch(tokens, is_capitalised, has_digit, value_ids, self.places)
+        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
+        value_ids[:, :n_word_columns] = rows[:, :n_word_columns]
+        value_ids[:, n_word_columns:] = -1
+        marks = rows[:, n_word_columns:]
+        batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])

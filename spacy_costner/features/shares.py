@@ -11,8 +11,11 @@ BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 RANGES = [f"{low:g}-{high:g}" for low, high in zip((0, *BORDERS), (*BORDERS, 1))]
 """The names of the bins of shares, such as "0.5-0.75"."""
 
+TIMES_BORDERS = (2, 4)
+"""The borders between the bins of the number of times that a value was there."""
+
 N_TIMES = ("1", "2-3", "4+")
-"""The bins of the number of times that a value was there."""
+"""The names of these bins."""
 
 
 def share_names(labels: Sequence[str]) -> list[str]:
@@ -36,11 +39,16 @@ def share_names(labels: Sequence[str]) -> list[str]:
 
 
 def share_ids(counts: Array2d, width: int) -> Ints2d:
-    """Find the features of M values of which it is known how often each had each of L labels.
+    """Find the features of M values, such as words, of which it is known how often each had each of
+    L labels.
+
+    A word that was O once and LOC three times has the features "best:LOC:0.75-0.9:4+",
+    "LOC:0.75-0.9" and "O:0.25-0.5": a share that is a border belongs to the bin above it.
 
     counts (Array2d): How often, or sums of probabilities. Shape: (M, L)
-    width (int): The number of ids to return for a value: that of its most frequent label, and those
-        of the shares of others. All fit if it is one more than the most labels that a value has.
+    width (int): The number of ids to return for a value: that of its most frequent label ("best"),
+        then those of the shares of labels. All fit if it is one more than the most labels that a
+        value has.
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (M, width)
     """
     n_values, n_labels = counts.shape
@@ -55,7 +63,7 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     # share and bin of the total.
     best_label = counts.argmax(axis=1)
     best_bin = bins[numpy.arange(n_values), best_label]
-    total_bin = numpy.searchsorted([2, 4], total, side="right")  # as in N_TIMES
+    total_bin = numpy.searchsorted(TIMES_BORDERS, total, side="right")
     best = (best_label * len(RANGES) + best_bin) * len(N_TIMES) + total_bin
 
     ids = numpy.full((n_values, width), -1, dtype="int32")

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy
-from spacy.attrs import IDS
+from spacy.attrs import IDS, ORTH
 from spacy.lexeme import Lexeme
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
-from thinc.types import Array1d, Array2d, Ints1d, Ints2d
+from thinc.types import Array1d, Ints1d, Ints2d
 
+from ..doc_attributes import doc_lengths, read_attributes
 from ..ragged import sequence_ids
 
 EXTENSION = "_."
@@ -133,19 +134,19 @@ class TokenReader:
         if strings is not None:
             hash_of = strings.add
         # All attributes of spaCy are read at once, with a single call for each doc.
-        orth, *attribute_keys = read_attributes(docs, ["ORTH", *self.spacy_attributes])
+        attribute_ids = [ORTH, *(IDS[name] for name in self.spacy_attributes)]
+        orth, *attribute_keys = read_attributes(docs, attribute_ids)
         keys = dict(zip(self.spacy_attributes, attribute_keys))
         for name in self.extensions:
             keys[name] = read_extension(docs, name, hash_of)
         for name, read_docs in self.doc_readers.items():
             keys[name] = read_docs(docs, hash_of)
-        lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
         text_ids = None
         if in_training:
             text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
         vocabs = [doc.vocab for doc in docs]
         word_keys = self._read_word_keys(docs, orth)
-        return Tokens(orth, word_keys, keys, lengths, vocabs, text_ids)
+        return Tokens(orth, word_keys, keys, doc_lengths(docs), vocabs, text_ids)
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
         """Hash words, so that equal hashes have the same features: see `Tokens`. Shape: (N,)
@@ -160,7 +161,8 @@ class TokenReader:
         if all(doc.vocab is first_vocab for doc in docs):
             return orth
         word_keys = orth
-        for attribute in read_attributes(docs, self.lexeme_attributes):
+        attribute_ids = [IDS[name] for name in self.lexeme_attributes]
+        for attribute in read_attributes(docs, attribute_ids):
             word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64
         return word_keys
 
@@ -170,8 +172,8 @@ class TokenBatch:
     A column can read those of columns before it.
 
     tokens (Tokens): The tokens.
-    is_capitalised (Array1d), has_digit (Array1d): Whether the word of each token begins with a
-        capital, and whether it has a digit. Shapes: (N,)
+    marks (Ints2d): 1 for tokens whose word begins with a capital and, in the second column, for
+        those whose word has a digit; otherwise 0. Shape: (N, 2)
     value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
     places (Mapping[str, slice]): Where among the C ids of a token those of a column stand, by the
         name of the column.
@@ -180,17 +182,25 @@ class TokenBatch:
     def __init__(
         self,
         tokens: Tokens,
-        is_capitalised: Array1d,
-        has_digit: Array1d,
+        marks: Ints2d,
         value_ids: Ints2d,
         places: Mapping[str, slice],
     ) -> None:
         self.tokens = tokens
-        self.is_capitalised = is_capitalised
-        self.has_digit = has_digit
+        self.marks = marks
         self.value_ids = value_ids
         self.places = places
         self._shared: dict[Any, Any] = {}
+
+    @property
+    def is_capitalised(self) -> Array1d:
+        """True for the tokens whose word is capitalised. Shape: (N,)"""
+        return self.marks[:, 0] > 0
+
+    @property
+    def has_digit(self) -> Array1d:
+        """True for the tokens whose word has a digit. Shape: (N,)"""
+        return self.marks[:, 1] > 0
 
     def value_ids_of(self, name: str) -> Ints1d:
         """The ids of the values of a column that has one for each token, -1 for none. It has to
@@ -203,18 +213,6 @@ class TokenBatch:
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
-
-
-def read_attributes(docs: Sequence[Doc], names: Sequence[str]) -> Array2d:
-    """Read attributes of spaCy's tokens as hashes, a row for each of the A attributes.
-    Shape: (A, N)"""
-    attribute_ids = [IDS[name] for name in names]
-    # The first table is empty, for a batch without docs.
-    tables = [numpy.zeros((0, len(names)), dtype="uint64")]
-    for doc in docs:
-        # Of a single attribute spaCy makes an array of one dimension.
-        tables.append(doc.to_array(attribute_ids).reshape(len(doc), len(names)))
-    return numpy.ascontiguousarray(numpy.concatenate(tables).T)
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:

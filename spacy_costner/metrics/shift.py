@@ -196,12 +196,16 @@ class Shift(NamedTuple):
         }
 
     @property
+    def highest_martingale(self) -> float:
+        """The highest value of the martingale, not its logarithm."""
+        return exp(min(self.highest, MOST_LOG))
+
+    @property
     def summary(self) -> dict[str, Any]:
-        """The result of the test as JSON has it: "martingale" is its highest value, not the
-        logarithm."""
+        """The result of the test as JSON has it."""
         return {
             "docs": self.n_docs,
-            "martingale": exp(min(self.highest, MOST_LOG)),
+            "martingale": self.highest_martingale,
             "level": self.level,
             "alarm": self.alarm,
             "approximate": self.approximate,
@@ -213,8 +217,7 @@ class Shift(NamedTuple):
         verdict = f"no alarm in {self.n_docs:,} docs"
         if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
-        martingale = self.summary["martingale"]
-        return f"{verdict} (martingale up to {martingale:.3g} of {self.level:g})"
+        return f"{verdict} (martingale up to {self.highest_martingale:.3g} of {self.level:g})"
 
     def as_text(self) -> str:
         """The test and the expected scores in a line."""

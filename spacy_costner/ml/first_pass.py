@@ -12,6 +12,7 @@ from thinc.types import Floats2d, Ints1d
 
 from .. import chain
 from ..borders import Boundaries, cut, find_borders
+from ..doc_attributes import doc_lengths
 from ..features import FeatureBatch, Features
 from ..sparse import AdaGrad
 from ..tags import Tags
@@ -93,14 +94,10 @@ class FirstPass(Shim):
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
         """The probability of O and of each label at each token. Shape: (N, L + 1)"""
-        doc_lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
-        lengths, _ = cut(doc_lengths, find_borders(docs, self.boundaries))
+        lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
-        # Sums over the tags of a label, as a product with a table of 0 and 1: (K, L + 1).
-        columns = numpy.arange(len(self.tags.labels) + 1)
-        is_of_label = (self.tags.label_of + 1)[:, None] == columns
-        return marginals @ is_of_label.astype("float32")
+        return marginals @ self.tags.has_label
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Do nothing: it is trained before the second pass."""

@@ -1,10 +1,10 @@
 """A CRF on sparse features: the linear model."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import cast
 
 from spacy.tokens import Doc
-from thinc.api import Model, to_numpy
+from thinc.api import Model, NumpyOps, to_numpy
 from thinc.shims import Shim
 
 from ..features import FeatureBatch, Features, Template
@@ -13,8 +13,6 @@ from ..types import Potentials, map_scores
 from ..validation import above, at_least, check_cost, number
 from .first_pass import FirstPass
 from .weights import AVERAGE_POWER, SparseWeights
-
-ShimT = TypeVar("ShimT", bound=Shim)
 
 
 def build_sparse_crf(
@@ -82,7 +80,7 @@ def build_sparse_crf(
 
 def is_linear(model: Model) -> bool:
     """Whether a model is a linear CRF, not a hybrid that has one as a part."""
-    return any(isinstance(shim, SparseWeights) for shim in model.shims)
+    return len(model.shims) > 1 and isinstance(model.shims[1], SparseWeights)
 
 
 def has_linear_part(model: Model) -> bool:
@@ -92,36 +90,36 @@ def has_linear_part(model: Model) -> bool:
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:
     """The features and the weights of a linear CRF, or of the linear part of a hybrid."""
-    features = _find_shim(model, Features)
-    weights = _find_shim(model, SparseWeights)
-    if features is None or weights is None:
+    linear_model = _find_linear(model)
+    if linear_model is None:
         raise ValueError(f"expected a model with sparse features, got {model.name}")
-    return features, weights
+    features, weights = linear_model.shims[:2]
+    return cast(Features, features), cast(SparseWeights, weights)
 
 
 def first_pass_of(model: Model) -> FirstPass | None:
     """The first pass of a model with a linear part, if it has one."""
-    return _find_shim(model, FirstPass)
+    linear_model = _find_linear(model)
+    if linear_model is None or len(linear_model.shims) < 3:
+        return None
+    return cast(FirstPass, linear_model.shims[2])
 
 
-def _find_shim(model: Model, kind: type[ShimT]) -> ShimT | None:
-    """The first shim of a kind in a model or in its layers."""
-    # A linear model has its shims itself, and a walk is slow.
-    for shim in model.shims:
-        if isinstance(shim, kind):
-            return shim
-    for node in model.walk():
-        for shim in node.shims:
-            if isinstance(shim, kind):
-                return shim
-    return None
+def _find_linear(model: Model) -> Model | None:
+    """The linear CRF among a model and its layers, if there is one."""
+    if is_linear(model):  # as nearly always; a walk is slow
+        return model
+    return next(filter(is_linear, model.walk()), None)
 
 
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    batch = find_features(model, docs, is_train=is_train, by_word=not is_train)
-    scores, backprop_scores = score_features(model, batch, is_train)
+    if not is_train:
+        features = find_features(model, docs, by_word=True)
+        _, weights = linear_part(model)
+        return _on_device(model, weights.potentials(features)), lambda gradient: docs
+    scores, backprop_scores = score_features(model, find_features(model, docs, is_train=True))
 
     def backprop(gradient: Potentials) -> list[Doc]:
         backprop_scores(gradient)
@@ -131,24 +129,27 @@ def forward(
 
 
 def score_features(
-    model: Model[list[Doc], Potentials], batch: FeatureBatch, is_train: bool = True
+    model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
-    """Score docs by their features, as `find_features` returns them. The callback keeps the
-    gradient for the next update."""
+    """Score training docs by their features, as `find_features` returns them. The callback keeps
+    the gradient for the next update."""
     features, weights = linear_part(model)
-    if is_train and weights.folds:
+    if weights.folds:
         # The weights were trained at initialization: scores are constant.
-        scores = map_scores(model.ops.asarray, weights.score_held_out(batch))
-        return scores, lambda gradient: None
-    dropout = 0.0
-    if is_train:
-        dropout = features.dropout
-    scores, add_gradient = weights.begin_update(batch, dropout)
+        return _on_device(model, weights.score_held_out(batch)), lambda gradient: None
+    scores, add_gradient = weights.begin_update(batch, features.dropout)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))
 
-    return map_scores(model.ops.asarray, scores), backprop
+    return _on_device(model, scores), backprop
+
+
+def _on_device(model: Model, scores: Potentials) -> Potentials:
+    """Scores as arrays of the device of a model. The weights stay on the CPU."""
+    if isinstance(model.ops, NumpyOps):
+        return scores
+    return map_scores(model.ops.asarray, scores)
 
 
 def init(
@@ -181,7 +182,7 @@ def find_features(
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)
-    if first_pass is None or not first_pass.can_predict:
+    if first_pass is None or not first_pass.can_predict or not features.need_labels(batch):
         return batch
     probabilities = first_pass.predict(batch, docs)
     return features.add_labels(batch, probabilities, first_pass.tags.labels)

@@ -117,7 +117,8 @@ class SparseWeights(Shim):
     @property
     def _chain_weights(self) -> Floats2d:
         """The rows below those of the features. Shape: (K + 2, K)"""
-        self._work_out(self._chain_rows)
+        if self.settings.is_regularised:
+            self._work_out(self._chain_rows)
         return self.table.weights[self.n_features :]
 
     @property
@@ -199,6 +200,7 @@ class SparseWeights(Shim):
             rows = numpy.where(is_lost, numpy.int32(-1), rows)
             scale = numpy.float32(1 / (1 - dropout))
         scores = self.potentials(batch._replace(rows=rows))
+        scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
             # The chain's weights are features, too: after the tokens come K + 2 more "tokens", each
@@ -217,7 +219,7 @@ class SparseWeights(Shim):
             )
             self._pending.append((all_rows, d_scores.astype("float32")))
 
-        return scores._replace(emissions=scores.emissions * scale), add_gradient
+        return scores, add_gradient
 
     def score_held_out(self, batch: FeatureBatch) -> Potentials:
         """Score each training doc with the weights that were not trained on it: see `set_folds`."""
@@ -327,16 +329,13 @@ class SparseWeights(Shim):
 
     def _work_out(self, rows: Ints2d | None = None) -> None:
         """Apply the pending regularisation to some rows, or to all."""
-        settings = self.settings
-        if not settings.L1 and not settings.L2:
-            return
-        if self._uses_average or not self.step:
+        if not self.settings.is_regularised or self._uses_average or not self.step:
             return
         if rows is None:
             rows = numpy.flatnonzero(self.table.last < self.step).astype("int32")
         if rows.size:
             with _CATCHING_UP:
-                sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, settings)
+                sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 
     def _set_table(self, weights: Floats2d) -> None:
         """Begin training, with these weights. Shape: (V + K + 2, K)"""

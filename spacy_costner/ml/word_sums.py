@@ -45,6 +45,8 @@ class WordSums(NamedTuple):
     def with_all_words(self) -> "WordSums":
         """The sums of all words of the cache, up to `MOST_BYTES`. If several threads add words at
         once, each makes what it needs; they write the same sums."""
+        if self.n_words == self.cache.n_words:
+            return self
         _, n_offsets, n_tags = self.sums.shape
         bytes_of_word = max(self.weights.itemsize * n_offsets * n_tags, 1)
         most_words = MOST_BYTES // bytes_of_word
@@ -72,11 +74,14 @@ class WordSums(NamedTuple):
         (N, K)"""
         _, n_offsets, n_tags = self.sums.shape
         has_sums = word_ids < self.n_words
-        # The rows of `sums` as a table with a row for each word and offset. Shape: (N, 1)
-        first_rows = numpy.where(has_sums, word_ids * n_offsets, numpy.int32(-1))[:, None]
-        rows = self.cache.window.gather(first_rows, lengths)
+        all_have_sums = has_sums.all()
+        # `sums` as a table with a row for each word and offset: the first row of each word
+        first_rows = word_ids * n_offsets
+        if not all_have_sums:
+            first_rows[~has_sums] = -1
+        rows = self.cache.window.gather(first_rows[:, None], lengths)
         scores = sparse.sum_rows(rows, self.sums.reshape(-1, n_tags))
-        if not has_sums.all():
+        if not all_have_sums:
             self._add_words_without_sums(scores, word_ids, has_sums, lengths)
         return scores
 

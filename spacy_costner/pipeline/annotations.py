@@ -1,22 +1,19 @@
 """Predicted entities and their probabilities, and writing them to docs."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
 from math import isnan
 from typing import Any, NamedTuple
 
 import numpy
-from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..ragged import first_tokens, sequence_ids
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
 from ..token_attrs import TokenAttrs, first_words
@@ -172,12 +169,24 @@ class SpanSet(NamedTuple):
 
     spans (Entities): The spans, ordered by begin and end. They may overlap.
     probs (Floats1d): Their probabilities. Shape: (S,)
-    has_set (Iterable[bool]): Whether each doc has the set, which may be empty. Shape: (B,)
+    has_set (Sequence[bool]): Whether each doc has the set, which may be empty. Length: B
     """
 
     spans: Entities
     probs: Floats1d
-    has_set: Iterable[bool]
+    has_set: Sequence[bool]
+
+
+class ShiftMeasures(NamedTuple):
+    """What the test for a shift takes of each doc of a batch: see `measure`.
+
+    entropies (Floats1d): The entropy of the path for an expected entity. Shape: (B,)
+    expected_counts (Floats2d): The expected number of entities of each label that the component
+        writes. Shape: (B, labels)
+    """
+
+    entropies: Floats1d
+    expected_counts: Floats2d
 
 
 class Prediction(NamedTuple):
@@ -190,7 +199,7 @@ class Prediction(NamedTuple):
         without those in preset tokens.
     probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
     sets (dict[str, SpanSet]): Other spans, by `ALTERNATIVES` and `GUARANTEED`.
-    measures (tuple[Floats1d, Floats2d] | None): What the test for a shift takes: see `measure`.
+    measures (ShiftMeasures | None): What the test for a shift takes, if asked for.
     """
 
     tokens: TokenAttrs
@@ -199,7 +208,7 @@ class Prediction(NamedTuple):
     entities: Entities
     probs: Floats1d | None = None
     sets: dict[str, SpanSet] = {}  # noqa: RUF012 (never changed)
-    measures: tuple[Floats1d, Floats2d] | None = None
+    measures: ShiftMeasures | None = None
 
 
 def make_prediction(
@@ -217,7 +226,7 @@ def make_prediction(
     """Leave out decoded entities that are preset or of other labels, and compute what is written
     beside the others.
 
-    decoded (DecodedSpans): The entities.
+    decoded (DecodedSpans): The entities, without white space at their ends.
     posterior (Posterior): The probabilities.
     tokens (TokenAttrs): The tokens with their presets.
     confidence (Confidence | None): What is written beside entities. None: nothing.
@@ -228,51 +237,51 @@ def make_prediction(
     is_measured (bool): Whether to compute what the test for a shift takes.
     RETURNS (Prediction): The prediction.
     """
-    preset = tokens.is_annotated
-    has_preset = bool(preset.any())
-    # The number of preset tokens before each token, and in all. Shape: (N + 1,)
-    n_preset_before = numpy.append(0, preset.cumsum()) if has_preset else None
-
-    def is_free(entities: Entities) -> Array1d:
-        """True for entities of our labels without preset tokens. Shape: (E,)"""
-        is_free = numpy.ones(len(entities.label), dtype=bool)
-        if n_preset_before is not None:
-            is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
-        if len(other_labels):
-            is_free &= ~numpy.isin(entities.label, other_labels)
-        return is_free
-
-    entities = decoded.entities.trim(tokens.is_space)
-    if has_preset or len(other_labels):
-        entities = entities.select(is_free(entities))
-    prediction = Prediction(tokens, decoded.labels, other_labels, entities)
+    entities = decoded.entities
+    if tokens.has_annotation or other_labels:
+        entities = entities.select(is_free(entities, tokens, other_labels))
     if confidence is None and not is_scored:
-        return prediction
+        return Prediction(tokens, decoded.labels, other_labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
-        is_alternative = is_new(spans, entities) & is_free(spans)
+        is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
+        every_doc = [True] * len(tokens.lengths)
         sets[ALTERNATIVES] = SpanSet(
-            spans.select(is_alternative), span_probs[is_alternative], repeat(True)
+            spans.select(is_alternative), span_probs[is_alternative], every_doc
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
-        is_free_span = is_free(spans)
+        is_free_span = is_free(spans, tokens, other_labels)
         is_promised = [group in promise.groups for group in groups]
         sets[GUARANTEED] = SpanSet(
             spans.select(is_free_span), span_probs[is_free_span], is_promised
         )
-    measures = measure(posterior, tokens, other_labels) if is_measured else None
-    return prediction._replace(probs=probs, sets=sets, measures=measures)
+    measures = None
+    if is_measured:
+        measures = measure(posterior, tokens, other_labels)
+    return Prediction(tokens, decoded.labels, other_labels, entities, probs, sets, measures)
+
+
+def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
+    """True for the entities that the component may write: those of its own labels without preset
+    tokens. Shape: (E,)"""
+    is_free = numpy.ones(len(entities.label), dtype=bool)
+    if tokens.has_annotation:
+        # The number of preset tokens before each token, and in all. Shape: (N + 1,)
+        n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
+        is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+    if other_labels:
+        is_free &= ~numpy.isin(entities.label, other_labels)
+    return is_free
 
 
 def measure(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
-) -> tuple[Floats1d, Floats2d]:
-    """What the test for a shift takes of each doc: the entropy of the path for an expected entity,
-    NaN if all its tokens are preset, (B,); and the expected number of entities of each label but
-    the others, without presets, (B, labels).
+) -> ShiftMeasures:
+    """Measure how sure the model is of each doc, for the test for a shift. Preset tokens don't
+    count. A doc that has no others has the entropy NaN.
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
@@ -280,32 +289,25 @@ def measure(
     `Posterior.entropy` has no rounding errors, and takes twenty times as long.
     """
     tags = posterior.tags
-    lengths = tokens.lengths
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     # Rounding may make the entropy of a sure sequence negative.
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
-    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(lengths))
+    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(tokens.lengths))
 
-    # Whether a tag opens an entity of a label. Shape: (labels, K)
-    label_indices = numpy.arange(len(tags.labels))
-    opens_label = tags.opening & (tags.label_of == label_indices[:, None])
-    marginals = posterior.chain_marginals
-    is_free = ~tokens.is_annotated
-    opening_probs = opens_label.astype(marginals.dtype) @ marginals.T  # shape: (labels, N)
-    if not is_free.all():
-        opening_probs *= is_free
-
-    # `reduceat` sums over the tokens of each doc, from its first to that of the next doc. It can't
-    # sum over no tokens, so that docs without tokens are left out.
-    expected_counts = numpy.zeros((len(tags.labels), len(lengths)))
-    is_scored = lengths > 0
-    first_token_of_docs = first_tokens(lengths)
-    sums = numpy.add.reduceat(opening_probs, first_token_of_docs, axis=1)
-    expected_counts[:, is_scored] = sums
-    is_scored[is_scored] = numpy.logical_or.reduceat(is_free, first_token_of_docs)
-    scores = numpy.where(is_scored, doc_entropies, numpy.nan) / (1 + expected_counts.sum(axis=0))
-    return scores, numpy.delete(expected_counts, other_labels, axis=0).T
+    # The probability that a token opens an entity of each label. Shape: (N, labels)
+    opening_probs = posterior.chain_marginals @ tags.opens_label
+    n_free_tokens = tokens.lengths
+    if tokens.has_annotation:
+        opening_probs[tokens.is_annotated] = 0
+        doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
+        n_free_tokens = numpy.bincount(doc_of_free_token, minlength=len(tokens.lengths))
+    expected_counts = posterior.sum_by_doc(opening_probs)
+    scores = doc_entropies / (1 + expected_counts.sum(axis=1))
+    scores[n_free_tokens == 0] = numpy.nan
+    if other_labels:
+        expected_counts = numpy.delete(expected_counts, other_labels, axis=1)
+    return ShiftMeasures(scores, expected_counts)
 
 
 def add_measures(
@@ -372,22 +374,22 @@ def guaranteed_set(
     """
     spans, scores = guarantee_scores(posterior, promise)
     tags = posterior.tags
-    thresholds_of_group: dict[str | None, Floats1d] = {}
+    # Docs of other groups have no spans in the set. Shape: (B, labels)
+    thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
-        thresholds_of_group[group] = by_label("threshold", tags, settings)
-    no_span = numpy.full(len(tags.labels), numpy.inf)
-    # The first row is no doc's: the table has the right shape without docs, too.
-    # Shape: (1 + B, labels)
-    table = numpy.asarray([no_span, *(thresholds_of_group.get(group, no_span) for group in groups)])
-    doc_of_span = sequence_ids(posterior.doc_lengths)[spans.begin]
-    is_chosen = scores >= table[1 + doc_of_span, spans.label]
+        docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
+        thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
+    is_chosen = scores >= thresholds_of_doc[posterior.doc_of_token[spans.begin], spans.label]
     if not promise.limits_misses:
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
     spans = spans.select(is_chosen & is_new(spans, entities))
-    columns = [numpy.concatenate(pair) for pair in zip(entities, spans)]
-    united = Entities(*columns)
+    united = Entities(
+        begin=numpy.append(entities.begin, spans.begin),
+        end=numpy.append(entities.end, spans.end),
+        label=numpy.append(entities.label, spans.label),
+    )
     united_probs = numpy.append(probs, posterior.entity_probs(spans))
     order = numpy.lexsort((united.end, united.begin))
     return united.select(order), united_probs[order]
@@ -414,7 +416,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         return spans, probs
     begin, end, label = spans
     # Spans with the same begin and end are next to each other: X different extents, numbered.
-    is_first = (numpy.diff(begin, prepend=-1) != 0) | (numpy.diff(end, prepend=-1) != 0)
+    is_first = numpy.ones(len(begin), dtype=bool)
+    is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
     extent_of_span = numpy.cumsum(is_first) - 1
     n_extents = int(extent_of_span[-1]) + 1
     n_labels = len(posterior.tags.labels)
@@ -427,15 +430,14 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         best_label = label_probs.argmax(axis=1)
         scores = total * (numpy.arange(n_labels) == best_label[:, None])
     if terms.by == "doc":
-        doc_of_extent = sequence_ids(posterior.doc_lengths)[begin[is_first]]
+        doc_of_extent = posterior.doc_of_token[begin[is_first]]
         counted = label_probs if terms.per_label else total
-        expected_numbers = numpy.zeros((len(posterior.doc_lengths), counted.shape[1]))
+        expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted)
         scores = scores / numpy.sqrt(numpy.maximum(expected_numbers, 1))[doc_of_extent]
     # A tenth of it: the score of a span with this probability may be lower.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
-    first_span_of_extent = numpy.flatnonzero(is_first)[extent]
-    candidates = Entities(begin[first_span_of_extent], end[first_span_of_extent], label)
+    candidates = Entities(begin[is_first][extent], end[is_first][extent], label)
     return candidates, scores[extent, label]
 
 
@@ -467,71 +469,76 @@ def annotate(
     spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
     """
     lengths = prediction.tokens.lengths
-    label_hashes = [get_string_id(label) for label in prediction.labels]
-    add_labels(docs, prediction.labels)
-
-    def by_doc(entities: Entities, probs: Floats1d | None) -> list[ScoredSpans]:
-        return list(spans_by_doc(docs, entities, label_hashes, lengths, probs))
-
-    predicted = by_doc(prediction.entities, prediction.probs)
-    if spans_key is not None:
+    lengths = prediction.tokens.lengths
+    label_hashes = add_labels(docs, prediction.labels)
+    predicted = spans_by_doc(docs, prediction.entities, label_hashes, lengths, prediction.probs)
+    if spans_key is None:
+        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
+    else:
         own_labels = [
             label for i, label in enumerate(prediction.labels) if i not in prediction.other_labels
         ]
         for doc, (spans, probs) in zip(docs, predicted):
             replace_spans(doc, spans_key, spans, probs, own_labels)
-    else:
-        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
     if confidence is None:
         return
 
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
-    all_measures = measures_by_doc(prediction)
-    all_attrs = scored_attrs(predicted)
-    for key, doc, (spans, _), attrs, measures in zip(
-        keys, docs, predicted, all_attrs, all_measures
-    ):
-        group_attrs = {**attrs, **source, **measures}
-        doc.spans[key] = SpanGroup(doc, name=key, attrs=group_attrs, spans=spans)
+    measures = measures_by_doc(prediction)
+    write_groups(docs, keys, predicted, [{**source, **measured} for measured in measures])
     for set_name, span_set in prediction.sets.items():
-        spans_of_set = by_doc(span_set.spans, span_set.probs)
-        rows = zip(keys, docs, spans_of_set, scored_attrs(spans_of_set), span_set.has_set)
-        for key, doc, (spans, _), attrs, has_set in rows:
-            if has_set:
-                set_key = f"{key}_{set_name}"
-                group_attrs = {**attrs, **source, "set": set_name}
-                doc.spans[set_key] = SpanGroup(doc, name=set_key, attrs=group_attrs, spans=spans)
+        spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
+        keys_of_set: list[str | None] = []
+        for key, has_set in zip(keys, span_set.has_set):
+            keys_of_set.append(f"{key}_{set_name}" if has_set else None)
+        attrs = {**source, "set": set_name}
+        write_groups(docs, keys_of_set, spans_of_set, [attrs] * len(docs))
 
 
-def measures_by_doc(prediction: Prediction) -> Iterator[dict[str, Any]]:
-    """The attributes of the group of each doc that the test for a shift reads, if it is asked for.
-    Without end if it is not."""
+def write_groups(
+    docs: Sequence[Doc],
+    keys: Sequence[str | None],
+    spans_of_docs: Sequence[ScoredSpans],
+    attrs_of_docs: Sequence[dict[str, Any]],
+) -> None:
+    """Write the spans of each doc to a group under its key. The attributes of the group are these
+    and, for each span, its probability, characters and label. A doc without a key gets none."""
+    rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
+    for doc, key, (spans, _), span_attrs, attrs in rows:
+        if key is not None:
+            doc.spans[key] = SpanGroup(doc, name=key, attrs={**span_attrs, **attrs}, spans=spans)
+
+
+def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
+    """What the test for a shift takes of each doc, as attributes of its group, which `add_measures`
+    reads. Without measures there are none."""
     if prediction.measures is None:
-        yield from repeat({})
-        return
+        return [{}] * len(prediction.tokens.lengths)
+    attrs: list[dict[str, Any]] = []
     entropies, expected_counts = prediction.measures
-    for entropy, counts in zip(entropies.tolist(), expected_counts):
-        yield {"entropy": entropy, "expected": counts}
+    for entropy, counts_of_doc in zip(entropies.tolist(), expected_counts):
+        attrs.append({"entropy": entropy, "expected": counts_of_doc})
+    return attrs
 
 
-def add_labels(docs: Iterable[Doc], labels: Iterable[str]) -> None:
+def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
     """Add labels to the strings of docs, which may have another vocab than the component: a span
-    needs its label there."""
+    needs its label there. Returns the hashes of the labels, which are the same in all vocabs."""
+    hashes: list[int] = []
     last_vocab: Vocab | None = None
     for doc in docs:
-        if doc.vocab is last_vocab:
-            continue
-        last_vocab = doc.vocab
-        for label in labels:
-            last_vocab.strings.add(label)
+        if doc.vocab is not last_vocab:
+            last_vocab = doc.vocab
+            hashes = [last_vocab.strings.add(label) for label in labels]
+    return hashes
 
 
 def write_entities(
     docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
 ) -> None:
     """Write entities to `doc.ents`. Preset tokens stay as they are."""
-    if not tokens.is_annotated.any():
+    if not tokens.has_annotation:
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
@@ -560,20 +567,21 @@ def spans_by_doc(
     labels: Sequence[Any],
     lengths: Ints1d,
     probs: Floats1d | None = None,
-) -> Iterator[ScoredSpans]:
-    """The entities of each doc.
+) -> list[ScoredSpans]:
+    """The entities of each doc as spans.
 
     docs (Iterable[Doc]): The docs.
     entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
     labels (Sequence[Any]): The names of labels, or their hashes, which are faster.
     lengths (Ints1d): The lengths of the docs. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
-    YIELDS (ScoredSpans): The spans of a doc, and their probabilities, if there are some.
+    RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if there are some.
     """
     rows = _rows(entities)
-    doc_ends = numpy.cumsum(lengths)
+    doc_ends = lengths.cumsum()
     # The entities of a doc are those before the first that begins after it.
-    last_entities = numpy.searchsorted(entities.begin, doc_ends).tolist()
+    last_entities = entities.begin.searchsorted(doc_ends).tolist()
+    spans_of_docs: list[ScoredSpans] = []
     doc_start = 0
     first = 0
     for doc, doc_end, last in zip(docs, doc_ends.tolist(), last_entities):
@@ -581,9 +589,10 @@ def spans_by_doc(
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
             for begin, end, label in rows[first:last]
         ]
-        yield spans, None if probs is None else probs[first:last]
+        spans_of_docs.append((spans, None if probs is None else probs[first:last]))
         doc_start = doc_end
         first = last
+    return spans_of_docs
 
 
 class Hypothesis(NamedTuple):

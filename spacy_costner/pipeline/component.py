@@ -23,10 +23,9 @@ from thinc.types import Array1d, Floats1d
 
 from .. import chain
 from ..annotation import Annotation
-from ..borders import Boundaries, cut
+from ..borders import Boundaries
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
-from ..ent_iob import INSIDE
 from ..features import FeatureBatch
 from ..losses import LossSchedule
 from ..metrics.shift import Shift, find_shift, restore
@@ -192,7 +191,10 @@ class CostSensitiveNER(TrainablePipe):
         self.reading: Reading | None = None
         self._promise: Promise | None = None
         self._n_compared = 0
+        # What was made of `cfg`, which may be edited: kept until it is.
         self._tags = Tags((), scheme, outside)
+        self._confidence: Confidence | None = None
+        self._checked_settings: Cfg | None = None
         self._tokenizer = nlp.tokenizer
         self._rehearsal_model: Model | None = None
         # The settings of the config, which a saved cfg is compared with.
@@ -220,6 +222,8 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def other_labels(self) -> tuple[int, ...]:
         """The other labels, as indices."""
+        if self.annotation.own_labels is None:
+            return ()
         own_labels = self.own_labels
         return tuple(i for i, label in enumerate(self.labels) if label not in own_labels)
 
@@ -475,7 +479,7 @@ class CostSensitiveNER(TrainablePipe):
         check_finite(scores, self.name)
         tokens = read_presets(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
-        sequence_lengths, _ = cut(scores.lengths, self.annotation.find_borders(docs))
+        sequence_lengths, _ = self.annotation.cut(docs, tokens)
         teacher = self._rehearsal_model.predict(docs)
         loss, gradient = rehearsal_loss(teacher, scores, sequence_lengths, constraints)
         backprop(gradient)
@@ -575,23 +579,22 @@ class CostSensitiveNER(TrainablePipe):
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """The tokens of docs with their presets, and the probabilities."""
+        """Read the tokens of docs, with their presets or without, and compute the probabilities."""
         tokens = self.annotation.read_presets(docs)
-        constraining = tokens if preset else tokens.without_annotation()
+        if not preset:
+            tokens = tokens.without_annotation()
         tags = self.chain_tags
         constraints = possible_paths(
-            constraining, tags, self.vocab.strings, untrained=self.cfg["untrained"]
+            tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        if len(tokens.iob):
+        sequence_lengths, doc_of = self.annotation.cut(docs, tokens)
+        if len(tokens.orth):
             self._require_labels()
-            scores = self.model.predict(docs)
+            scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
         else:
-            scores = no_scores(tokens.lengths, len(tags), "float32")
-        # A preset entity across a border joins two sequences.
-        borders = self.annotation.find_borders(docs) & (constraining.iob != INSIDE)
-        sequence_lengths, doc_of = cut(tokens.lengths, borders)
+            scores = no_scores(sequence_lengths, len(tags), "float32")
         posterior = Posterior(
-            chain.constrain(scores._replace(lengths=sequence_lengths), constraints),
+            chain.constrain(scores, constraints),
             tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
@@ -625,8 +628,10 @@ class CostSensitiveNER(TrainablePipe):
         return hypotheses
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding."""
-        return self._decoding.decode(posterior, self.cfg["decoding"])
+        """Decode entities, with the current settings of decoding. None begins or ends in white
+        space."""
+        decoded = self._decoding.decode(posterior, self.cfg["decoding"])
+        return decoded._replace(entities=decoded.entities.trim(posterior.is_space))
 
     @property
     def cost(self) -> Cost | None:
@@ -673,7 +678,9 @@ class CostSensitiveNER(TrainablePipe):
             return None
         if not isinstance(settings, dict):
             raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
-        return Confidence(**settings)
+        if self._confidence is None or settings != vars(self._confidence):
+            self._confidence = Confidence(**settings)
+        return self._confidence
 
     def set_confidence(self, confidence: Confidence | None) -> None:
         """Change where the probabilities of entities are written. The settings are in
@@ -721,6 +728,7 @@ class CostSensitiveNER(TrainablePipe):
         promise = replace(promise, reading=self.reading, holds_for=None)
         self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
         self._promise = replace(promise, holds_for=self._settings(PROMISE_SETTINGS))
+        self._checked_settings = None
 
     def shift(
         self,
@@ -781,6 +789,7 @@ class CostSensitiveNER(TrainablePipe):
             reading=self.reading,
             holds_for=self._settings(SHIFT_SETTINGS),
         )
+        self._checked_settings = None
 
     def set_reading(self, reading: Reading) -> None:
         """Keep how the docs were read that the component is calibrated, tuned or guaranteed on.
@@ -791,8 +800,8 @@ class CostSensitiveNER(TrainablePipe):
         before = self.reading
         if before is not None and before.file_tokens != reading.file_tokens:
             warnings.warn(
-                f"{self.name}: docs were read with {reading.describe()}, and for an earlier "
-                f"`calibrate`, `tune` or `guarantee` with {before.describe()}: run all of them "
+                f"{self.name}: docs were read with {reading.as_text()}, and for an earlier "
+                f"`calibrate`, `tune` or `guarantee` with {before.as_text()}: run all of them "
                 "either with --file-tokens, or without",
                 stacklevel=2,
             )
@@ -833,8 +842,14 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was changed, and
+        """Drop the promise, with a warning, if a setting that it depends on was edited, and
         likewise the scores of calibration docs."""
+        # Before each prediction this is asked. Comparing with what a promise holds for takes long,
+        # so only settings that differ from those of the last call are looked at.
+        settings = {name: self.cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
+        if settings == self._checked_settings:
+            return
+        self._checked_settings = deepcopy(settings)
         if self._promise is not None:
             changed = self._changed_since(self._promise)
             if changed is not None:
@@ -976,6 +991,7 @@ class CostSensitiveNER(TrainablePipe):
         self._promise = None if promise is None else Promise.from_dict(promise)
         self.calibration_scores = None if scores is None else CalibrationScores.from_dict(scores)
         self.reading = read_reading(saved["reading"])
+        self._checked_settings = None
         self.cfg.update({name: saved[name] for name in self.cfg})
         # The config is the one to follow where it was edited after the component was saved.
         for name, settings in self._configured.items():

@@ -35,9 +35,11 @@ class Reading:
     tokenizer_tokens: bool
     sentence_starts: bool | None
 
-    def describe(self) -> str:
-        """In a few words."""
-        return "their own tokens and sentence starts" if self.file_tokens else "their text"
+    def as_text(self) -> str:
+        """What docs were read with, in a few words, for messages."""
+        if self.file_tokens:
+            return "their own tokens and sentence starts"
+        return "their text"
 
 
 def find_reading(

@@ -51,11 +51,13 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
     potentials = chain.constrain(expand(teacher, teacher_tag_of), constraints)
     sequence_weights = xp.ones(len(teacher.lengths))
+    # The gradient of log Z is how often a path of the teacher is expected to use each potential.
     _, backprop = chain.log_partition(potentials)
-    expected = backprop(sequence_weights)
+    expected_uses = backprop(sequence_weights)
     entropies, _ = chain.entropy(potentials)
-    return SoftTargets(expected, float(entropies.sum()), sequence_weights, constraints)
+    return SoftTargets(expected_uses, float(entropies.sum()), sequence_weights, constraints)
 
 
 def _in_float64(scores: Potentials) -> Potentials:
+    """The same scores with all digits of float64."""
     return map_scores(lambda array: array.astype("float64"), scores)

@@ -71,6 +71,7 @@ def check_digest(cfg: Any, model: bytes, where: str) -> None:
 
 
 def _digest(cfg: Cfg, model: bytes) -> str:
+    """The hash of a model and of the settings that may not be edited without training."""
     covered = {name: value for name, value in cfg.items() if name not in (*EDITABLE, DIGEST)}
     digest = hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=16)
     digest.update(model)
@@ -118,6 +119,7 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
 
 def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
+    """Check that a temperature is an overall number above 0, and one for any of the labels."""
     check_keys(temperature, Temperature._fields, "temperature")
     check_keys(temperature["labels"], (), "temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)
@@ -138,6 +140,7 @@ def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
 
 
 def _check_progress(progress: Any) -> None:
+    """Check that a saved `Progress` has its four integers."""
     check_keys(progress, Progress._fields, "progress")
     for name, value in progress.items():
         least = 1 if name == "n_examples" else 0
@@ -159,6 +162,7 @@ def check_keys(
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
+    """Check that a saved value is a finite number, not negative or, if asked for, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (is_number and 0 <= value < inf) or (positive and not value):
         bound = "above" if positive else "of at least"

@@ -45,3 +45,8 @@ class AdaGrad(NamedTuple):
     L1: float = 0.0
     L2: float = 0.0
     eps: float = 1e-8
+
+    @property
+    def is_regularised(self) -> bool:
+        """Whether weights change that have no gradient."""
+        return self.L1 > 0 or self.L2 > 0

@@ -11,6 +11,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..annotation import Annotation
+from ..borders import find_borders
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Tags
 from ..types import (
@@ -85,10 +86,10 @@ class Objective:
         batch = self._read(examples, tags)
         by_doc = make_targets(batch, False, features)
         self._refuse_ratio(by_doc)
-        borders = self.annotation.find_borders([eg.predicted for eg in examples])
+        boundaries = self.annotation.sentence_boundaries
+        borders = find_borders([eg.predicted for eg in examples], boundaries)
         if not borders.any():
             return Segmentations(by_doc)
-        boundaries = self.annotation.sentence_boundaries
         return Segmentations(by_doc, make_targets(batch, boundaries, features))
 
     def targets_in_epoch(

@@ -289,8 +289,15 @@ def _find_taught(
 
 
 def _to_student(saved: Saved, tags: Tags) -> Array2d:
-    """Map the tags of soft targets to those of a student: True for the tag that each of the finest
-    tags of the teacher counts as. A product with it sums expectations. Shape: (K', K)"""
+    """Map the tags of soft targets to those of a student.
+
+    Soft targets are saved for K' tags, those of the finest scheme (see `Tags.finest`), so that a
+    student of any scheme can learn from them. Of its K tags each may stand for several of these.
+
+    RETURNS (Array2d): True where a tag of the soft targets counts as a tag of the student. The
+        product of expectations with it sums those that count as the same. Shape: (K', K)
+    RAISES (ValueError): If the student lacks a label.
+    """
     unknown = sorted({*saved["labels"]} - {*tags.labels})
     if unknown:
         raise ValueError(
