@@ -85,7 +85,7 @@ def is_linear(model: Model) -> bool:
 
 def has_linear_part(model: Model) -> bool:
     """Whether a model is a linear CRF, or a hybrid that has one as a part."""
-    return _find_shim(model, SparseWeights) is not None
+    return _find_linear(model) is not None
 
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:
