@@ -52,8 +52,8 @@ def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
 
 
 def matters(rows: Floats2d) -> Array1d:
-    """Which rows have to stay: all but those with the smallest largest weights, which have
-    `DROPPED` of the sum of squares together. Shapes: (V, K) to (V,)"""
+    """Which rows have to stay. In the order of their largest weights, rows go until those that go
+    have `DROPPED` of the sum of the squared weights. Shapes: (V, K) to (V,)"""
     largest = numpy.abs(rows).max(axis=1, initial=0)
     squares = numpy.einsum("vk,vk->v", rows, rows, dtype="float64")
     ascending = numpy.argsort(largest, kind="stable")
