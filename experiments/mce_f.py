@@ -1,6 +1,7 @@
 """Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from spacy_costner.cli.tables import markdown_table
@@ -32,10 +33,15 @@ Criterion = Mapping[str, Any]
 
 
 def batch(n: int | None, max_iter: int | None = None) -> Setting:
-    """L-BFGS, with the penalty |w|^2 / C, C = 10^n, or without one; stopped, if that is said."""
-    title = "no penalty" if n is None else f"C = 10^{n}"
-    title += "" if max_iter is None else f", {max_iter} iterations"
-    settings = {"c2": 0.0 if n is None else 10.0**-n, "max_iter": max_iter, "tolerance": 1e-4}
+    """L-BFGS with the penalty |w|^2 / C, C = 10^n, or without one where n is None; stopped after
+    `max_iter` iterations."""
+    if n is None:
+        title, c2 = "no penalty", 0.0
+    else:
+        title, c2 = f"C = 10^{n}", 10.0**-n
+    if max_iter is not None:
+        title += f", {max_iter} iterations"
+    settings = {"c2": c2, "max_iter": max_iter, "tolerance": 1e-4}
     return {"title": title, "fit": "batch", "settings": settings, "optimizer": {}}
 
 
@@ -83,30 +89,35 @@ def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
 def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
     """The training of a row."""
     features = {**features_of("mce_f"), **SPEC["features"][task["features"]]}
-    made_of = {"model": linear_block(features, **setting["optimizer"]), "scheme": task["scheme"]}
-    fit = {key: setting[key] for key in ("fit", "settings")}
-    return {**made_of, **fit, "loss": row["loss"], "seed": seed}
+    return {
+        "model": linear_block(features, **setting["optimizer"]),
+        "scheme": task["scheme"],
+        "fit": setting["fit"],
+        "settings": setting["settings"],
+        "loss": row["loss"],
+        "seed": seed,
+    }
 
 
 def trials(
     name: str, limit: int | None, part: str, rows: Mapping[str, Criterion], start: Any = ()
 ) -> list[Trial]:
-    """The trials of rows on a part of a task, with what each tries and each of its seeds for the
-    test; of the development part, with the first one."""
-    data, task = data_of(TASKS[name], part, limit), TASKS[name]
-    return [
-        Trial(
-            criterion,
-            f"{name}-{part}-{each['title']}-{seed}",
-            data,
-            [stage(task, row, each, seed)],
-            {"setting": each},
-            start if row["from_map"] else (),
-        )
-        for criterion, row in rows.items()
-        for each in row["tried"]
-        for seed in (row["seeds"] if part == "test" else [0])
-    ]
+    """The trials of rows on a part of a task: each setting that a row tries, on the test part with
+    each of its seeds, on the development part with one. `start` are the stages of MAP, for rows
+    that start from it."""
+    task = TASKS[name]
+    data = data_of(task, part, limit)
+    all_trials = []
+    for criterion, row in rows.items():
+        seeds = row["seeds"] if part == "test" else [0]
+        start_of_row = start if row["from_map"] else ()
+        for setting, seed in product(row["tried"], seeds):
+            trial = f"{name}-{part}-{setting['title']}-{seed}"
+            stages = [stage(task, row, setting, seed)]
+            all_trials.append(
+                Trial(criterion, trial, data, stages, {"setting": setting}, start_of_row)
+            )
+    return all_trials
 
 
 def systems_of(
@@ -116,31 +127,42 @@ def systems_of(
     training data and scored on the test part: a system for each row; "setting" is what was chosen.
     MAP is the first row, and tries a smaller C first."""
 
-    def choose(some: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
-        tried = tune(run, trials(name, limit, "dev", some, start))
+    def choose(rows: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
+        """The system of each row with the setting that is best on the development part."""
+        tried = tune(run, trials(name, limit, "dev", rows, start))
         return {row: best_on_dev(systems) for row, systems in tried.items()}
 
     def chain(settings: Sequence[Setting]) -> list[Stage]:
+        """MAP with one setting after another, each from the weights of the one before."""
         first = stage(TASKS[name], by_map, settings[0])
         return in_turn(first, [each["settings"] for each in settings])
 
-    by_map, others = rows["MAP"], {row: each for row, each in rows.items() if row != "MAP"}
+    by_map = rows["MAP"]
     best = choose({"MAP": by_map})
-    used = by_map["tried"][: by_map["tried"].index(best["MAP"].settings["setting"]) + 1]
-    tried = {row: each for row, each in others.items() if len(each["tried"]) > 1}
-    best |= choose(tried, chain(used[-1:]))
-    chosen = {
-        row: {**each, "tried": [best[row].settings["setting"]] if row in best else each["tried"]}
-        for row, each in rows.items()
-    }
+    # MAP is trained with each C up to the one chosen: see `chain`.
+    position = by_map["tried"].index(best["MAP"].settings["setting"])
+    map_settings = by_map["tried"][: position + 1]
+    with_choice = {}
+    for criterion, row in rows.items():
+        if criterion != "MAP" and len(row["tried"]) > 1:
+            with_choice[criterion] = row
+    best |= choose(with_choice, chain(map_settings[-1:]))
+
+    chosen = dict(rows)
+    for criterion, system in best.items():
+        chosen[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
     # From one C to the next, which comes to the same weights in less time.
-    path = chain(used)
-    first, *on_test = trials(name, limit, "test", chosen, path)
-    on_test = [first._replace(start=path[:-1]), *on_test]
-    return [
-        one._replace(dev=best[row].dev if row in best else one.dev)
-        for row, one in test(run, on_test).items()
-    ]
+    map_stages = chain(map_settings)
+    map_trial, *on_test = trials(name, limit, "test", chosen, map_stages)
+    # The last of these stages is that of the trial of MAP itself.
+    map_trial = map_trial._replace(start=map_stages[:-1])
+
+    systems = []
+    for criterion, system in test(run, [map_trial, *on_test]).items():
+        if criterion in best:
+            system = system._replace(dev=best[criterion].dev)
+        systems.append(system)
+    return systems
 
 
 def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:

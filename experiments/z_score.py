@@ -68,11 +68,11 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
     }
     if sampled:
         methods[Z_100] = lambda: best_z_score(train, c2=c2, n_sampled=100)
-    found = {}
+    figures = {}
     for name, method in methods.items():
         weights, seconds = timed(method)
-        found[name] = [test.error(weights), seconds]
-    return found
+        figures[name] = [test.error(weights), seconds]
+    return figures
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
@@ -91,13 +91,14 @@ def mean_of(found: Iterable[Measured]) -> Measured:
 def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
     """Figure 1: sequences of 10 tokens, so many for training, of HMMs of 3 states and 4 symbols,
     another one in each run: the means of "methods"."""
-    found = []
+    figures = []
     for run in range(n_runs):
         rng = default_rng([1, run])
         hmm = chains.random_hmm(3, 4, rng)
-        test, train = hmm.sample(FULL["n_test"], 10, rng), hmm.sample(size, 10, rng)
-        found.append(measured(hmm, train, test, sampled=False))
-    return {"methods": mean_of(found)}
+        test = hmm.sample(FULL["n_test"], 10, rng)
+        train = hmm.sample(size, 10, rng)
+        figures.append(measured(hmm, train, test, sampled=False))
+    return {"methods": mean_of(figures)}
 
 
 def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[str, Any]:
@@ -113,9 +114,13 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[
     n_training, n_test, long = FULL["n_training"], FULL["n_test"], FULL["long"]
     of_each = []
     for i, hmm in enumerate(hmms):
-        rngs = [default_rng([3, n_symbols, i, run]) for run in range(n_runs)]
-        drawn = [[hmm.sample(n, long, rng) for n in (n_training, n_test)] for rng in rngs]
-        of_each.append(mean_of(measured(hmm, *each, sampled=True) for each in drawn))
+        figures = []
+        for run in range(n_runs):
+            rng = default_rng([3, n_symbols, i, run])
+            train = hmm.sample(n_training, long, rng)
+            test = hmm.sample(n_test, long, rng)
+            figures.append(measured(hmm, train, test, sampled=True))
+        of_each.append(mean_of(figures))
     return {"methods": mean_of(of_each), "of_each": of_each, "drawn": n_drawn}
 
 
@@ -129,18 +134,20 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple
     RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
     RAISES (ValueError): If they are too rare.
     """
-    found: list[HMM] = []
     near, n_judging, long = FULL["near"], FULL["n_judging"], FULL["long"]
+
+    def is_near(hmm: HMM, rng: numpy.random.Generator, size: int, tolerance: float) -> bool:
+        return abs(hmm.sample(size, long, rng).error(hmm.weights) - error) < tolerance
+
+    hmms: list[HMM] = []
     for n_drawn in range(1, MOST_DRAWN + 1):
         rng = default_rng([2, n_symbols, n_drawn])
         hmm = chains.random_hmm(2, n_symbols, rng, **settings)
-        if all(
-            abs(hmm.sample(size, long, rng).error(hmm.weights) - error) < tolerance
-            for size, tolerance in ((n_judging // 20, 10 * near), (n_judging, near))
-        ):
-            found.append(hmm)
-        if len(found) == n:
-            return found, n_drawn
+        # Most are refused by a few sequences, which is quick.
+        if is_near(hmm, rng, n_judging // 20, 10 * near) and is_near(hmm, rng, n_judging, near):
+            hmms.append(hmm)
+        if len(hmms) == n:
+            return hmms, n_drawn
     raise ValueError(f"hmms_as_hard: error: expected one that occurs, got {error}")
 
 

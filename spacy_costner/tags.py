@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
-from .ragged import first_tokens, ranges
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
@@ -271,9 +270,14 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
+        # 1 where an entity begins, and 1 less after its end: up to a token in an entity, the sum of
+        # these is 1.
+        steps = numpy.zeros(n_tokens + 1, dtype="int8")
+        steps[begin] = 1
+        steps[end] -= 1
+        in_entity = steps[:-1].cumsum(dtype="int8") == 1
         # All tokens of entities first, then the first and the last, then the only ones.
-        entity_of_token, token = ranges(begin, end)
-        tags[token] = self.index(scheme.inside, label[entity_of_token])
+        tags[in_entity] = self.index(scheme.inside, numpy.repeat(label, end - begin))
         tags[begin] = self.index(scheme.begin, label)
         tags[end - 1] = self.index(scheme.last, label)
         is_unit = end - begin == 1
@@ -337,9 +341,10 @@ class Tags:
 
 def has_token_before(lengths: Ints1d) -> Array1d:
     """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
-    is_later = numpy.ones(int(lengths.sum()), dtype=bool)
-    is_later[first_tokens(lengths)] = False
-    return is_later
+    # One place more than tokens: the last sequences may be empty, and then begin after all tokens.
+    is_later = numpy.ones(int(lengths.sum()) + 1, dtype=bool)
+    is_later[lengths.cumsum() - lengths] = False
+    return is_later[:-1]
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:

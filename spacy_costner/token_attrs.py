@@ -16,7 +16,6 @@ from thinc.types import Array1d, Ints1d
 
 from .doc_attributes import doc_lengths, read_attributes
 from .ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
-from .ragged import sequence_ids
 from .tags import Entities, Tags, runs
 from .types import Constraints
 
@@ -112,12 +111,12 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     tokens = read_docs(docs)
     if not tokens.has_annotation:
         return tokens
-    doc_of_token = sequence_ids(tokens.lengths)
-    is_missing = tokens.iob == MISSING
-    n_missing = numpy.bincount(doc_of_token, weights=is_missing, minlength=len(docs))
-    has_missing = n_missing[doc_of_token] > 0  # of the doc of each token, (N,)
-    is_outside_by_default = (tokens.iob == OUTSIDE) & ~has_missing
-    return replace(tokens, iob=numpy.where(is_outside_by_default, MISSING, tokens.iob))
+    iob = tokens.iob.copy()
+    for iob_of_doc in numpy.split(iob, tokens.lengths.cumsum()[:-1]):
+        has_missing = (iob_of_doc == MISSING).any()
+        if not has_missing:
+            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # in `iob`, of which this is a view
+    return replace(tokens, iob=iob)
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
@@ -173,7 +172,6 @@ def possible_paths(
     untrained (Sequence[str]): Labels that only preset entities may have.
     RETURNS (Constraints): The possible tags and transitions.
     """
-    is_preset = tokens.is_annotated
     if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # which are the same for all tokens
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
@@ -182,6 +180,7 @@ def possible_paths(
         untrained_labels = [tags.labels.index(label) for label in untrained]
         possible &= ~numpy.isin(tags.label_of, untrained_labels)
     if tokens.has_annotation:
+        is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
         # A preset entity may begin or end with white space, and have an untrained label.

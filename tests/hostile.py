@@ -45,11 +45,15 @@ def random_call(rng: Rng) -> Call:
         scores[rng.uniform(size=scores.shape) < rng.choice([0.0, 0.3])] = -numpy.inf
     n_tokens = len(potentials.emissions)
     name = str(rng.choice(list(MORE_ARGUMENTS)))
-    arguments = {f"potentials.{field}": a for field, a in potentials._asdict().items()}
+    arguments = {f"potentials.{field}": array for field, array in potentials._asdict().items()}
     arguments.update(MORE_ARGUMENTS[name](potentials, rng))
-    n = len(arguments.get("segments.begin", ()))
-    shapes = {"segment_log_probs": (n,), "segment_max_scores": (2, n), "log_marginals": (n_tokens,)}
-    return Call(name, arguments, rng.normal(size=shapes.get(name, (len(lengths),))))
+    n_segments = len(arguments.get("segments.begin", ()))
+    shape_of_values = {
+        "segment_log_probs": (n_segments,),
+        "segment_max_scores": (2, n_segments),
+        "log_marginals": (n_tokens,),
+    }.get(name, (len(lengths),))
+    return Call(name, arguments, rng.normal(size=shape_of_values))
 
 
 def _tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
@@ -57,40 +61,47 @@ def _tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
 
 
 def _allowed(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """A tag for each token, or a mask of tags."""
     if rng.integers(2):
         return {"allowed": _tags(potentials, rng)["tags"]}
     return {"allowed": rng.uniform(size=potentials.emissions.shape) < 0.5}
 
 
 def _values(potentials: Potentials, rng: Rng) -> dict[str, Any]:
-    values = [rng.normal(size=scores.shape) for scores in potentials[:4]]
-    return {f"values.{f}": a for f, a in zip(potentials._fields, [*values, potentials.lengths])}
+    arguments: dict[str, Any] = {"values.lengths": potentials.lengths}
+    for field, scores in zip(potentials._fields, potentials[:4]):
+        arguments[f"values.{field}"] = rng.normal(size=scores.shape)
+    return arguments
 
 
 def random_segments(potentials: Potentials, rng: Rng) -> dict[str, Any]:
-    tokens = numpy.flatnonzero(rng.uniform(size=len(potentials.emissions)) < 0.5)
+    """Segments that begin at half of the tokens, with or without the tags allowed after them."""
+    n_tokens, n_tags = potentials.emissions.shape
+    begin = numpy.flatnonzero(rng.uniform(size=n_tokens) < 0.5)
     ends = numpy.cumsum(potentials.lengths)
-    past = ends[numpy.searchsorted(ends, tokens, side="right")]
-    end = rng.integers(tokens, past) + 1
-    n_tags = potentials.emissions.shape[1]
+    end_of_sequence = ends[numpy.searchsorted(ends, begin, side="right")]
+    end = rng.integers(begin, end_of_sequence) + 1
+    after = rng.uniform(size=(len(begin), n_tags)) < 0.7 if rng.choice([None, 1]) else None
     return {
-        "segments.begin": tokens,
+        "segments.begin": begin,
         "segments.end": end,
-        "segments.tags": rng.integers(n_tags, size=int((end - tokens).sum())),
-        "segments.after": rng.choice([None, 1]) and rng.uniform(size=(len(tokens), n_tags)) < 0.7,
+        "segments.tags": rng.integers(n_tags, size=int((end - begin).sum())),
+        "segments.after": after,
     }
 
 
 def _entity_tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """Tags of up to three labels, those of a scheme or not; with or without white space."""
     n_tokens, n_tags = potentials.emissions.shape
     label_of = rng.integers(-1, min(n_tags, 3), size=n_tags)
-    masks = rng.uniform(size=(n_tags + 2, n_tags)) < 0.6
+    opening, closing, *inside = rng.uniform(size=(n_tags + 2, n_tags)) < 0.6
+    is_space = rng.uniform(size=n_tokens) < 0.3 if rng.choice([None, 1]) else None
     return {
         "entity_tags.label_of": label_of,
-        "entity_tags.opening": masks[0],
-        "entity_tags.closing": masks[1],
-        "entity_tags.inside": masks[2:] & (label_of[:, None] == label_of),
-        "is_space": rng.choice([None, 1]) and rng.uniform(size=n_tokens) < 0.3,
+        "entity_tags.opening": opening,
+        "entity_tags.closing": closing,
+        "entity_tags.inside": numpy.asarray(inside) & (label_of[:, None] == label_of),
+        "is_space": is_space,
     }
 
 
@@ -109,6 +120,7 @@ def _floor(potentials: Potentials, rng: Rng) -> dict[str, Any]:
     return {"floor": float(rng.choice([1e-9, 0.01, 0.5, 1.0])), **_entity_tags(potentials, rng)}
 
 
+# What each function of the chain takes beside the potentials.
 MORE_ARGUMENTS: dict[str, Callable[[Potentials, Rng], dict[str, Any]]] = {
     **dict.fromkeys(("log_partition", "marginals", "best_path", "entropy"), lambda *_: {}),
     **dict.fromkeys(("path_score", "path_log_prob"), _tags),
@@ -128,32 +140,39 @@ MORE_ARGUMENTS: dict[str, Callable[[Potentials, Rng], dict[str, Any]]] = {
 
 def spoil(call: Call, rng: Rng) -> Call:
     """Make one argument, or what the callback takes, into something else."""
-    parts = {**call.arguments, "derivatives": call.derivatives}
-    name = [*parts][rng.integers(len(parts))]
-    how = WAYS[rng.integers(len(WAYS))] if parts[name] is not None else _to_something_else
+    arguments = {**call.arguments, "derivatives": call.derivatives}
+    name = [*arguments][rng.integers(len(arguments))]
+    ways = [_to_something_else] if arguments[name] is None else WAYS
+    way = ways[rng.integers(len(ways))]
     with numpy.errstate(invalid="ignore", over="ignore"):
-        parts[name] = how(parts[name], rng)
-    return Call(call.name, parts, parts.pop("derivatives"))
+        arguments[name] = way(arguments[name], rng)
+    derivatives = arguments.pop("derivatives")
+    return Call(call.name, arguments, derivatives)
 
 
 def _to_type(array: Any, rng: Rng) -> Any:
+    """Numbers of another type, or text."""
     return numpy.asarray(array).astype(str(rng.choice(TYPES)))
 
 
 def _to_size(array: Any, rng: Rng) -> Any:
+    """More or fewer numbers, with as many axes."""
     array = numpy.atleast_1d(array)
     shape = [int(rng.choice([0, 1, n, n + 1, max(n - 1, 0), 2 * n])) for n in array.shape]
     return numpy.resize(array, shape)
 
 
 def _to_shape(array: Any, rng: Rng) -> Any:
+    """The same numbers with other axes, or in another order."""
     array = numpy.atleast_1d(array)
     shapes = (array.T, array.ravel(), array[None], array[..., None], array[..., ::-1])
     return shapes[rng.integers(len(shapes))]
 
 
 def _with_number(array: Any, rng: Rng) -> Any:
-    array, number = numpy.array(array), NUMBERS[rng.integers(len(NUMBERS))]
+    """One number replaced by an extreme one."""
+    array = numpy.array(array)
+    number = NUMBERS[rng.integers(len(NUMBERS))]
     if array.dtype.kind in "iu" and numpy.isfinite(number):
         array = array.astype("int64")
     if array.size:
@@ -162,6 +181,7 @@ def _with_number(array: Any, rng: Rng) -> Any:
 
 
 def _to_something_else(array: Any, rng: Rng) -> Any:
+    """No array of the numbers, or a list of them."""
     others: list[Any] = [None, 0, -1, "B", [], numpy.asarray(array).tolist(), numpy.zeros(())]
     return others[rng.integers(len(others))]
 
@@ -181,17 +201,22 @@ WAYS = (_to_type, _to_size, _to_size, _to_shape, _with_number, _with_number, _to
 def answer(call: Call, seed: int) -> list[numpy.ndarray]:
     """Make a call: what it returns, and what its callback does. A ValueError if it is refused."""
     arguments = {name: value for name, value in call.arguments.items() if "." not in name}
-    for whole, form in FORMS.items():
-        names = [name for name in call.arguments if name.startswith(f"{whole}.")]
-        if names:
-            arguments[whole] = form(**{n.split(".")[1]: call.arguments[n] for n in names})
+    for argument, make in FORMS.items():
+        fields = {}
+        for name, value in call.arguments.items():
+            if name.startswith(f"{argument}."):
+                fields[name.split(".")[1]] = value
+        if fields:
+            arguments[argument] = make(**fields)
     if call.name == "sample_paths":
         arguments["rng"] = numpy.random.default_rng(seed)
     result = getattr(chain, call.name)(**arguments)
     if not isinstance(result, tuple):
         return [result]
     if callable(result[-1]):
-        return [result[0], *result[-1](call.derivatives)[:4]]
+        values, backprop = result
+        gradient = backprop(call.derivatives)
+        return [values, *gradient[:4]]
     return [*result]
 
 
@@ -207,8 +232,9 @@ def in_usual_form(call: Call) -> Call:
         return numpy.ascontiguousarray(value, types.get(value.dtype.kind, value.dtype))
 
     arguments = {name: usual(value) for name, value in call.arguments.items()}
-    for name in (name for name in arguments if name.endswith(".lengths")):
-        arguments[name] = arguments[name].astype("int32")
+    for name in arguments:
+        if name.endswith(".lengths"):
+            arguments[name] = arguments[name].astype("int32")
     derivatives = call.derivatives
     if getattr(derivatives, "dtype", numpy.dtype(object)).kind in "fiu":
         derivatives = numpy.ascontiguousarray(derivatives, dtype="float64")
@@ -225,19 +251,20 @@ def is_refused(seed: int, i: int) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            got = answer(call, i)
+            arrays = answer(call, i)
         except ValueError as error:
-            named = str(error).partition(":")[0]
-            assert named.partition(".")[0] in {*ARGUMENTS, "derivatives"}, (seed, i, call, error)
+            field = str(error).partition(":")[0]
+            argument = field.partition(".")[0]
+            assert argument in {*ARGUMENTS, "derivatives"}, (seed, i, call, error)
             return True
-        for one, other in zip(got, answer(in_usual_form(call), i)):
-            numpy.testing.assert_array_equal(one, other, err_msg=f"{seed}, {i}: {call}")
+        for array, expected in zip(arrays, answer(in_usual_form(call), i)):
+            numpy.testing.assert_array_equal(array, expected, err_msg=f"{seed}, {i}: {call}")
     return False
 
 
 def main(n_calls: int = 10_000, seed: int = 0) -> None:
-    refused = sum(is_refused(seed, i) for i in range(n_calls))
-    print(f"{n_calls} calls, {refused} refused, {n_calls - refused} predicted")
+    n_refused = sum(is_refused(seed, i) for i in range(n_calls))
+    print(f"{n_calls} calls, {n_refused} refused, {n_calls - n_refused} answered")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ from .support.annotating import SENTENCES, Saved, files, places, plain, rows, wr
 from .support.commands import run
 from .support.runs import call_first, local
 
+N_DOCS = 52
+"""In `inputs`: two files, each of the 24 SENTENCES, a text that fails and one that may kill."""
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
@@ -43,7 +46,8 @@ def model(saved: Saved) -> Path:
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
-    """The last text kills its process if the file "died" isn't there."""
+    """A folder with b.jsonl and sub/a.txt. The text before the last fails; the last kills its
+    process if the file "died" isn't there, which it is."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return [annotating.write_inputs(tmp_path / "in", *texts)]
@@ -52,53 +56,103 @@ def inputs(tmp_path: Path) -> list[Path]:
 # Answers
 
 
-def test_answers_are_those_of_the_pipeline(model: Path, tmp_path: Path) -> None:
+def test_rows_have_the_texts_with_the_entities_of_the_pipeline(model: Path, tmp_path: Path) -> None:
+    """Ids are numbers of lines. The 6th line is empty."""
     texts = write_lines(tmp_path / "a.txt", [*SENTENCES[:5], "", *SENTENCES[5:]])
+
     summary = annotate(model, [texts], tmp_path / "out", n_rows=10)
+
     found = rows(tmp_path / "out")
-    assert [row["id"] for row in found] == [i for i in range(1, 26) if i != 6]
+    assert [row["id"] for row in found] == [1, 2, 3, 4, 5, *range(7, 26)]
     assert [row["text"] for row in found] == SENTENCES
     assert [places(row["entities"]) for row in found] == plain(model, SENTENCES)
-    docs = list(spacy.load(model).pipe(SENTENCES))
-    for doc, row in zip(docs, found):
-        expected = {key: doc.spans[f"confidence_{key}"] for key in ("guaranteed", "alternatives")}
-        for key, group in {"entities": doc.spans["confidence"], **expected}.items():
-            assert places(row[key]) == [(s.start_char, s.end_char, s.label_) for s in group]
-            scores = [span["score"] for span in row[key]]
-            assert scores == pytest.approx(list(group.attrs["scores"]))
-    assert any(row["guaranteed"] for row in found) and any(row["alternatives"] for row in found)
-    assert summary.parts == PartCounts(kept=0, changed=0, new=3) and not summary.errors
-    assert (summary.docs, summary.failed, summary.tokens) == (24, 0, sum(map(len, docs)))
-    corpus = list(read_docs(spacy.blank("xx"), tmp_path / "out" / "a.txt-00000.jsonl"))
-    for one, other in zip(corpus, docs):
-        assert [*map(str, one.ents)] == [*map(str, other.ents)]
+    assert summary.parts == PartCounts(kept=0, changed=0, new=3)
+    assert not summary.errors
+    assert (summary.docs, summary.failed) == (24, 0)
+    assert summary.tokens == sum(len(doc) for doc in spacy.load(model).pipe(SENTENCES))
 
 
-def test_forms_agree(model: Path, tmp_path: Path) -> None:
-    """Docs with their tokens, and with annotation that isn't read; lines with tokens."""
+@pytest.mark.parametrize(
+    ("key", "spans_key"),
+    [
+        ("entities", "confidence"),
+        ("guaranteed", "confidence_guaranteed"),
+        ("alternatives", "confidence_alternatives"),
+    ],
+)
+def test_rows_have_spans_and_scores_of_the_pipeline(
+    model: Path, tmp_path: Path, key: str, spans_key: str
+) -> None:
+    texts = write_lines(tmp_path / "a.txt", SENTENCES)
+
+    annotate(model, [texts], tmp_path / "out")
+
+    found = rows(tmp_path / "out")
+    for doc, row in zip(spacy.load(model).pipe(SENTENCES), found, strict=True):
+        group = doc.spans[spans_key]
+        assert places(row[key]) == [(s.start_char, s.end_char, s.label_) for s in group]
+        scores = [span["score"] for span in row[key]]
+        assert scores == pytest.approx(list(group.attrs["scores"]))
+    assert any(row[key] for row in found)
+
+
+def test_output_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
+    texts = write_lines(tmp_path / "a.txt", SENTENCES)
+    annotate(model, [texts], tmp_path / "out")
+    corpus = read_docs(spacy.blank("xx"), tmp_path / "out" / "a.txt-00000.jsonl")
+    for doc, expected in zip(corpus, spacy.load(model).pipe(SENTENCES), strict=True):
+        assert [str(ent) for ent in doc.ents] == [str(ent) for ent in expected.ents]
+
+
+@pytest.fixture
+def docs_as_jsonl_and_spacy(tmp_path: Path) -> tuple[Path, Path]:
+    """The same docs as lines with their tokens, and as a DocBin with annotation, which isn't
+    read."""
     nlp = spacy.blank("xx")
     docs = [nlp.make_doc(text) for text in SENTENCES]
     docs[0].set_ents([Span(docs[0], 0, 1, label="other")])
     DocBin(docs=docs).to_disk(tmp_path / "c.spacy")
-    lines = [
-        {"id": i, "text": d.text, "tokens": [{"start": t.idx, "end": t.idx + len(t)} for t in d]}
-        for i, d in enumerate(docs)
-    ]
-    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    for name in ("b.jsonl", "c.spacy"):
-        annotate(model, [tmp_path / name], tmp_path / name[0])
-    assert rows(tmp_path / "b") == rows(tmp_path / "c")
-    annotate(model, [tmp_path / "b.jsonl"], tmp_path / "s", form="spacy")
-    binary = DocBin().from_disk(tmp_path / "s" / "b.jsonl-00000.spacy")
-    for row, doc in zip(rows(tmp_path / "b"), binary.get_docs(nlp.vocab), strict=True):
+    lines = []
+    for i, doc in enumerate(docs):
+        tokens = [{"start": token.idx, "end": token.idx + len(token)} for token in doc]
+        lines.append(json.dumps({"id": i, "text": doc.text, "tokens": tokens}))
+    (tmp_path / "b.jsonl").write_text("\n".join(lines))
+    return tmp_path / "b.jsonl", tmp_path / "c.spacy"
+
+
+def test_docs_of_a_docbin_are_annotated_as_lines_are(
+    model: Path, docs_as_jsonl_and_spacy: tuple[Path, Path], tmp_path: Path
+) -> None:
+    jsonl, docbin = docs_as_jsonl_and_spacy
+    annotate(model, [jsonl], tmp_path / "of_jsonl")
+    annotate(model, [docbin], tmp_path / "of_docbin")
+    assert rows(tmp_path / "of_jsonl") == rows(tmp_path / "of_docbin")
+
+
+def test_output_can_be_a_docbin(
+    model: Path, docs_as_jsonl_and_spacy: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Its docs have what the lines have."""
+    jsonl, _ = docs_as_jsonl_and_spacy
+    annotate(model, [jsonl], tmp_path / "lines")
+    annotate(model, [jsonl], tmp_path / "docs", form="spacy")
+
+    docbin = DocBin().from_disk(tmp_path / "docs" / "b.jsonl-00000.spacy")
+    docs = docbin.get_docs(spacy.blank("xx").vocab)
+    for row, doc in zip(rows(tmp_path / "lines"), docs, strict=True):
         assert doc.user_data["id"] == row["id"]
-        assert places(row["entities"]) == [(e.start_char, e.end_char, e.label_) for e in doc.ents]
+        entities = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+        assert places(row["entities"]) == entities
         assert len(doc.spans["confidence_guaranteed"]) == len(row["guaranteed"])
-    annotate(model, [tmp_path / "b.jsonl"], tmp_path / "b", with_text=False)
-    assert all("text" not in row for row in rows(tmp_path / "b"))
 
 
-LINES = [
+def test_rows_can_be_without_text(model: Path, tmp_path: Path) -> None:
+    texts = write_lines(tmp_path / "a.txt", SENTENCES)
+    annotate(model, [texts], tmp_path / "out", with_text=False)
+    assert not any("text" in row for row in rows(tmp_path / "out"))
+
+
+LINES: list[tuple[str, Any, str]] = [
     ('{"id": "d0", "text": "The Red Sox lost."}', "d0", ""),
     ('{"id": "d1", "text": null}', "d1", "expected a text, got None"),
     ('{"id": "d2", "text": NaN}', "d2", "expected a text, got nan"),
@@ -121,35 +175,53 @@ LINES = [
     ("\xff", 20, "line 20: expected UTF-8"),
     ('{"id": "cut", "text": "The Red S', 21, "line 21: expected JSON"),
 ]
-"""Lines, their ids in the output, and their errors."""
+"""Lines, their ids in the output, and their errors: part of the text, empty for no error. A line
+without an id has its number as the id."""
+
+
+def read_rows_of_form(output: Path, form: str) -> list[dict[str, Any]]:
+    """A part of the output, whose rows have "id" and, where it failed, "error"."""
+    path = output / f"a.jsonl-00000.{form}"
+    if form == "spacy":
+        return [doc.user_data for doc in DocBin().from_disk(path).get_docs(Language().vocab)]
+    if form == "parquet":
+        return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    lines = path.read_text("utf8").split("\n")[:-1]
+    # NaN and such are not JSON.
+    return [json.loads(line, parse_constant=pytest.fail) for line in lines]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "spacy", "parquet"])
 def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: str) -> None:
-    lines, ids, errors = zip(*LINES)
-    path = tmp_path / "a.jsonl"
-    path.write_bytes("\n".join(lines).encode("latin1"))
-    summary = annotate(model, [path], tmp_path / "out", form=form)
-    assert summary.docs == len(ids) and summary.failed == len(ids) - errors.count("")
-    output = tmp_path / "out" / f"a.jsonl-00000.{form}"
-    if form == "spacy":
-        docs = DocBin().from_disk(output).get_docs(Language().vocab)
-        found = [doc.user_data for doc in docs]
-    elif form == "parquet":
-        found = pytest.importorskip("pyarrow.parquet").read_table(output).to_pylist()
-        ids = tuple(map(str, ids))
-    else:  # NaN and such are not JSON
-        written = output.read_text("utf8").split("\n")[:-1]
-        found = [json.loads(line, parse_constant=pytest.fail) for line in written]
+    lines = [line for line, _, _ in LINES]
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("latin1"))
+
+    summary = annotate(model, [tmp_path / "a.jsonl"], tmp_path / "out", form=form)
+
+    found = read_rows_of_form(tmp_path / "out", form)
+    for row, (_, doc_id, error) in zip(found, LINES, strict=True):
+        # A column of Parquet has one type.
+        assert row["id"] == (str(doc_id) if form == "parquet" else doc_id)
+        if error:
+            assert error in row["error"]
+        else:
+            assert not row.get("error")
+    assert summary.docs == len(LINES)
+    assert summary.failed == sum(error != "" for _, _, error in LINES)
+    if form == "jsonl":
         assert all(("entities" in row) != ("error" in row) for row in found)
         assert places(found[0]["entities"]) == plain(model, ["The Red Sox lost."])[0]
-    assert [row["id"] for row in found] == [*ids]
-    for row, error in zip(found, errors):
-        assert bool(row.get("error")) == bool(error) and error in (row.get("error") or ""), row
+
+
+@pytest.mark.parametrize("form", ["jsonl", "spacy", "parquet"])
+def test_with_on_error_raise_what_fails_stops_the_command(
+    model: Path, tmp_path: Path, form: str
+) -> None:
+    """Nothing is written of its part. The fifth text fails."""
     path = write_lines(tmp_path / "a.jsonl", [*SENTENCES[:4], "poison"])
     with pytest.raises(ValueError, match=r"a\.jsonl: id 'd4': RuntimeError: poisoned"):
-        annotate(model, [path], tmp_path / "raise", form=form, on_error="raise")
-    assert not files(tmp_path / "raise")
+        annotate(model, [path], tmp_path / "out", form=form, on_error="raise")
+    assert not files(tmp_path / "out")
 
 
 LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
@@ -162,216 +234,395 @@ def test_parts_have_each_line_once(
     """With its number, without empty lines. Equal lines at another place are another part."""
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     path.write_bytes(("\n".join(lines) + end).encode())
+
     parts = list(divide(path, n_rows))
-    found = [(row.id, row.text) for part in parts for row in read_rows(Language(), part)]
+
+    ids_and_texts = []
+    for part in parts:
+        ids_and_texts += [(row.id, row.text) for row in read_rows(Language(), part)]
     numbered = enumerate(lines, 1)
-    assert found == [(i, line) for i, line in numbered if line.encode().strip()]
+    assert ids_and_texts == [(i, line) for i, line in numbered if line.encode().strip()]
     assert len({part.digest for part in parts}) == len(parts)
-    # A byte order mark and carriage returns are not text; white space is.
+
+
+def test_white_space_is_text_but_byte_order_marks_and_carriage_returns_are_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbfThe Red Sox lost.\r\n \r\n  Who?\r\nNo")
-    found = [(r.id, r.text) for part in divide(path, 2) for r in read_rows(Language(), part)]
-    assert found == [(1, "The Red Sox lost."), (3, "  Who?"), (4, "No")]
+    ids_and_texts = []
+    for part in divide(path, 2):
+        ids_and_texts += [(row.id, row.text) for row in read_rows(Language(), part)]
+    assert ids_and_texts == [(1, "The Red Sox lost."), (3, "  Who?"), (4, "No")]
 
 
 # Killed processes
 
 
 def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
-    """The same files from one process and from two, one of which is killed. The pipeline is loaded
-    once in each."""
+    """The same files from one process and from two, one of which is killed by the last text. The
+    pipeline is loaded once in each."""
     settings: Any = {"code_path": saved.code, "n_rows": 7}
-    one = annotate(saved.model, inputs, tmp_path / "one", **settings)
+    undisturbed = annotate(saved.model, inputs, tmp_path / "one", **settings)
     for path in [tmp_path / "died", *saved.loads.iterdir()]:
         path.unlink()
-    two = annotate(saved.model, inputs, tmp_path / "two", **settings, jobs=2)
+
+    disturbed = annotate(saved.model, inputs, tmp_path / "two", **settings, jobs=2)
+
     assert (tmp_path / "died").exists()
     assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert len(files(tmp_path / "two")) == 8
-    assert one[1:4] == two[1:4] and (one.docs, one.failed) == (52, 2)
-    ids = [row["id"] for row in rows(tmp_path / "two")]
-    assert sorted(map(str, ids)) == sorted([*(f"d{i}" for i in range(26)), *map(str, range(1, 27))])
+    assert len(files(tmp_path / "two")) == 8  # two files of 26 lines: 7 + 7 + 7 + 5
+    assert undisturbed[1:4] == disturbed[1:4]  # docs, failed and tokens
+    assert (undisturbed.docs, undisturbed.failed) == (N_DOCS, 2)
+    ids = [str(row["id"]) for row in rows(tmp_path / "two")]
+    ids_of_jsonl = [f"d{i}" for i in range(26)]
+    ids_of_text = [str(i) for i in range(1, 27)]
+    assert sorted(ids) == sorted([*ids_of_jsonl, *ids_of_text])
 
 
 def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
     saved: Saved, inputs: list[Path], tmp_path: Path
 ) -> None:
-    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
+    """It is killed once three parts of a line each are written."""
+    output = tmp_path / "out"
+    manifest = output / "manifest.jsonl"
     command = [sys.executable, "-m", "spacy", "costner", "annotate", saved.model, *inputs]
     command += ["-o", output, "--code", saved.code, "--part", "1", "-j", "2"]
-    # Workers hold its end of the pipe: reading ends when they have ended.
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     while not manifest.exists() or manifest.read_bytes().count(b"\n") < 3:
         assert killed.poll() is None
         sleep(0.01)
     killed.kill()
+    # Workers hold its end of the pipe: reading ends when they have ended.
     killed.communicate(timeout=60)
+
     settings: Any = {"code_path": saved.code, "n_rows": 1}
-    found = annotate(saved.model, inputs, output, **settings)
-    assert found.parts.kept >= 3 and found.docs == 52
-    annotate(saved.model, inputs, tmp_path / "whole", **settings)
-    assert files(output) == files(tmp_path / "whole")
+    again = annotate(saved.model, inputs, output, **settings)
+    annotate(saved.model, inputs, tmp_path / "undisturbed", **settings)
+
+    assert again.parts.kept >= 3
+    assert again.docs == N_DOCS
+    assert files(output) == files(tmp_path / "undisturbed")
 
 
 # Running it again
 
-again: Callable[..., Summary] = partial(annotate, n_rows=10)
+annotate_in_tens: Callable[..., Summary] = partial(annotate, n_rows=10)
+"""Parts of 10 lines: three of b.jsonl, three of sub/a.txt."""
 
 
-def test_a_rerun_does_what_is_missing_or_changed(
+def test_a_second_run_keeps_all_parts(model: Path, inputs: list[Path], tmp_path: Path) -> None:
+    first = annotate_in_tens(model, inputs, tmp_path / "out")
+    written = files(tmp_path / "out")
+
+    second = annotate_in_tens(model, inputs, tmp_path / "out")
+
+    assert first.parts == PartCounts(kept=0, changed=0, new=6)
+    assert second.parts == PartCounts(kept=6, changed=0, new=0)
+    assert first[1:4] == second[1:4]  # docs, failed and tokens
+    assert files(tmp_path / "out") == written
+
+
+def test_a_second_run_writes_parts_that_are_missing_or_cut_off(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    output = tmp_path / "out"
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    written = files(tmp_path / "out")
+    (tmp_path / "out" / "sub" / "a.txt-00001.jsonl").unlink()
+    cut_off = tmp_path / "out" / "b.jsonl-00000.jsonl"
+    cut_off.write_bytes(cut_off.read_bytes()[:-9])
 
-    def parts(inputs: list[Path] = inputs, **settings: Any) -> list[int]:
-        """Numbers of parts that are kept, changed and new."""
-        return [*again(model, inputs, output, **settings).parts]
+    second = annotate_in_tens(model, inputs, tmp_path / "out")
 
-    first = again(model, inputs, output)
-    before = files(output)
-    second = again(model, inputs, output)
-    assert first.parts == PartCounts(kept=0, changed=0, new=6) and files(output) == before
-    assert second.parts == PartCounts(kept=6, changed=0, new=0) and first[1:4] == second[1:4]
-    # Missing, and cut off.
-    (output / "sub" / "a.txt-00001.jsonl").unlink()
-    cut = output / "b.jsonl-00000.jsonl"
-    cut.write_bytes(cut.read_bytes()[:-9])
-    assert parts() == [4, 2, 0] and files(output) == before
-    # A line changed, and a part of the input is gone.
-    lines = write_lines(tmp_path / "in" / "b.jsonl", [*SENTENCES[:10], "The Red Sox won."])
-    assert parts() == [4, 1, 0]
-    assert not (output / "b.jsonl-00002.jsonl").exists()
-    texts = [row["text"] for row in rows(output) if str(row["id"]).startswith("d")]
-    assert texts == [*SENTENCES[:10], "The Red Sox won."]
-    # Other inputs stay.
-    assert parts([lines]) == [2, 0, 0] and parts() == [5, 0, 0]
-    assert parts(with_text=False) == [0, 5, 0]
-    assert parts(with_text=False, on_error="raise")[0] == 5
+    assert second.parts == PartCounts(kept=4, changed=2, new=0)
+    assert files(tmp_path / "out") == written
 
 
-def test_lines_of_the_manifest_that_can_not_be(
+def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_path: Path) -> None:
+    """b.jsonl has 11 lines instead of 26: the first part is as before, the second changed, the
+    third gone. Parts of files that a run doesn't name stay."""
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    texts = [*SENTENCES[:10], "The Red Sox won."]
+    jsonl = write_lines(tmp_path / "in" / "b.jsonl", texts)
+
+    second = annotate_in_tens(model, inputs, tmp_path / "out")
+    assert second.parts == PartCounts(kept=4, changed=1, new=0)
+    assert not (tmp_path / "out" / "b.jsonl-00002.jsonl").exists()
+    of_jsonl = [row for row in rows(tmp_path / "out") if str(row["id"]).startswith("d")]
+    assert [row["text"] for row in of_jsonl] == texts
+
+    of_one_file = annotate_in_tens(model, [jsonl], tmp_path / "out")
+    of_all = annotate_in_tens(model, inputs, tmp_path / "out")
+    assert of_one_file.parts == PartCounts(kept=2, changed=0, new=0)
+    assert of_all.parts == PartCounts(kept=5, changed=0, new=0)
+
+
+def test_another_setting_of_the_output_changes_all_parts(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """Damaged ones don't count, and nothing outside of the output is removed."""
-    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
-    again(model, inputs, output)
+    """But not `on_error`: what is written is kept."""
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    without_text = annotate_in_tens(model, inputs, tmp_path / "out", with_text=False)
+    other_errors = annotate_in_tens(
+        model, [inputs[0]], tmp_path / "out", with_text=False, on_error="raise"
+    )
+    assert without_text.parts == PartCounts(kept=0, changed=6, new=0)
+    assert other_errors.parts.kept == 6
+
+
+@pytest.mark.parametrize(
+    "last_line",
+    [b"{}", b"5", b"[]", b"\xff\xfe{", b'{"file": "sub/a.t', b"[" * 9999],
+    ids=["no entry", "number", "list", "no UTF-8", "cut off", "too deep"],
+)
+def test_damaged_lines_of_the_manifest_do_not_count(
+    model: Path, inputs: list[Path], tmp_path: Path, last_line: bytes
+) -> None:
+    """Nor does the first, whose number of bytes is none: its part is written again."""
+    manifest = tmp_path / "out" / "manifest.jsonl"
+    annotate_in_tens(model, inputs, tmp_path / "out")
     first, *others = manifest.read_bytes().splitlines(keepends=True)
     changed = json.dumps({**json.loads(first), "bytes": "many"}).encode() + b"\n"
-    for end in (b"{}", b"5", b"[]", b"\xff\xfe{", b'{"file": "sub/a.t', b"[" * 9999):
-        manifest.write_bytes(b"".join([changed, *others, end]))
-        assert again(model, inputs, output).parts == PartCounts(kept=5, changed=0, new=1)
-        entries = map(json.loads, manifest.read_text().splitlines())
-        assert len({entry["file"] for entry in entries}) == 6 and len(rows(output)) == 52
-    (output / "b.jsonl-..").mkdir()
-    victims = [tmp_path / name for name in ("victim", "b.jsonl-00009.jsonl")]
+    manifest.write_bytes(b"".join([changed, *others, last_line]))
+
+    second = annotate_in_tens(model, inputs, tmp_path / "out")
+
+    assert second.parts == PartCounts(kept=5, changed=0, new=1)
+    entries = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert len({entry["file"] for entry in entries}) == 6
+    assert len(rows(tmp_path / "out")) == N_DOCS
+
+
+def test_the_manifest_removes_nothing_outside_of_the_output(
+    model: Path, inputs: list[Path], tmp_path: Path
+) -> None:
+    """Files that it names and that the input has no more are removed: not by another path."""
+    manifest = tmp_path / "out" / "manifest.jsonl"
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    entry = json.loads(manifest.read_bytes().splitlines()[0])
+    (tmp_path / "out" / "b.jsonl-..").mkdir()  # through which a path could lead out
+    outside = [tmp_path / "file", tmp_path / "b.jsonl-00009.jsonl"]
     with manifest.open("a") as opened:
-        for path in victims:
+        for path in outside:
             path.touch()
             for file in (f"../{path.name}", str(path), f"b.jsonl-../../../{path.name}"):
-                entry = {**json.loads(first), "file": file, "source": "b.jsonl"}
-                opened.write(json.dumps(entry) + "\n")
-    assert again(model, inputs, output).parts == PartCounts(kept=6, changed=0, new=0)
-    assert all(path.exists() for path in victims)
+                opened.write(json.dumps({**entry, "file": file, "source": "b.jsonl"}) + "\n")
+
+    second = annotate_in_tens(model, inputs, tmp_path / "out")
+
+    assert second.parts == PartCounts(kept=6, changed=0, new=0)
+    assert all(path.exists() for path in outside)
 
 
 def test_a_changed_model_does_all_again(model: Path, inputs: list[Path], tmp_path: Path) -> None:
     copy = shutil.copytree(model, tmp_path / "copy")
-    assert not again(copy, inputs, tmp_path / "out").errors
+    annotate_in_tens(copy, inputs, tmp_path / "out")
     nlp = spacy.load(copy)
     ner: Any = nlp.get_pipe("ner")
     with pytest.warns(UserWarning, match="the guarantee is dropped"):
         ner.drop_guarantee("a test")
     ner.cfg["temperature"]["overall"] = 3.0
     nlp.to_disk(copy)
-    summary = again(copy, inputs, tmp_path / "out")
-    assert summary.parts == PartCounts(kept=0, changed=6, new=0) and not summary.errors
-    copy.rename(tmp_path / ".copy.0123abcd.old")  # where a killed process leaves it
-    again(copy, inputs, tmp_path / "fresh")
-    assert files(tmp_path / "out") == files(tmp_path / "fresh")
-    again(model, inputs, tmp_path / "old")
-    assert files(tmp_path / "out") != files(tmp_path / "old")
+
+    summary = annotate_in_tens(copy, inputs, tmp_path / "out")
+    annotate_in_tens(model, inputs, tmp_path / "of_model_before")
+
+    assert summary.parts == PartCounts(kept=0, changed=6, new=0)
+    assert not summary.errors
+    assert files(tmp_path / "out") != files(tmp_path / "of_model_before")
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_what_changes_after_the_plan_is_not_written(
+def test_a_model_is_read_where_a_killed_process_has_left_it(
+    model: Path, inputs: list[Path], tmp_path: Path
+) -> None:
+    """A process that was killed as it saved "copy" can leave the one before beside it."""
+    copy = shutil.copytree(model, tmp_path / "copy")
+    annotate_in_tens(copy, inputs, tmp_path / "before")
+    copy.rename(tmp_path / ".copy.0123abcd.old")
+
+    annotate_in_tens(copy, inputs, tmp_path / "after")
+
+    assert files(tmp_path / "before") == files(tmp_path / "after")
+
+
+with_one_and_two_jobs = pytest.mark.parametrize(
+    "jobs", [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+
+
+@with_one_and_two_jobs
+def test_an_input_that_changes_after_the_plan_fails_alone(
     saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
 ) -> None:
-    """An input that is cut off, or another model: each process compares what it reads. A file that
-    can't be read fails alone, too. A worker doesn't write to a folder of its own."""
-    output, cut = tmp_path / "out", inputs[0] / "b.jsonl"
-    model = shutil.copytree(saved.model, tmp_path / "model")
-    whole, meta = cut.read_bytes(), (model / "meta.json").read_bytes()
-    binary, docs = inputs[0] / "c.spacy", DocBin(docs=[Language().make_doc(SENTENCES[0])])
-    binary.write_bytes(docs.to_bytes()[:-100])
+    """b.jsonl loses its end, and c.spacy can't be read. Each process compares what it reads. As
+    both are whole again, a second run writes what is missing."""
+    jsonl = inputs[0] / "b.jsonl"
+    lines = jsonl.read_bytes()
+    docbin = DocBin(docs=[Language().make_doc(SENTENCES[0])])
+    (inputs[0] / "c.spacy").write_bytes(docbin.to_bytes()[:-100])
     settings: Any = {"code_path": saved.code, "jobs": jobs}
-    cut_off = call_first(lambda: cut.write_bytes(whole[:-20]), partial(local, jobs))
-    found = again(model, inputs, output, make_executor=cut_off, **settings)
-    expected = f"CorpusError: {cut}: expected the file that the command began with, got another"
-    assert found.errors.pop("b.jsonl-00002.jsonl") == expected and found.docs == 46
-    (reason,) = found.errors.values()
-    assert f"{binary}: expected a file that spaCy's DocBin has saved" in reason
-    assert not (output / "c.spacy-00000.jsonl").exists()
-    cut.write_bytes(whole)
-    docs.to_disk(binary)
-    (model / "meta.json").write_bytes(meta + b"\n")
-    change = call_first(lambda: (model / "meta.json").write_bytes(meta), partial(local, jobs))
-    found = again(model, inputs, output, make_executor=change, **settings)
+    executor = call_first(lambda: jsonl.write_bytes(lines[:-20]), partial(local, jobs))
+
+    summary = annotate_in_tens(
+        saved.model, inputs, tmp_path / "out", make_executor=executor, **settings
+    )
+
+    assert summary.docs == N_DOCS - 6  # the third part of b.jsonl has 6 lines
+    assert sorted(summary.errors) == ["b.jsonl-00002.jsonl", "c.spacy-00000.jsonl"]
+    assert summary.errors["b.jsonl-00002.jsonl"] == (
+        f"CorpusError: {jsonl}: expected the file that the command began with, got another"
+    )
+    reason = f"{inputs[0] / 'c.spacy'}: expected a file that spaCy's DocBin has saved"
+    assert reason in summary.errors["c.spacy-00000.jsonl"]
+    assert not (tmp_path / "out" / "c.spacy-00000.jsonl").exists()
+
+    jsonl.write_bytes(lines)
+    docbin.to_disk(inputs[0] / "c.spacy")
+    again = annotate_in_tens(saved.model, inputs, tmp_path / "out", **settings)
+    annotate_in_tens(saved.model, inputs, tmp_path / "undisturbed", **settings)
+    assert again.parts == PartCounts(kept=5, changed=0, new=2)
+    assert files(tmp_path / "out") == files(tmp_path / "undisturbed")
+
+
+@with_one_and_two_jobs
+def test_a_model_that_changes_after_the_plan_writes_nothing(
+    saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
+) -> None:
+    model = shutil.copytree(saved.model, tmp_path / "model")
+    meta = model / "meta.json"
+    changed = meta.read_bytes() + b"\n"
+    executor = call_first(lambda: meta.write_bytes(changed), partial(local, jobs))
+
+    summary = annotate_in_tens(
+        model,
+        inputs,
+        tmp_path / "out",
+        make_executor=executor,
+        code_path=saved.code,
+        jobs=jobs,
+    )
+
     reason = f"{model}: expected the pipeline that the command began with, got another"
-    assert len(found.errors) == 7 and {*found.errors.values()} == {f"ValueError: {reason}"}
-    parts = again(model, inputs, output, **settings).parts
-    assert parts == PartCounts(kept=5, changed=0, new=2)
-    again(saved.model, inputs, tmp_path / "whole", **settings)
-    assert files(output) == files(tmp_path / "whole")
-    elsewhere = call_first((tmp_path / "o" / "manifest.jsonl").unlink, partial(local, jobs))
-    found = again(saved.model, inputs, tmp_path / "o", make_executor=elsewhere, **settings)
-    reason = f"{tmp_path / 'o'}: expected the output folder of the command, got none on this worker"
-    assert {*found.errors.values()} == {f"ValueError: {reason}"}
-    assert not list((tmp_path / "o").rglob("*.jsonl"))
+    assert len(summary.errors) == 6
+    assert set(summary.errors.values()) == {f"ValueError: {reason}"}
+    assert not rows(tmp_path / "out")
+
+
+@with_one_and_two_jobs
+def test_a_worker_does_not_write_to_a_folder_of_its_own(
+    saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
+) -> None:
+    """A worker of another machine may have no such folder, or one without the manifest."""
+    output = tmp_path / "out"
+    executor = call_first((output / "manifest.jsonl").unlink, partial(local, jobs))
+
+    summary = annotate_in_tens(
+        saved.model,
+        inputs,
+        output,
+        make_executor=executor,
+        code_path=saved.code,
+        jobs=jobs,
+    )
+
+    reason = f"{output}: expected the output folder of the command, got none on this worker"
+    assert set(summary.errors.values()) == {f"ValueError: {reason}"}
+    assert not list(output.rglob("*.jsonl"))
 
 
 # Folders and disks
 
 
 def test_one_command_at_a_time_writes_to_a_folder(
-    model: Path, inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """A network file system has no locks on folders: it is written to all the same."""
     (tmp_path / "out").mkdir()
     message = "expected no other process that writes to it"
     with locked(tmp_path / "out"), pytest.raises(ValueError, match=message):
-        again(model, inputs, tmp_path / "out")
+        annotate_in_tens(model, inputs, tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_locked_is_written_to(
+    model: Path, inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system has no locks on folders."""
     no_locks = Mock(side_effect=OSError(errno.EBADF, "Bad file descriptor"))
     monkeypatch.setattr("fcntl.flock", no_locks)
-    frozen = gc.get_freeze_count()
-    assert again(model, inputs, tmp_path / "out").docs == 52
-    assert gc.get_freeze_count() == frozen
+    assert annotate_in_tens(model, inputs, tmp_path / "out").docs == N_DOCS
+
+
+def test_what_is_frozen_for_the_garbage_collector_is_unfrozen(
+    model: Path, inputs: list[Path], tmp_path: Path
+) -> None:
+    n_frozen = gc.get_freeze_count()
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    assert gc.get_freeze_count() == n_frozen
 
 
 # The command
 
 
-def test_the_command(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
-    arguments: list[Any] = ["annotate", saved.model, *inputs, "-o", tmp_path / "out"]
-    arguments += ["--code", saved.code]
-    done = run(*arguments)
-    assert done.exit_code == 0 and "52 docs, 2 failed" in done.output and "2 new" in done.output
-    summary = json.loads(run(*arguments, "--json").stdout)
-    assert summary["docs"] == 52 and summary["parts"] == {"kept": 2, "changed": 0, "new": 0}
+@pytest.fixture
+def command(saved: Saved, inputs: list[Path], tmp_path: Path) -> list[Any]:
+    """The arguments that annotate `inputs`, to the folder "out"."""
+    output = tmp_path / "out"
+    return ["annotate", saved.model, *inputs, "-o", output, "--code", saved.code]
+
+
+def test_the_command_says_what_it_has_done(command: list[Any]) -> None:
+    """A second run keeps both parts."""
+    first = run(*command)
+    second = json.loads(run(*command, "--json").stdout)
+
+    assert first.exit_code == 0
+    assert f"{N_DOCS} docs, 2 failed" in first.output
+    assert "2 new" in first.output
+    assert second["docs"] == N_DOCS
+    assert second["parts"] == {"kept": 2, "changed": 0, "new": 0}
+
+
+def test_the_command_fails_if_a_file_cannot_be_read(command: list[Any], inputs: list[Path]) -> None:
     (inputs[0] / "c.spacy").write_bytes(b"no docs")
-    done = run(*arguments)
-    assert done.exit_code == 1 and "not written: c.spacy-00000.jsonl" in done.output
-    (inputs[0] / "c.spacy").unlink()
-    (tmp_path / "b.csv").touch()
-    lines = write_lines(tmp_path / "b.jsonl", ["a"])
-    for wrong, message in (
-        ([*arguments, "-o", inputs[0] / "out"], "expected an output outside of the input"),
-        ([*arguments, tmp_path / "b.csv"], "b.csv: expected one of .txt"),
-        ([*arguments, lines], "expected files of different names, got"),
-        ([*arguments, tmp_path / "nothing.txt"], "expected a file or folder, got nothing there"),
-        (["annotate", tmp_path, *arguments[2:]], "expected a trained pipeline"),
-    ):
-        done = run(*wrong)
-        assert done.exit_code and message in " ".join(done.output.split())
+    done = run(*command)
+    assert done.exit_code == 1
+    assert "not written: c.spacy-00000.jsonl" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "in/out"], "expected an output outside of the input"),
+        (["b.csv"], "b.csv: expected one of .txt"),
+        (["b.jsonl"], "expected files of different names, got"),  # in/b.jsonl is the other
+        (["nothing.txt"], "expected a file or folder, got nothing there"),
+    ],
+    ids=["output in the input", "another format", "names twice", "no file"],
+)
+def test_the_command_refuses_files_that_do_not_fit(
+    command: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("b.csv").touch()
+    write_lines(Path("b.jsonl"), ["a"])
+    done = run(*command, *options)
+    assert done.exit_code == 1
+    assert message in " ".join(done.output.split())
+
+
+def test_the_command_refuses_a_folder_without_a_pipeline(
+    inputs: list[Path], tmp_path: Path
+) -> None:
+    done = run("annotate", tmp_path, *inputs, "-o", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "expected a trained pipeline" in " ".join(done.output.split())
+
+
+def test_other_forms_of_output_are_refused(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format: expected one of .*, got 'csv'"):
         annotate(tmp_path, inputs, tmp_path / "out", form="csv")
 
@@ -379,44 +630,97 @@ def test_the_command(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
 # Parquet
 
 
-def test_parquet_is_as_jsonl(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In row groups, some of which become a part; with columns of other names, and without ids.
-    Files that can't be read fail alone."""
-    pyarrow = pytest.importorskip("pyarrow")
+def read_table(output: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of all parts of a file, without empty cells."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    texts = [*SENTENCES, None, "poison"]
-    path = write_lines(tmp_path / "a.jsonl", texts)
-    annotate(model, [path], tmp_path / "lines", n_rows=8)
-    paths = [tmp_path / f"{name}.parquet" for name in ("a", "no-ids", "cut", "other")]
-    table = pyarrow.table({"key": [f"d{i}" for i in range(26)], "body": texts, "x": range(26)})
-    parquet.write_table(table, paths[0], row_group_size=4)
-    parquet.write_table(table.select(["body"]), paths[1], row_group_size=10)
-    paths[2].write_bytes(paths[0].read_bytes()[:-20])
-    parquet.write_table(table.select(["x"]), paths[3])
+    table_rows = []
+    for path in sorted(output.glob(f"{name}.*")):
+        for row in parquet.read_table(path).to_pylist():
+            table_rows.append({key: value for key, value in row.items() if value is not None})
+    return table_rows
+
+
+TEXTS_OF_TABLE = [*SENTENCES, None, "poison"]
+
+
+@pytest.fixture
+def table() -> Any:
+    """26 rows, with ids and texts in columns of other names, and another column."""
+    pyarrow = pytest.importorskip("pyarrow")
+    keys = [f"d{i}" for i in range(26)]
+    return pyarrow.table({"key": keys, "body": TEXTS_OF_TABLE, "x": range(26)})
+
+
+def test_parquet_has_the_rows_of_jsonl(model: Path, table: Any, tmp_path: Path) -> None:
+    """Its row groups have 4 rows: two of them are a part. What was annotated is kept."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    jsonl = write_lines(tmp_path / "a.jsonl", TEXTS_OF_TABLE)
     settings: Any = {"form": "parquet", "text": "body", "id_name": "key", "n_rows": 8}
-    summary = annotate(model, paths, tmp_path / "out", **settings)
-    assert (summary.parts.new, summary.docs, summary.failed) == (9, 52, 4)
-    assert {name: reason.split(": ")[2] for name, reason in summary.errors.items()} == {
+
+    annotate(model, [jsonl], tmp_path / "lines", n_rows=8)
+    first = annotate(model, [tmp_path / "a.parquet"], tmp_path / "table", **settings)
+    second = annotate(model, [tmp_path / "a.parquet"], tmp_path / "table", **settings)
+
+    of_lines = []
+    for row in rows(tmp_path / "lines"):
+        of_lines.append({key: value for key, value in row.items() if value is not None})
+    assert read_table(tmp_path / "table", "a") == of_lines
+    assert (first.parts.new, first.docs, first.failed) == (4, 26, 2)
+    assert second.parts.kept == 4
+
+
+def test_rows_of_parquet_without_ids_have_their_numbers(
+    model: Path, table: Any, tmp_path: Path
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "no-ids.parquet"
+    parquet.write_table(table.select(["body"]), path, row_group_size=10)
+
+    summary = annotate(model, [path], tmp_path / "out", form="parquet", text="body", n_rows=8)
+
+    assert summary.parts.new == 3
+    ids = [int(row["id"]) for row in read_table(tmp_path / "out", "no-ids")]
+    assert ids == list(range(26))
+
+
+def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_path: Path) -> None:
+    """One file is cut off, one has no such column, one is right."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
+    parquet.write_table(table.select(["x"]), tmp_path / "other.parquet")
+    paths = [tmp_path / f"{name}.parquet" for name in ("a", "cut", "other")]
+
+    summary = annotate(model, paths, tmp_path / "out", form="parquet", text="body")
+
+    assert summary.docs == 26
+    reasons = {name: reason.split(": ")[2] for name, reason in summary.errors.items()}
+    assert reasons == {
         "cut.parquet-00000.parquet": "expected a Parquet file",
         "other.parquet-00000.parquet": "expected the column 'body', got ['x']",
     }
 
-    def written(name: str) -> list[Any]:
-        tables = map(parquet.read_table, sorted((tmp_path / "out").glob(f"{name}.*")))
-        return pyarrow.concat_tables(tables).to_pylist()
 
-    both = [
-        [{k: v for k, v in row.items() if v is not None} for row in some]
-        for some in (written("a"), rows(tmp_path / "lines"))
-    ]
-    assert both[0] == both[1]
-    assert [row["id"] for row in written("no-ids")] == [*range(26)]
-    assert annotate(model, paths, tmp_path / "out", **settings).parts.kept == 7
-    (tmp_path / "large.jsonl").write_text('{"key": 18446744073709551615, "body": "a"}')
-    annotate(model, [tmp_path / "large.jsonl"], tmp_path / "out", **settings)
-    assert [row["id"] for row in written("large")] == ["18446744073709551615"]
+def test_ids_of_64_bits_are_kept_in_parquet(model: Path, tmp_path: Path) -> None:
+    """The largest without a sign, 2^64 - 1."""
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "large.jsonl"
+    path.write_text('{"key": 18446744073709551615, "body": "a"}')
+    settings: Any = {"form": "parquet", "text": "body", "id_name": "key"}
+
+    annotate(model, [path], tmp_path / "out", **settings)
+
+    (row,) = read_table(tmp_path / "out", "large")
+    assert row["id"] == "18446744073709551615"
+
+
+def test_parquet_without_pyarrow_is_refused(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    path = write_lines(tmp_path / "a.jsonl", SENTENCES)
     done = run("annotate", model, path, "--format", "parquet", "-o", tmp_path / "none")
     assert done.exit_code == 1
     assert "Parquet requires pyarrow: pip install 'spacy-costner[parquet]'" in done.output

@@ -8,7 +8,7 @@ from itertools import product
 from math import log, sqrt
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -45,8 +45,14 @@ VOCAB = spacy.blank("en").vocab
 PEOPLE = ["Ana Lee", "Bo Roth", "Cy Moss", "Di Shaw", "Ed Katz", "Flo Hart", "Gus Park"]
 CITIES = ["Oslo", "Lima", "New York", "Rome", "Quito", "San Jose", "Tunis"]
 
-Planted = tuple[int, str, list[Any], list[Any]]
-"""A doc, the kind of the mistake, the annotated entities and the right ones."""
+
+class Planted(NamedTuple):
+    """A mistake that was put into the annotation of a doc."""
+
+    doc: int
+    kind: str
+    annotated: list[Any]  # entities: first token, end, label
+    right: list[Any]
 
 
 def make_config(name: str = "sparse", **overrides: Any) -> Config:
@@ -54,168 +60,260 @@ def make_config(name: str = "sparse", **overrides: Any) -> Config:
     return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
 
 
-def entities(doc: Doc) -> list[Any]:
+def entities_of(doc: Doc) -> list[Any]:
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
-def change(doc: Doc, ents: Sequence[Any]) -> None:
-    doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in ents])
+def all_entities(docs: Sequence[Doc]) -> list[list[Any]]:
+    return [entities_of(doc) for doc in docs]
+
+
+def set_entities(doc: Doc, entities: Sequence[Any]) -> None:
+    doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in entities])
 
 
 def make_doc(*parts: Any) -> Doc:
-    """A doc of words, and of pairs of words and a label."""
-    pairs = [part if isinstance(part, tuple) else (part, "") for part in parts]
-    words, tags = " ".join(text for text, _ in pairs).split(), []
-    for text, label in pairs:
-        n = len(text.split())
-        tags += [f"B-{label}"] + [f"I-{label}"] * (n - 1) if label else ["O"] * n
+    """A doc of texts, and of pairs of a text and its label, which are its entities."""
+    words = []
+    tags = []
+    for part in parts:
+        text, label = part if isinstance(part, tuple) else (part, "")
+        words_of_part = text.split()
+        words += words_of_part
+        if label:
+            tags += [f"B-{label}"] + [f"I-{label}"] * (len(words_of_part) - 1)
+        else:
+            tags += ["O"] * len(words_of_part)
     return Doc(VOCAB, words=words, ents=tags)
 
 
-def make_docs() -> list[Doc]:
-    """49 docs: "Mr Ana Lee went to Oslo by train ." """
-    every = [((a, "person"), (b, "city")) for a, b in product(PEOPLE, CITIES)]
-    random.Random(0).shuffle(every)
-    return [make_doc("Mr", person, "went to", city, "by train .") for person, city in every]
+def right_docs() -> list[Doc]:
+    """49 docs such as "Mr Ana Lee went to Oslo by train ." in which each of 7 people goes to each
+    of 7 cities."""
+    pairs = [((name, "person"), (city, "city")) for name, city in product(PEOPLE, CITIES)]
+    random.Random(0).shuffle(pairs)
+    return [make_doc("Mr", person, "went to", city, "by train .") for person, city in pairs]
 
 
-def plant() -> tuple[list[Doc], list[Planted]]:
-    """A mistake of each kind, in docs far from each other."""
-    docs = make_docs()
-    two = next(i for i in range(20, 49) if len(docs[i]) > 9)
-    city, other, second = (entities(docs[i])[1] for i in (3, 11, two))
-    shorter = (second[0] + 1, *second[1:])
-    planted: list[Planted] = [
-        (3, "wrong label", [(*city[:2], "person")], [city]),
-        (11, "missing entity", [], [other]),
-        (two, "wrong boundary", [shorter], [second]),
-        (40 if two != 40 else 41, "spurious entity", [(0, 1, "city")], []),
+def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
+    """The docs above with a mistake of each kind, in docs far from each other."""
+    docs = right_docs()
+    # A city of two words, whose first word is left out: the doc has one token more than others.
+    long_doc = next(i for i in range(20, 49) if len(docs[i]) > 9)
+    city_of_3 = entities_of(docs[3])[1]
+    city_of_11 = entities_of(docs[11])[1]
+    long_city = entities_of(docs[long_doc])[1]
+    as_person = (city_of_3[0], city_of_3[1], "person")
+    without_first_word = (long_city[0] + 1, long_city[1], "city")
+    doc_of_mr = 40 if long_doc != 40 else 41
+    mistakes = [
+        Planted(3, "wrong label", [as_person], [city_of_3]),
+        Planted(11, "missing entity", [], [city_of_11]),
+        Planted(long_doc, "wrong boundary", [without_first_word], [long_city]),
+        Planted(doc_of_mr, "spurious entity", [(0, 1, "city")], []),
     ]
-    for i, _, annotated, right in planted:
-        change(docs[i], sorted([*(e for e in entities(docs[i]) if e not in right), *annotated]))
-    return docs, planted
+    for mistake in mistakes:
+        doc = docs[mistake.doc]
+        untouched = [entity for entity in entities_of(doc) if entity not in mistake.right]
+        set_entities(doc, sorted([*untouched, *mistake.annotated]))
+    return docs, mistakes
+
+
+class Audited(NamedTuple):
+    docs: list[Doc]
+    mistakes: list[Planted]
+    suspects: list[Suspect]  # the most suspicious first
+
+    @property
+    def top(self) -> list[Suspect]:
+        """As many as there are mistakes."""
+        return self.suspects[: len(self.mistakes)]
 
 
 @pytest.fixture(scope="module")
-def audited() -> tuple[list[Doc], list[Planted], list[Suspect]]:
-    docs, planted = plant()
-    return docs, planted, audit(make_config(), docs).suspects
+def audited() -> Audited:
+    """The docs with a mistake of each kind, and what the audit says of them."""
+    docs, mistakes = docs_with_mistakes()
+    return Audited(docs, mistakes, audit(make_config(), docs).suspects)
 
 
-def test_planted_mistakes_are_found(audited: Any) -> None:
-    """The same in processes of their own, to the last digit. Missing annotation is no mistake."""
-    docs, planted, suspects = audited
-    assert audit(make_config(), docs, make_executor=local_processes(2)).suspects == suspects
-    first = [(s.doc, s.kind, s.annotated, s.suggested) for s in suspects[: len(planted)]]
-    assert sorted(first) == sorted(planted)
-    assert {kind for _, kind, _, _ in first} == {*KINDS}
-    assert all(s.prob_suggested > s.prob_annotated for s in suspects[: len(planted)])
-    assert all(s.prob_suggested < s.prob_annotated for s in suspects[len(planted) :])
-    scores = [suspect.score for suspect in suspects]
+def test_planted_mistakes_are_the_first_suspects(audited: Audited) -> None:
+    suspected = [(s.doc, s.kind, s.annotated, s.suggested) for s in audited.top]
+    assert sorted(suspected) == sorted(audited.mistakes)
+    assert {suspect.kind for suspect in audited.top} == {*KINDS}
+
+
+def test_suspects_are_sorted_and_only_mistakes_are_less_probable_than_what_is_suggested(
+    audited: Audited,
+) -> None:
+    scores = [suspect.score for suspect in audited.suspects]
     assert scores == sorted(scores, reverse=True)
-    tokens = [(s.doc, token) for s in suspects for token in range(*s.extent)]
-    assert len(tokens) == len({*tokens})  # places don't overlap
-    label = next(s for s in suspects if s.kind == "wrong label")
-    n_same = sum(docs[label.doc][slice(*label.extent)].text in doc.text for doc in docs) - 1
-    assert (label.as_annotated, label.as_suggested) == (0, n_same) and n_same > 0
-    docs = make_docs()
-    (person, city) = docs[7].ents
+    for suspect in audited.top:
+        assert suspect.prob_suggested > suspect.prob_annotated
+    for suspect in audited.suspects[len(audited.mistakes) :]:
+        assert suspect.prob_suggested < suspect.prob_annotated
+
+
+def test_places_of_suspects_do_not_overlap(audited: Audited) -> None:
+    tokens = []
+    for suspect in audited.suspects:
+        for token in range(*suspect.extent):
+            tokens.append((suspect.doc, token))
+    assert len(tokens) == len(set(tokens))
+
+
+def test_a_suspect_counts_the_same_words_elsewhere(audited: Audited) -> None:
+    """The city that is annotated as a person is a city in other docs."""
+    (suspect,) = (suspect for suspect in audited.top if suspect.kind == "wrong label")
+    city = audited.docs[suspect.doc][slice(*suspect.extent)].text
+    n_elsewhere = sum(city in doc.text for doc in audited.docs) - 1
+    assert n_elsewhere > 0
+    assert suspect.as_annotated == 0
+    assert suspect.as_suggested == n_elsewhere
+
+
+def test_processes_find_the_same_to_the_last_digit(audited: Audited) -> None:
+    result = audit(make_config(), audited.docs, make_executor=local_processes(2))
+    assert result.suspects == audited.suspects
+
+
+def test_missing_annotation_is_no_mistake() -> None:
+    docs = right_docs()
+    person, city = docs[7].ents
     docs[7].set_ents([person], missing=[city], default="outside")
+
     suspects = audit(make_config(), docs, n_folds=3).suspects
-    assert not any(s.doc == 7 and s.kind == "missing entity" for s in suspects)
+
+    suspects_of_doc = [suspect for suspect in suspects if suspect.doc == 7]
+    assert not any(suspect.kind == "missing entity" for suspect in suspects_of_doc)
 
 
 @pytest.mark.parametrize("label", ["city", "${paths.train}"])
 def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
     """An entity over two lines can't be predicted. A label isn't interpolated as a setting."""
-    docs = make_docs()
+    docs = right_docs()
     for doc in docs:
-        change(doc, [(*e[:2], label) if e[2] == "city" else e for e in entities(doc)])
+        (person, (begin, end, _)) = entities_of(doc)
+        set_entities(doc, [person, (begin, end, label)])
     words = ["in", "New", "\n", "York", "by", "train", "."]
-    over = Doc(VOCAB, words=words, ents=["O", f"B-{label}", f"I-{label}", f"I-{label}", *"OOO"])
-    docs.insert(30, over)
+    tags = ["O", f"B-{label}", f"I-{label}", f"I-{label}", "O", "O", "O"]
+    docs.insert(30, Doc(VOCAB, words=words, ents=tags))
+
     result = audit(make_config(**{"paths.train": "elsewhere"}), docs, n_folds=3)
+
+    over_border = [(1, 4, label)]
+    (suspect,) = (s for s in result.suspects if s.doc == 30 and s.annotated == over_border)
+    other_suspects = [s for s in result.suspects if s.doc != 30]
     assert result.over_borders == 1
-    (suspect,) = (s for s in result.suspects if s.doc == 30 and s.annotated == entities(over))
-    assert suspect.prob_annotated == 0 and suspect.annotated == [(1, 4, label)]
-    others = [s for s in result.suspects if s.doc != 30]
-    assert max(s.prob_annotated for s in others) > 0.9
-    assert {e[2] for s in others for e in s.annotated} == {"person", label}
-    html = audit_page(result.suspects, docs)
-    assert f"{label} <i>can't be predicted</i>" in html
-    tasks = [suspect_to_task(suspect, docs) for suspect in result.suspects]
-    text = audit_text(result, tasks)
+    assert suspect.prob_annotated == 0
+    assert max(s.prob_annotated for s in other_suspects) > 0.9
+    labels = {entity[2] for s in other_suspects for entity in s.annotated}
+    assert labels == {"person", label}
+    page = audit_page(result.suspects, docs)
+    assert f"{label} <i>can't be predicted</i>" in page
+    text = audit_text(result, [suspect_to_task(suspect, docs) for suspect in result.suspects])
     assert "1 annotated entities can't be predicted" in text
-    assert "New York" in text and "New\n" not in text
+    assert "New York" in text
+    assert "New\n" not in text
 
 
 @pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5)])
 @pytest.mark.parametrize("seed", [None, 1])
-def test_folds(n_docs: int, n_folds: int, seed: int | None) -> None:
+def test_folds_have_the_same_size(n_docs: int, n_folds: int, seed: int | None) -> None:
+    """To within a doc, and none is empty. Without a seed docs stay in order."""
     folds = assign_folds(n_docs, n_folds, seed)
+
     sizes = numpy.bincount(folds, minlength=n_folds)
-    assert len(folds) == n_docs and sizes.max() - sizes.min() <= 1 and sizes.min() >= 1
-    assert seed is not None or (numpy.diff(folds) >= 0).all()
+    assert len(folds) == n_docs
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+    if seed is None:
+        assert (numpy.diff(folds) >= 0).all()
 
 
-def scores_of(docs: Sequence[Doc], i: int, name: str) -> Any:
-    """The scores of a doc's tokens by the model that it was held out from."""
-    folds = cross_fit(make_config(name, **{"training.max_epochs": 1}), docs, n_folds=3)
+def held_out_scores(docs: Sequence[Doc], i: int, config_name: str) -> Any:
+    """The scores of the tokens of doc i by the model that was trained without it."""
+    config = make_config(config_name, **{"training.max_epochs": 1})
+    folds = cross_fit(config, docs, n_folds=3)
     (fold,) = (fold for fold in folds if i in fold.docs)
-    scores, at = fold.dev.posterior.scores, fold.docs.tolist().index(i)
-    return numpy.split(scores.emissions, numpy.cumsum(scores.lengths)[:-1])[at]
+    scores = fold.dev.posterior.scores
+    scores_of_docs = numpy.split(scores.emissions, numpy.cumsum(scores.lengths)[:-1])
+    return scores_of_docs[fold.docs.tolist().index(i)]
 
 
-@pytest.mark.parametrize("name", ["sparse", "sparse_document"])
-def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(name: str) -> None:
-    docs = make_docs()
-    before = scores_of(docs, 5, name)
-    (_, city) = entities(docs[5])
-    change(docs[5], [(*city[:2], "person")])
-    numpy.testing.assert_array_equal(scores_of(docs, 5, name), before)
-    change(docs[40], [])  # of another fold
-    assert not numpy.array_equal(scores_of(docs, 5, name), before)
+@pytest.mark.parametrize("config_name", ["sparse", "sparse_document"])
+def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: str) -> None:
+    """But that of a doc of another fold has: the 5th doc is in the first third, the 40th isn't."""
+    docs = right_docs()
+    before = held_out_scores(docs, 5, config_name)
+
+    (_, (begin, end, _)) = entities_of(docs[5])
+    set_entities(docs[5], [(begin, end, "person")])
+    numpy.testing.assert_array_equal(held_out_scores(docs, 5, config_name), before)
+
+    set_entities(docs[40], [])
+    assert not numpy.array_equal(held_out_scores(docs, 5, config_name), before)
 
 
 def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
-    cities = [(city, "city") for city in CITIES * 3]
-    docs = [make_doc("In", city, "we saw that the sun of", city, "shone .") for city in cities]
-    docs += make_docs()[:5]
-    before = scores_of(docs, 3, "sparse_document")
-    first, second = entities(docs[3])
-    change(docs[3], [(*first[:2], "person"), second])
-    after = scores_of(docs, 3, "sparse_document")
-    numpy.testing.assert_array_equal(after[slice(*first[:2])], before[slice(*first[:2])])
-    assert (after[slice(*second[:2])] != before[slice(*second[:2])]).any()
+    """A city stands twice in a doc. The first becomes a person: scores of the second change."""
+    docs = []
+    for name in CITIES * 3:
+        city = (name, "city")
+        docs.append(make_doc("In", city, "we saw that the sun of", city, "shone ."))
+    docs += right_docs()[:5]
+    before = held_out_scores(docs, 3, "sparse_document")
+    (first_begin, first_end, _), second = entities_of(docs[3])
+    second_begin, second_end, _ = second
+
+    set_entities(docs[3], [(first_begin, first_end, "person"), second])
+    after = held_out_scores(docs, 3, "sparse_document")
+
+    first_tokens = slice(first_begin, first_end)
+    second_tokens = slice(second_begin, second_end)
+    numpy.testing.assert_array_equal(after[first_tokens], before[first_tokens])
+    assert (after[second_tokens] != before[second_tokens]).any()
 
 
-def test_costs_weigh_mistakes(audited: Any) -> None:
-    """A mistake that costs nothing comes last, an expensive one first: to miss an entity where
-    one is, not to annotate one where none is."""
-    docs, _, suspects = audited
-    folds = cross_fit(make_config(), docs)
-    for s in suspects:
-        assert s.kind in KINDS
-        score = log(s.prob_suggested + SMOOTHING) - log(s.prob_annotated + SMOOTHING)
-        assert s.score == pytest.approx(score if s.annotated else score + log(MISSING_ODDS))
+def test_score_of_a_suspect_is_the_log_of_the_odds(audited: Audited) -> None:
+    """Of what is suggested against what is annotated. The odds of a missing entity are changed, as
+    annotators miss more than they make up."""
+    for suspect in audited.suspects:
+        odds = log(suspect.prob_suggested + SMOOTHING) - log(suspect.prob_annotated + SMOOTHING)
+        if not suspect.annotated:
+            odds += log(MISSING_ODDS)
+        assert suspect.score == pytest.approx(odds)
+        assert suspect.kind in KINDS
 
-    def cost(true: Any, annotated: Any) -> float:
-        if not (true and annotated):
-            return 100.0 if true else 0.0
-        return float(true[0][2] == annotated[0][2])
 
-    suspects = rank(folds, docs, cost)
+def test_mistakes_that_cost_nothing_come_last_and_expensive_ones_first(audited: Audited) -> None:
+    """Here it costs 100 to annotate nothing where an entity is, and nothing to annotate an entity
+    where none is, or another label."""
+
+    def cost(right: Any, annotated: Any) -> float:
+        if not annotated:
+            return 100.0 if right else 0.0
+        if not right:
+            return 0.0
+        return float(right[0][2] == annotated[0][2])
+
+    suspects = rank(cross_fit(make_config(), audited.docs), audited.docs, cost)
+
     assert suspects[0].kind == "missing entity"
-    assert all(s.score <= 0 for s in suspects if s.kind in ("wrong label", "spurious entity"))
+    free = [s for s in suspects if s.kind in ("wrong label", "spurious entity")]
+    assert all(suspect.score <= 0 for suspect in free)
 
 
 def test_temperature_of_a_fold_is_that_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their geometric mean, each within a range."""
-    fitted = map(Temperature, (1.0, 4.0, 0.01))
+    """The geometric mean of the temperatures fitted to the other two folds, .01 being raised to the
+    lowest that counts, .5."""
+    fitted = iter([Temperature(1.0), Temperature(4.0), Temperature(0.01)])
     monkeypatch.setattr(f"{audit.__module__}.fit_temperature", lambda *_, **__: next(fitted))
-    folds = cross_fit(make_config(), make_docs(), n_folds=3)
+
+    folds = cross_fit(make_config(), right_docs(), n_folds=3)
+
     temperatures = [fold.dev.posterior.temperature.overall for fold in folds]
-    assert temperatures == pytest.approx([sqrt(x) for x in (4 * 0.5, 1 * 0.5, 1 * 4)])
+    assert temperatures == pytest.approx([sqrt(4 * 0.5), sqrt(1 * 0.5), sqrt(1 * 4)])
 
 
 def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
@@ -227,58 +325,100 @@ def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
     assert cost([(3, 4, "a")], []) == table[1, 0]
 
 
-def write(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> list[Any]:
+def write_lines(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> list[Any]:
+    """Write the file of an audit, and return its lines."""
     write_tasks(path, [suspect_to_task(suspect, docs) for suspect in suspects])
+    return read_json_lines(path)
+
+
+def read_json_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
-def save(lines: Sequence[Any], path: Path) -> None:
+def save_lines(lines: Sequence[Any], path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf8")
 
 
-def test_accepted_corrections_give_the_right_corpus(audited: Any, tmp_path: Path) -> None:
-    _, planted, suspects = audited
-    docs, path = plant()[0], tmp_path / "audit.jsonl"
-    lines = write(suspects[: len(planted)], docs, path)
-    # Other commands read them as a corpus of what is proposed.
-    read = [*read_docs(spacy.blank("en"), path)]
-    assert [*map(entities, read)] == [entities(make_docs()[s.doc]) for s in suspects[:4]]
-    assert apply_answers(docs, path) == AnswerCounts(accepted=0, rejected=0, unanswered=4)
-    assert [*map(entities, docs)] == [*map(entities, plant()[0])]
+def test_lines_of_an_audit_are_a_corpus_of_what_is_suggested(
+    audited: Audited, tmp_path: Path
+) -> None:
+    write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
+    read = read_docs(spacy.blank("en"), tmp_path / "audit.jsonl")
+    right = right_docs()
+    assert all_entities(list(read)) == [entities_of(right[s.doc]) for s in audited.top]
+
+
+def test_accepted_suggestions_give_the_right_corpus(audited: Audited, tmp_path: Path) -> None:
+    docs = docs_with_mistakes()[0]
+    write_lines(audited.top, docs, tmp_path / "audit.jsonl")
+
+    answers = apply_answers(docs, tmp_path / "audit.jsonl", unanswered="accept")
+
+    assert answers == AnswerCounts(accepted=4, rejected=0, unanswered=0)
+    assert all_entities(docs) == all_entities(right_docs())
+
+
+def test_unanswered_suggestions_leave_the_corpus_as_it_is(audited: Audited, tmp_path: Path) -> None:
+    docs = docs_with_mistakes()[0]
+    write_lines(audited.top, docs, tmp_path / "audit.jsonl")
+
+    answers = apply_answers(docs, tmp_path / "audit.jsonl")
+
+    assert answers == AnswerCounts(accepted=0, rejected=0, unanswered=4)
+    assert all_entities(docs) == all_entities(docs_with_mistakes()[0])
     with pytest.raises(ValueError, match="unanswered: expected leave or accept, got 'all'"):
-        apply_answers(docs, path, unanswered="all")
-    accepted = apply_answers(docs, path, unanswered="accept")
-    assert accepted == AnswerCounts(accepted=4, rejected=0, unanswered=0)
-    assert [*map(entities, docs)] == [*map(entities, make_docs())]
+        apply_answers(docs, tmp_path / "audit.jsonl", unanswered="all")
+
+
+def test_a_rejected_suggestion_leaves_its_doc_as_it_is(audited: Audited, tmp_path: Path) -> None:
+    docs = docs_with_mistakes()[0]
+    lines = write_lines(audited.top, docs, tmp_path / "audit.jsonl")
     lines[1]["answer"] = "reject"
-    save(lines, path)
-    docs = plant()[0]
-    accepted = apply_answers(docs, path, unanswered="accept")
-    assert accepted == AnswerCounts(accepted=3, rejected=1, unanswered=0)
-    wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(docs[i])]
-    assert wrong == [lines[1]["doc"]]
+    save_lines(lines, tmp_path / "audit.jsonl")
+
+    answers = apply_answers(docs, tmp_path / "audit.jsonl", unanswered="accept")
+
+    assert answers == AnswerCounts(accepted=3, rejected=1, unanswered=0)
+    assert docs_with_other_entities(docs) == [lines[1]["doc"]]
+
+
+def docs_with_other_entities(docs: Sequence[Doc]) -> list[int]:
+    """The numbers of the docs whose entities aren't the right ones."""
+    pairs = enumerate(zip(docs, right_docs(), strict=True))
+    return [i for i, (doc, right) in pairs if entities_of(doc) != entities_of(right)]
+
+
+def test_an_edited_suggestion_is_applied_as_edited(audited: Audited, tmp_path: Path) -> None:
+    """The spans of the wrong label are deleted, so the doc has no entities."""
+    docs = docs_with_mistakes()[0]
+    lines = write_lines(audited.top, docs, tmp_path / "audit.jsonl")
     (line,) = (line for line in lines if line["kind"] == "wrong label")
-    save([{**line, "answer": "accept", "spans": []}], path)  # edited
-    apply_answers(docs := plant()[0], path)
-    assert entities(docs[line["doc"]]) == []
+    save_lines([{**line, "answer": "accept", "spans": []}], tmp_path / "audit.jsonl")
+
+    apply_answers(docs, tmp_path / "audit.jsonl")
+
+    assert entities_of(docs[line["doc"]]) == []
 
 
 def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> None:
-    """Also through other entities, which stay as they are."""
+    """122 tokens: 61 people of two words each, but "Oslo" and a line break, the tokens 60 and 61,
+    are the 31st. The cut is through other people, who stay as they are."""
     words = [*["Ana", "Lee"] * 30, "Oslo", "\n", *["Bo", "Roth"] * 30]
-    names = [Span(Doc(VOCAB, words=words), i, i + 2, label="person") for i in range(0, 122, 2)]
-    doc = names[0].doc
-    doc.set_ents(names)
-    place = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
-    (line,) = write([place], [doc], tmp_path / "audit.jsonl")
+    doc = Doc(VOCAB, words=words)
+    people = [(i, i + 2, "person") for i in range(0, 122, 2)]
+    set_entities(doc, people)
+    suspect = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
+
+    (line,) = write_lines([suspect], [doc], tmp_path / "audit.jsonl")
+    answers = apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept")
+
     assert len(line["tokens"]) < 70 < len(doc)
-    assert apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept").accepted == 1
-    expected = [(i, i + 2, "person") for i in range(0, 122, 2)]
-    expected[30] = (60, 61, "city")
-    assert entities(doc) == expected
+    assert answers.accepted == 1
+    assert entities_of(doc) == [*people[:30], (60, 61, "city"), *people[31:]]
 
 
 LINE = {"text": "Mr Bo", "spans": [], "annotated": [], "doc": 0, "start": 0}
+"""A line of an audit of the doc "Mr Bo went home", in which nothing is annotated."""
 BO = {"start": 3, "end": 5, "label": "person"}
 
 
@@ -298,55 +438,87 @@ BO = {"start": 3, "end": 5, "label": "person"}
         ([{"answer": "yes"}], "answer: expected accept, reject, ignore, got 'yes'"),
     ],
 )
-def test_lines_that_do_not_fit(changes: Any, message: str, tmp_path: Path) -> None:
-    """Missing annotation stays missing."""
+def test_lines_that_do_not_fit_the_docs_are_refused(
+    changes: list[dict[str, Any]], message: str, tmp_path: Path
+) -> None:
+    """Each of `changes` makes a line of LINE."""
     doc = make_doc("Mr Bo went home")
-    doc.set_ents([], missing=[doc[2:4]], default="outside")
-    save([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
+    save_lines([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
     with pytest.raises(CorpusError, match=re.escape(message)):
         apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept")
-    save([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")
+
+
+def test_missing_annotation_stays_missing_when_an_answer_is_applied(tmp_path: Path) -> None:
+    doc = make_doc("Mr Bo went home")
+    doc.set_ents([], missing=[doc[2:4]], default="outside")
+    save_lines([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")
+
     apply_answers([doc], tmp_path / "audit.jsonl", unanswered="accept")
+
     assert [token.ent_iob_ for token in doc] == ["O", "B", "", ""]
 
 
-def test_what_cannot_be_audited() -> None:
-    docs, config = make_docs()[:3], make_config()
-    for config_, docs_, n_folds, message in (
-        (config, docs, 4, "folds: expected at most as many as docs, got 4 folds of 3 docs"),
-        (config, docs, 1, "folds: expected at least 2, got 1"),
-        (config, [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got none"),
-        (make_config("cnn"), docs, 3, r"^nlp\.pipeline: expected one component to t"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            audit(config_, docs_, n_folds=n_folds)
+@pytest.mark.parametrize(
+    ("config_name", "docs", "n_folds", "message"),
+    [
+        ("sparse", right_docs()[:3], 4, "at most as many as docs, got 4 folds of 3 docs"),
+        ("sparse", right_docs()[:3], 1, "folds: expected at least 2, got 1"),
+        ("sparse", [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got no"),
+        ("cnn", right_docs()[:3], 3, r"^nlp\.pipeline: expected one component to t"),
+    ],
+    ids=["more folds than docs", "one fold", "no entities", "not linear"],
+)
+def test_what_cannot_be_audited_is_refused(
+    config_name: str, docs: list[Doc], n_folds: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        audit(make_config(config_name), docs, n_folds=n_folds)
+
+
+def test_an_error_in_a_process_names_its_fold() -> None:
+    config = make_config(**{"nlp.no_such_setting": 1})
     with pytest.raises(ValueError, match=r"fold \d: ValueError: .*no_such_setting"):
-        wrong = make_config(**{"nlp.no_such_setting": 1})
-        cross_fit(wrong, make_docs(), make_executor=local_processes(2))
+        cross_fit(config, right_docs(), make_executor=local_processes(2))
 
 
-def test_page(audited: Any) -> None:
-    """All places of a doc are marked."""
-    docs, _, suspects = audited
-    html = audit_page(suspects[:4], docs, "<train>")
-    assert html.count("<li>") == 4 and "&lt;train&gt;" in html
-    assert all(f"<b>{kind}</b>" in html for kind in KINDS)
-    assert html.count('class="error"') == 6 + 1  # two sides of two, one of the others; the legend
-    doc = make_doc(("Bo", "person"), "saw", ("Lima", "person"), "&", "<b>Rome")
+def test_page_lists_the_suspects(audited: Audited) -> None:
+    page = audit_page(audited.top, audited.docs, "<train>")
+    assert page.count("<li>") == 4
+    assert "&lt;train&gt;" in page
+    for kind in KINDS:
+        assert f"<b>{kind}</b>" in page
+    # Wrong label and wrong boundary are marked as annotated and as suggested, a missing and a
+    # spurious entity once; and there is the legend.
+    assert page.count('class="error"') == 2 * 2 + 2 + 1
+
+
+def test_page_says_of_a_suspect_where_it_is_and_how_probable() -> None:
+    docs = [make_doc(("Bo", "person"), "saw Lima & Rome"), make_doc("so", ("it", "city"))]
     missing = Suspect(0, "missing entity", 0.5, [], [(4, 5, "city")], 0.3, 0.7)
-    places = [
+    missing = missing._replace(as_annotated=2, as_suggested=3)
+    spurious = Suspect(1, "spurious entity", 0.1, [(1, 2, "city")], [], 0.2, 0.8)
+
+    _, text_of_spurious, text_of_missing = audit_page([spurious, missing], docs).split("<li>")
+
+    assert "missing entity</b> &middot; line 2 &middot; doc 0" in text_of_missing
+    assert "no entity: 30 %" in text_of_missing
+    assert "3 as suggested, 2 as annotated" in text_of_missing
+    assert "doc 1 &middot; no entity: 80 %" in text_of_spurious
+    assert "elsewhere" not in text_of_spurious
+
+
+def test_page_marks_all_places_of_a_doc() -> None:
+    """First as annotated, then as suggested: correct entities, the suspect, and other suspects."""
+    doc = make_doc(("Bo", "person"), "saw", ("Lima", "person"), "&", "<b>Rome")
+    suspects = [
         Suspect(0, "wrong label", 1.0, [(2, 3, "person")], [(2, 3, "<i>city")], 0.1, 0.9),
-        missing._replace(as_annotated=2, as_suggested=3),
-        Suspect(1, "spurious entity", 0.1, [(1, 2, "city")], [], 0.2, 0.8),
+        Suspect(0, "missing entity", 0.5, [], [(4, 5, "city")], 0.3, 0.7),
     ]
-    _, first, second, third = audit_page(places, [doc, make_doc("so", ("it", "city"))]).split(
-        "<li>"
-    )
-    assert "doc 1 &middot; no entity: 80 %" in third
-    assert "missing entity</b> &middot; line 2 &middot; doc 0 &middot; no entity: 30 %" in second
-    assert "3 as suggested, 2 as annotated" in second and "elsewhere" not in first
-    marks = re.findall(r'<mark class="(\w+)">(.*?)<span class="label">(.*?)</span>', first)
-    assert marks == [
+
+    _, text_of_first, _ = audit_page(suspects, [doc]).split("<li>")
+
+    mark = r'<mark class="(\w+)">(.*?)<span class="label">(.*?)</span>'
+    assert re.findall(mark, text_of_first) == [
         ("correct", "Bo", "person"),
         ("error", "Lima", "person <i>10 %</i>"),
         ("correct", "Bo", "person"),
@@ -355,25 +527,30 @@ def test_page(audited: Any) -> None:
     ]
 
 
-def test_page_has_the_lines(audited: Any, tmp_path: Path) -> None:
-    """Those of the JSONL file, whatever the texts are."""
+def test_page_has_the_lines_of_the_file(audited: Audited, tmp_path: Path) -> None:
+    """Whatever the texts are: markup doesn't end the script that has them."""
     doc = make_doc("so", ("</script><b>Rome\u2028</b>", "city"), "&lt;")
-    docs, _, suspects = audited
-    places = [*suspects[:3], Suspect(len(docs), "spurious entity", 0.1, [(1, 2, "city")], [], 0, 1)]
-    html = audit_page(places, [*docs, doc])
-    assert html.count("<script") == html.count("</script>") == 2
-    (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
-    assert json.loads(data) == write(places, [*docs, doc], tmp_path / "audit.jsonl")
-    assert html.count('<fieldset hidden="">') == 4 and html.count('type="radio"') == 8
+    docs = [*audited.docs, doc]
+    of_doc = Suspect(len(docs) - 1, "spurious entity", 0.1, [(1, 2, "city")], [], 0, 1)
+    suspects = [*audited.suspects[:3], of_doc]
+
+    page = audit_page(suspects, docs)
+
+    assert page.count("<script") == page.count("</script>") == 2
+    (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', page)
+    assert json.loads(data) == write_lines(suspects, docs, tmp_path / "audit.jsonl")
+    assert page.count('<fieldset hidden="">') == 4  # for each suspect: accept or reject
+    assert page.count('type="radio"') == 4 * 2
 
 
 @needs_chromium
 @pytest.mark.slow
-def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> None:
+def test_answers_are_given_by_keys_and_saved(audited: Audited, tmp_path: Path) -> None:
     """The first is accepted, the second accepted and then rejected, the third rejected."""
-    docs, planted, suspects = audited
-    path, saved = tmp_path / "audit.html", tmp_path / "answers.jsonl"
-    path.write_text(audit_page(suspects[: len(planted)], docs), encoding="utf8")
+    path = tmp_path / "audit.html"
+    path.write_text(audit_page(audited.top, audited.docs), encoding="utf8")
+    saved = tmp_path / "answers.jsonl"
+
     with browser(tmp_path) as tab:
         tab.open(path, width=420)
         assert tab.run("document.documentElement.scrollWidth") <= 420
@@ -384,44 +561,85 @@ def test_answers_are_given_by_keys_and_saved(audited: Any, tmp_path: Path) -> No
         assert tab.run("byId('answered').textContent") == "1 accepted, 2 rejected, 1 to do"
         tab.run("byId('save').focus()")
         tab.press("Enter")
-        for _ in range(100):
+        for _ in range(100):  # until the browser has saved it
             if saved.exists() and saved.stat().st_size:
                 break
             sleep(0.1)
-    lines = [json.loads(line) for line in saved.read_text(encoding="utf8").splitlines()]
-    assert [line.pop("answer") for line in lines] == ["accept", "reject", "reject", "ignore"]
-    assert lines == write(suspects[: len(planted)], docs, tmp_path / "audit.jsonl")
-    corrected = plant()[0]
-    assert apply_answers(corrected, saved) == AnswerCounts(accepted=1, rejected=2, unanswered=1)
-    wrong = [i for i, doc in enumerate(make_docs()) if entities(doc) != entities(corrected[i])]
-    assert wrong == sorted(suspect.doc for suspect in suspects[1:4])
+
+    lines = read_json_lines(saved)
+    answers = [line.pop("answer") for line in lines]
+    assert answers == ["accept", "reject", "reject", "ignore"]
+    assert lines == write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
+    docs = docs_with_mistakes()[0]
+    assert apply_answers(docs, saved) == AnswerCounts(accepted=1, rejected=2, unanswered=1)
+    assert docs_with_other_entities(docs) == sorted(suspect.doc for suspect in audited.top[1:])
 
 
-def test_command_line(tmp_path: Path) -> None:
-    docs, _ = plant()
-    corpus, lines, html = (tmp_path / name for name in ("c.spacy", "audit.jsonl", "audit.html"))
-    DocBin(docs=docs).to_disk(corpus)
-    arguments = ["audit", CONFIGS / "sparse.cfg", corpus, "--nlp.lang", "en"]
-    short = ["--folds", 3, "--places", 4, "--training.max_epochs", 4]
-    done = run(*arguments, *short, "--output", lines, "--html", html, "--json")
+AUDIT = ["audit", CONFIGS / "sparse.cfg"]
+SHORT = ["--nlp.lang", "en", "--folds", 3, "--places", 4, "--training.max_epochs", 4]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """49 docs, saved, with a mistake of each kind."""
+    DocBin(docs=docs_with_mistakes()[0]).to_disk(tmp_path / "corpus.spacy")
+    return tmp_path / "corpus.spacy"
+
+
+def test_command_writes_suspects_as_lines_and_a_page(corpus: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "audit.jsonl"
+    page = tmp_path / "audit.html"
+
+    done = run(*AUDIT, corpus, *SHORT, "--output", lines, "--html", page, "--json")
+
     assert done.exit_code == 0, done.output
-    shown = json.loads(done.stdout)
-    assert shown["docs"] == 49 and {*shown["kinds"]} == {*KINDS, "inconsistent"}
-    assert shown["suspects"] == [json.loads(line) for line in lines.read_text().splitlines()]
-    assert {s["kind"] for s in shown["suspects"]} == {*KINDS} and html.stat().st_size > 1000
+    result = json.loads(done.stdout)
+    assert result["docs"] == 49
+    assert {*result["kinds"]} == {*KINDS, "inconsistent"}
+    assert result["suspects"] == read_json_lines(lines)
+    assert {suspect["kind"] for suspect in result["suspects"]} == {*KINDS}
+    assert page.stat().st_size > 1000
+
+
+def test_command_applies_answers_to_a_copy_of_the_corpus(
+    audited: Audited, corpus: Path, tmp_path: Path
+) -> None:
+    write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
     corrected = tmp_path / "corrected.spacy"
-    apply = [*arguments, "--apply", lines, "--output", corrected]
-    done = run(*apply)
-    assert "0 accepted, 0 rejected, 4 unanswered\n" in done.output, done.output
-    done = run(*apply, "--unanswered", "accept")
-    assert done.exit_code == 0 and "4 accepted" in done.output, done.output
-    read = [*DocBin().from_disk(corrected).get_docs(VOCAB)]
-    assert [*map(entities, read)] == [*map(entities, make_docs())]
-    for wrong, message in (
-        (["--apply", lines], "audit: output: expected a corpus with --apply, got none"),
-        (["--apply", lines, "--output", corpus], "expected another file than the input"),
-        (["--apply", lines, "--output", tmp_path / "c.txt"], "expected a name that ends in .spacy"),
+    apply = [*AUDIT, corpus, "--nlp.lang", "en", "--apply", tmp_path / "audit.jsonl"]
+    apply += ["--output", corrected]
+
+    unanswered = run(*apply)
+    accepted = run(*apply, "--unanswered", "accept")
+
+    assert "0 accepted, 0 rejected, 4 unanswered\n" in unanswered.output, unanswered.output
+    assert accepted.exit_code == 0
+    assert "4 accepted" in accepted.output, accepted.output
+    docs = list(DocBin().from_disk(corrected).get_docs(VOCAB))
+    assert all_entities(docs) == all_entities(right_docs())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--apply", "audit.jsonl"], "audit: output: expected a corpus with --apply, got none"),
+        (
+            ["--apply", "audit.jsonl", "--output", "corpus.spacy"],
+            "expected another file than the input",
+        ),
+        (
+            ["--apply", "audit.jsonl", "--output", "c.txt"],
+            "expected a name that ends in .spacy",
+        ),
         (["--folds", 50], "got 50 folds of 49 docs"),
-    ):
-        done = run(*arguments, *wrong)
-        assert done.exit_code == 1 and message in done.output, done.output
+    ],
+    ids=["no output", "output is the input", "output is no corpus", "more folds than docs"],
+)
+def test_command_refuses_options_that_do_not_fit(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, options: list[Any], message: str
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    Path("audit.jsonl").write_text("")
+    done = run(*AUDIT, corpus, "--nlp.lang", "en", *options)
+    assert done.exit_code == 1
+    assert message in done.output, done.output

@@ -118,7 +118,9 @@ def marginals_of(ner: CostSensitiveNER, scores: Potentials, b: int) -> numpy.nda
 
 @pytest.mark.parametrize("outside", ["single", "before"])
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_probabilities_are_those_of_enumerated_sequences(scheme: str, outside: str) -> None:
+def test_marginals_and_entropies_are_those_of_enumerated_sequences(
+    scheme: str, outside: str
+) -> None:
     nlp = random_model(scheme=scheme, outside=outside)
     ner = nlp.get_pipe("ner")
     second_doc = doc_of(nlp, starts=False)[:2].as_doc()
@@ -227,15 +229,19 @@ MODEL, SPLIT = random_model(), random_model(outside="before")
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 4))
-def test_answers_do_not_depend_on_the_batch(kinds: list[int], batch_size: int) -> None:
-    text = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
-    texts = [text[kind] for kind in kinds]
-    alone = [[(e.start, e.end, e.label_) for e in MODEL(each).ents] for each in texts]
-    together = MODEL.pipe(texts, batch_size=batch_size)
-    assert [[(e.start, e.end, e.label_) for e in doc.ents] for doc in together] == alone
+def test_predicted_entities_do_not_depend_on_the_batch(kinds: list[int], batch_size: int) -> None:
+    text_of_kind = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
+    texts = [text_of_kind[kind] for kind in kinds]
+    entities_alone = [entities_in_tokens(MODEL(text)) for text in texts]
+    docs = MODEL.pipe(texts, batch_size=batch_size)
+    assert [entities_in_tokens(doc) for doc in docs] == entities_alone
 
 
-def test_few_docs_count_whole_and_by_sequences() -> None:
+def entities_in_tokens(doc: Doc) -> list[tuple[int, int, str]]:
+    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+
+
+def test_training_at_once_takes_the_mean_loss_of_docs_and_of_their_sequences() -> None:
     """The loss over all examples is the mean over both segmentations, plus the penalty."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
@@ -302,7 +308,7 @@ def test_docs_without_borders_have_one_segmentation() -> None:
     assert len(pieces.by_doc) == 3 and pieces.by_sequence is None
 
 
-def test_a_student_has_the_sequences_of_its_teacher() -> None:
+def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
     """The divergence of a model from itself is 0, whatever the student's setting."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
@@ -327,7 +333,7 @@ def test_a_student_has_the_sequences_of_its_teacher() -> None:
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
 
-def test_a_first_pass_decodes_sequences() -> None:
+def test_a_first_pass_predicts_each_sequence_alone() -> None:
     nlp = random_model(model=TWO_PASSES)
     ner = nlp.get_pipe("ner")
     first_pass, features = first_pass_of(ner.model), linear_part(ner.model)[0]
@@ -335,16 +341,20 @@ def test_a_first_pass_decodes_sequences() -> None:
     rows = first_pass.weights.rows
     rows[:] = numpy.random.default_rng(1).normal(size=rows.shape)
     doc = doc_of(nlp)
-    seen = features.find([doc])
-    scores = first_pass.weights.potentials(seen)
+    feature_batch = features.find([doc])
+    scores = first_pass.weights.potentials(feature_batch)
     scores = scores._replace(lengths=numpy.asarray([2, 3, 1], dtype="int32"))
     marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
-    outside = first_pass.tags.label_of < 0
-    probabilities = first_pass.predict(seen, [doc])
-    assert_allclose(probabilities[:, 0], marginals[:, outside].sum(axis=1), atol=1e-5)
+    is_outside = first_pass.tags.label_of < 0
+    expected = marginals[:, is_outside].sum(axis=1)
+
+    probabilities = first_pass.predict(feature_batch, [doc])
+
+    prob_of_outside = probabilities[:, 0]
+    assert_allclose(prob_of_outside, expected, atol=1e-5)
 
 
-def test_reasons_add_up_to_the_score_of_the_path() -> None:
+def test_reasons_of_explain_add_up_to_the_score_of_the_best_path() -> None:
     """Of three sequences: their starts and ends are among the reasons."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
@@ -359,10 +369,11 @@ def test_reasons_add_up_to_the_score_of_the_path() -> None:
 @pytest.mark.parametrize(
     "setting, of_columns, of_docbin", [(None, 3, 0), (True, 3, 3), (False, 0, 0)], ids=str
 )
-def test_readers_put_sentences_on_predicted_docs(
+def test_readers_set_sentence_starts_of_predicted_docs(
     setting: bool | None, of_columns: int, of_docbin: int, tmp_path: Path
 ) -> None:
-    """In .spacy files if asked, and where tokens differ, too."""
+    """Of columns by default, of .spacy files if they are asked to; where the tokenizer makes other
+    tokens ("left" and "."), too."""
     nlp = spacy.blank("xx")
     reference = Doc(nlp.vocab, words=["Ana", "left.", "Oslo", ".", "So"])
     for token in reference:
@@ -378,8 +389,8 @@ def test_readers_put_sentences_on_predicted_docs(
         assert eg.predicted.has_annotation("SENT_START") is (n_sentences > 0)
 
 
-def test_two_passes_learn_from_one_doc() -> None:
-    """The other folds have none."""
+def test_a_model_of_two_passes_learns_from_one_doc() -> None:
+    """The folds that its first pass is trained in have no docs but in one."""
     nlp, _ = initialized(model=TWO_PASSES)
     eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X O"))
     nlp.initialize(lambda: [eg])
@@ -427,7 +438,7 @@ def test_epochs_of_online_training_alternate_between_docs_and_sequences() -> Non
     assert n_sequences_of_steps == [1, 2, 1, 2, 1]
 
 
-def test_parts_without_borders_are_in_all_epochs() -> None:
+def test_joined_segmentations_have_docs_without_borders_in_all_epochs() -> None:
     """Of a corpus of which another part has borders."""
     cut = Segmentations(["doc"], ["begin", "end"])
     plain = Segmentations(["line"])
@@ -450,8 +461,8 @@ def test_a_gold_or_preset_entity_across_a_border_joins_sequences(is_gold: bool) 
     assert targets.finest.lengths.tolist() == [5, 1]
 
 
-def test_rehearsal_is_of_sequences() -> None:
-    """The features of a token are its own, so the loss is that of docs of a sequence each."""
+def test_the_loss_of_rehearsal_is_that_of_sequences() -> None:
+    """Here features are of a token alone: docs of one sequence each have the same ones."""
     nlp = random_model("sentences")
     ner = nlp.get_pipe("ner")
     nlp.resume_training()

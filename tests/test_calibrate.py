@@ -1,7 +1,7 @@
 """Temperatures: their slope by central differences, their value on answers of known luck."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -23,7 +23,7 @@ from spacy_costner.analysis.calibration import (
     make_temperature,
     predict_best,
 )
-from spacy_costner.analysis.predictions import evaluate_dev, predict_dev
+from spacy_costner.analysis.predictions import DevPredictions, evaluate_dev, predict_dev
 from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
@@ -35,47 +35,58 @@ from .support.posteriors import columns, posterior, probs_of_entities, rows
 from .support.strategies import seeds
 
 
-def surprise(posterior: Posterior, logs: Any, entities: Any, right: Any) -> float:
+def total_log_loss(posterior: Posterior, logs: Any, entities: Any, is_correct: Any) -> float:
+    """Of the entities, at the temperatures with these logarithms: overall, and by label."""
     temperature = make_temperature(logs, posterior.tags.labels)
     p = posterior.with_temperature(temperature).entity_probs(entities)
-    return -float(numpy.log(numpy.where(right, p, 1 - p)).sum())
+    return -float(numpy.log(numpy.where(is_correct, p, 1 - p)).sum())
 
 
 @given(posterior(), seeds)
-def test_slope_of_the_loss(posterior: Posterior, rng: numpy.random.Generator) -> None:
+def test_slopes_of_the_loss_are_its_central_differences(
+    posterior: Posterior, rng: numpy.random.Generator
+) -> None:
+    """For entities that are neither almost sure nor almost impossible."""
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
     tempered = posterior.with_temperature(make_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
     probs = tempered.entity_probs(entities)
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
-    right = rng.uniform(size=len(entities.begin)) < 0.5
-    loss, slopes = find_loss(Answers(tempered, entities, right))
-    assert loss == pytest.approx(surprise(posterior, logs, entities, right))
+    is_correct = rng.uniform(size=len(entities.begin)) < 0.5
+
+    loss, slopes = find_loss(Answers(tempered, entities, is_correct))
+
+    assert loss == pytest.approx(total_log_loss(posterior, logs, entities, is_correct))
     for i in range(len(logs)):
-        step = numpy.eye(len(logs))[i] * 1e-5
-        above, below = (surprise(posterior, logs + by, entities, right) for by in (step, -step))
+        step = numpy.zeros(len(logs))
+        step[i] = 1e-5
+        above = total_log_loss(posterior, logs + step, entities, is_correct)
+        below = total_log_loss(posterior, logs - step, entities, is_correct)
         assert slopes[i] == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-@pytest.mark.parametrize("true", [0.5, 2.0])
-def test_the_temperature_is_that_of_the_truth(scheme: str, true: float) -> None:
-    """Gold is drawn from the model's distribution at a temperature: it is found again."""
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperature: float) -> None:
+    """3,000 sequences of 4 tokens, whose gold is drawn from the distribution of the model at a
+    temperature; the entities are those of the best paths."""
     tags = Tags(["a", "b"], scheme)
     potentials = random_potentials([4] * 3000, len(tags), scale=3.0, seed=1)
     posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
-    truth = temper(posterior.scores, tags, Temperature(true))
-    rng = numpy.random.default_rng(2)
-    path = chain.sample_paths(truth, 1, rng)[0]
-    gold = set(rows(tags.decode(path, potentials.lengths)))
+    truth = temper(posterior.scores, tags, Temperature(temperature))
+    gold_path = chain.sample_paths(truth, 1, numpy.random.default_rng(2))[0]
+    gold = set(rows(tags.decode(gold_path, potentials.lengths)))
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
-    right = numpy.asarray([entity in gold for entity in rows(predicted)])
-    answers = Answers(posterior, predicted, right)
-    fitted = fit_temperature([answers], per_label=False)
-    assert fitted.overall == pytest.approx(true, rel=0.07) and not fitted.labels
+    is_correct = numpy.asarray([entity in gold for entity in rows(predicted)])
+    answers = Answers(posterior, predicted, is_correct)
+
+    overall = fit_temperature([answers], per_label=False)
     by_label = fit_temperature([answers], per_label=True)
-    assert list(by_label.labels) == ["a", "b"]
-    assert [*by_label.labels.values()] == pytest.approx([true, true], rel=0.2)
+
+    assert overall.overall == pytest.approx(temperature, rel=0.07)
+    assert not overall.labels
+    expected = {"a": temperature, "b": temperature}
+    assert by_label.labels == pytest.approx(expected, rel=0.2)
 
 
 def made_up_answers(seed: int, n_labels: int) -> Answers:
@@ -95,6 +106,8 @@ def made_up_answers(seed: int, n_labels: int) -> Answers:
 @pytest.mark.parametrize("n_labels", [1, 3, 8])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
+    """And the slopes there are 0, but for temperatures at the limits of their range, 1/100 and 100,
+    where the loss would fall beyond."""
     optimize = pytest.importorskip("scipy.optimize")
     answers = made_up_answers(seed, n_labels)
     exact = in_float64(answers.posterior)
@@ -103,6 +116,7 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
         temperature = make_temperature(logs, exact.tags.labels)
         tempered = exact.with_temperature(temperature)
         value, slopes = find_loss(answers._replace(posterior=tempered))
+        # Temperatures of labels are drawn to that of all by the squares of their differences.
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 
@@ -117,13 +131,13 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
         optimize.minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B", options=options)
         for start in starts
     ]
-    assert value <= min(each.fun for each in best) + 1e-3
+    assert value <= min(minimum.fun for minimum in best) + 1e-3
     at_limit = numpy.abs(logs) >= hottest - 1e-9
     assert (numpy.abs(slopes[~at_limit]) < 1e-4).all()
     assert (slopes[at_limit] * numpy.sign(logs[at_limit]) <= 1e-4).all()
 
 
-def test_a_minimum_that_is_not_reached_is_said() -> None:
+def test_a_minimum_that_is_not_reached_is_warned_of() -> None:
     answers = made_up_answers(0, 3)
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -133,33 +147,51 @@ def test_a_minimum_that_is_not_reached_is_said() -> None:
         fit_temperature([answers], per_label=True)
 
 
-def test_calibration_is_set_and_saved(unsure: Path, tmp_path: Path) -> None:
+def test_calibration_lowers_the_error_and_keeps_the_best_paths(unsure: Path) -> None:
+    """All predictions are right, and the model was not sure of them: it becomes more certain."""
     nlp = load(unsure)
-    before = [ents(nlp(text)) for text in TEXTS]
+    entities = [ents(nlp(text)) for text in TEXTS]
+
     result = calibrate(nlp, examples(nlp))
+
     assert result.error < result.error_before
-    temperature = {"overall": result.temperature.overall, "labels": {}}
-    assert nlp.get_pipe("ner").cfg["temperature"] == temperature
+    assert result.temperature.overall < 1
     assert sum(row["n"] for row in result.reliability) > 0
+    assert [ents(nlp(text)) for text in TEXTS] == entities
+
+
+def test_a_calibrated_pipeline_is_saved_with_its_temperature(unsure: Path, tmp_path: Path) -> None:
+    nlp = load(unsure)
+    result = calibrate(nlp, examples(nlp))
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
-    assert [ents(loaded(text)) for text in TEXTS] == before
+
+    temperature = {"overall": result.temperature.overall, "labels": {}}
+    assert nlp.get_pipe("ner").cfg["temperature"] == temperature
+    saved = loaded.get_pipe("ner").cfg["temperature"]["overall"]  # of ten digits
+    assert saved == pytest.approx(result.temperature.overall, rel=1e-9)
     docs = [loaded(text) for text in TEXTS if text]
-    for one, other in zip(*(n.get_pipe("ner").posterior(docs).marginals for n in (nlp, loaded))):
-        numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    # Every answer is right, and the model was not sure: it becomes more certain.
-    assert result.temperature.overall < 1
+    marginals = loaded.get_pipe("ner").posterior(docs).marginals
+    expected = nlp.get_pipe("ner").posterior(docs).marginals
+    numpy.testing.assert_allclose(marginals, expected, rtol=1e-4, atol=1e-6)
     again = calibrate(loaded, examples(loaded))
     assert again.error_before == pytest.approx(result.error, abs=1e-6)
-    # It changes what threshold decoding predicts, and the scores in the meta.
+
+
+def test_calibration_changes_what_a_threshold_predicts_and_the_scores_in_the_meta(
+    unsure: Path,
+) -> None:
+    """More entities have .99 as the model becomes more certain."""
     nlp = load(unsure)
-    block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.99}
-    use_decoding(nlp, nlp.get_pipe("ner"), block)
-    recall = nlp.evaluate(examples(nlp))["ents_r"]
-    nlp.meta["performance"] = {"ents_r": recall}
+    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.99}
+    use_decoding(nlp, nlp.get_pipe("ner"), threshold)
+    recall_before = nlp.evaluate(examples(nlp))["ents_r"]
+    nlp.meta["performance"] = {"ents_r": recall_before}
+
     calibrate(nlp, iter(examples(nlp)), source="dev.spacy")
+
     performance = nlp.meta["performance"]
-    assert performance["ents_r"] == nlp.evaluate(examples(nlp))["ents_r"] > recall
+    assert performance["ents_r"] == nlp.evaluate(examples(nlp))["ents_r"] > recall_before
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
 
 
@@ -178,73 +210,121 @@ def test_the_log_loss_is_that_of_the_temperature(unsure: Path) -> None:
     assert result.log_loss < result.log_loss_before
     log_losses = {1.0: result.log_loss_before, result.temperature.overall: result.log_loss}
     for temperature, log_loss in log_losses.items():
-        total = surprise(posterior, numpy.log([temperature]), entities, is_correct)
+        total = total_log_loss(posterior, numpy.log([temperature]), entities, is_correct)
         assert log_loss == pytest.approx(total / len(is_correct), rel=1e-4)
 
 
-def test_confidences_are_on_afterwards(unsure: Path, tmp_path: Path) -> None:
+def test_a_calibrated_pipeline_writes_confidences(unsure: Path, tmp_path: Path) -> None:
+    """To docs, and to what `annotate` writes."""
     nlp = load(unsure)
     calibrate(nlp, examples(nlp))
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
-    doc, answer = loaded(TEXTS[1]), next(annotate_texts(loaded, [0], TEXTS[1:]))
+
+    doc = loaded(TEXTS[1])
+    answer = next(annotate_texts(loaded, [0], TEXTS[1:]))
+
     confidences = [ent._.confidence for ent in doc.ents]
-    assert confidences == list(doc.spans["confidence"].attrs["scores"]) and all(confidences)
+    assert confidences == list(doc.spans["confidence"].attrs["scores"])
+    assert all(confidences)
     assert [entity["score"] for entity in answer["entities"]] == pytest.approx(confidences)
-    # Where they are on, they stay. Two components don't write to one key.
-    calibrate(loaded, examples(loaded))
-    loaded.add_pipe("ner", "other", source=load(unsure), first=True)
-    calibrate(loaded, examples(loaded), name="other")
-    keys = [loaded.get_pipe(name).confidence.spans_key for name in ("ner", "other")]
-    assert keys == ["confidence", "other_confidence"]
 
 
-def test_what_cannot_be_calibrated_is_said(unsure: Path) -> None:
+def test_two_calibrated_components_write_to_different_keys(unsure: Path) -> None:
+    """Where confidences are on, they stay."""
+    nlp = load(unsure)
+    calibrate(nlp, examples(nlp))
+    calibrate(nlp, examples(nlp))
+
+    nlp.add_pipe("ner", "other", source=load(unsure), first=True)
+    calibrate(nlp, examples(nlp), name="other")
+
+    assert nlp.get_pipe("ner").confidence.spans_key == "confidence"
+    assert nlp.get_pipe("other").confidence.spans_key == "other_confidence"
+
+
+def test_a_component_that_is_not_there_is_refused(unsure: Path) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match=r"cost_sensitive_ner, one of \['ner'\], got 'other'"):
         calibrate(nlp, examples(nlp), name="other")
-    nothing = [Example(nlp.make_doc("a b"), nlp.make_doc("a b"))]
+
+
+def test_docs_without_annotation_are_refused(unsure: Path) -> None:
+    nlp = load(unsure)
+    without = [Example(nlp.make_doc("a b"), nlp.make_doc("a b"))]
     with pytest.raises(ValueError, match="with annotated entities, got none"):
-        calibrate(nlp, nothing)
-    silent = pipeline()
-    silent.initialize(lambda: examples(silent))
-    silent.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
+        calibrate(nlp, without)
+
+
+def test_a_model_that_predicts_nothing_is_refused() -> None:
+    """It has a high weight of O, the first tag."""
+    nlp = pipeline()
+    nlp.initialize(lambda: examples(nlp))
+    nlp.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
     with pytest.raises(ValueError, match="ner: expected predicted entities to calibrate"):
-        calibrate(silent, examples(silent))
+        calibrate(nlp, examples(nlp))
 
 
 # What calibration and tuning look at
 
 
-def test_development_docs(unsure: Path) -> None:
+# The labels of the pipeline are in alphabetical order.
+LOC, PERSON, TEAM = range(3)
+
+
+class PartlyAnnotated(NamedTuple):
+    """Predictions of docs some tokens of which don't count."""
+
+    dev: DevPredictions
+    examples: list[Example]
+    second: int  # the first token of the second doc
+    third: int
+
+
+@pytest.fixture
+def partly_annotated(unsure: Path) -> PartlyAnnotated:
+    """ "Who is Shaka Khan?", in which "Who" is preset as a place; "I like London and Berlin.", in
+    which nothing is annotated from "and" on; "The Red Sox lost."; and an empty doc."""
     nlp = load(unsure)
     batch = examples(nlp)
-    missing = batch[1].reference
-    missing.set_ents(missing.ents[:1], outside=[missing[0:2]], default="missing")
     preset = batch[0].predicted
     preset.set_ents([Span(preset, 0, 1, label="LOC")], default="missing")
-    development = predict_dev(nlp, nlp.get_pipe("ner"), batch)
-    n_first, n_second = len(batch[0].predicted), len(batch[1].predicted)
-    # Alphabetical: LOC, PERSON, sports-team. Berlin is missing.
-    third = n_first + n_second + 1
-    assert rows(development.gold) == [
-        (2, 4, 1),
-        (n_first + 2, n_first + 3, 0),
-        (third, third + 2, 2),
-    ]
-    known = development.is_counted.tolist()
-    assert known[0] is False and all(known[1:n_first])
-    assert known[n_first : n_first + n_second] == [True] * 3 + [False] * (n_second - 3)
-    some = columns([(0, 1, 0), (2, 4, 1), (2, 4, 0), (n_first + 2, n_first + 4, 0)])
-    assert development.is_correct(some).tolist() == [False, True, False, False]
-    # An inner node of a tree has a label after those of the chain.
-    gold = development._replace(gold=columns([(2, 4, -1), (2, 4, 1)]))
-    inner = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, 1)])
-    assert gold.is_correct(inner).tolist() == [False, False, False, True]
-    assert development.are_counted(some).tolist() == [False, True, True, False]
-    assert len(development.posterior.scores.lengths) == 3
+    missing = batch[1].reference
+    missing.set_ents(missing.ents[:1], outside=[missing[0:2]], default="missing")
+    dev = predict_dev(nlp, nlp.get_pipe("ner"), batch)
+    second = len(batch[0].predicted)
+    return PartlyAnnotated(dev, batch, second, second + len(batch[1].predicted))
+
+
+def test_gold_of_dev_docs_are_the_annotated_entities(partly_annotated: PartlyAnnotated) -> None:
+    dev, batch, second, third = partly_annotated
+    london = (second + 2, second + 3, LOC)
+    assert rows(dev.gold) == [(2, 4, PERSON), london, (third + 1, third + 3, TEAM)]
+    assert len(dev.posterior.scores.lengths) == 3  # without the empty doc
     # The docs given stay as they were.
     assert not batch[1].predicted.has_annotation("ENT_IOB")
+
+
+def test_preset_tokens_and_missing_annotation_do_not_count(
+    partly_annotated: PartlyAnnotated,
+) -> None:
+    dev, _, second, third = partly_annotated
+    is_counted = dev.is_counted.tolist()
+    assert is_counted[:second] == [False] + [True] * (second - 1)
+    n_missing = third - second - 3
+    assert is_counted[second:third] == [True] * 3 + [False] * n_missing
+
+    # "Who", "Shaka Khan" twice, "London and"
+    entities = columns([(0, 1, LOC), (2, 4, PERSON), (2, 4, LOC), (second + 2, second + 4, LOC)])
+    assert dev.are_counted(entities).tolist() == [False, True, True, False]
+    assert dev.is_correct(entities).tolist() == [False, True, False, False]
+
+
+def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnotated) -> None:
+    """Their labels come after the three of the chain; a label that only the docs have is -1."""
+    dev = partly_annotated.dev._replace(gold=columns([(2, 4, -1), (2, 4, PERSON)]))
+    entities = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, PERSON)])
+    assert dev.is_correct(entities).tolist() == [False, False, False, True]
 
 
 def test_development_docs_go_through_what_comes_before() -> None:

@@ -30,6 +30,8 @@ CALLS = {
 
 
 class DeviceArray:
+    """An array of CuPy, as far as the chain uses it: `get` copies it to the host."""
+
     def __init__(self, array: numpy.ndarray) -> None:
         self.array = array
 
@@ -39,54 +41,67 @@ class DeviceArray:
 
 @pytest.fixture(autouse=True)
 def _device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests here run as on a machine with CuPy."""
     cupy = SimpleNamespace(ndarray=DeviceArray, asarray=DeviceArray)
     monkeypatch.setattr(thinc.util, "cupy", cupy, raising=False)
     monkeypatch.setattr(thinc.util, "has_cupy", True)
 
 
 def to_device(value: Any) -> Any:
+    """The same argument with arrays of the device; numbers and segments stay."""
     if isinstance(value, Potentials):
         return map_scores(DeviceArray, value)
     return DeviceArray(value) if isinstance(value, numpy.ndarray) else value
 
 
 def assert_on_device(results: Sequence[Any], expected: Sequence[numpy.ndarray]) -> None:
-    for result, wanted in zip(results, expected, strict=True):
+    """Check that results are arrays of the device with the numbers expected."""
+    for result, expected_array in zip(results, expected, strict=True):
         assert isinstance(result, DeviceArray)
-        assert_array_equal(result.array, wanted)
+        assert_array_equal(result.array, expected_array)
 
 
 @pytest.mark.parametrize("name, args", CALLS.items(), ids=CALLS)
-def test_answers_are_copied_back(name: str, args: tuple) -> None:
-    """Values with the gradients of their callbacks, paths with scores, and single arrays."""
-    expected: Any = getattr(chain, name)(POTENTIALS, *args)
-    found = getattr(chain, name)(to_device(POTENTIALS), *map(to_device, args))
-    assert type(found) is type(expected) or isinstance(found, DeviceArray)
+def test_answers_to_device_arrays_are_device_arrays(name: str, args: tuple) -> None:
+    """Values and the gradients of their callbacks, paths with scores, and single arrays."""
+    query = getattr(chain, name)
+
+    expected: Any = query(POTENTIALS, *args)
+    answer = query(to_device(POTENTIALS), *map(to_device, args))
+
     if not isinstance(expected, tuple):
-        found, expected = [found], [expected]
-    elif callable(expected[1]):
-        weights = numpy.random.default_rng(0).normal(size=expected[0].shape)
-        gradients = found[1](to_device(weights)), expected[1](weights)
-        assert_array_equal(gradients[0].lengths, gradients[1].lengths)
-        found, expected = (
-            [x[0], *gradient[:4]] for x, gradient in zip((found, expected), gradients)
-        )
-    assert_on_device(found, expected)
+        assert_on_device([answer], [expected])
+        return
+    assert type(answer) is type(expected)
+    if not callable(expected[1]):
+        assert_on_device(answer, expected)
+        return
+    (values, backprop), (expected_values, expected_backprop) = answer, expected
+    weights = numpy.random.default_rng(0).normal(size=expected_values.shape)
+    gradient = backprop(to_device(weights))
+    expected_gradient = expected_backprop(weights)
+    assert_on_device([values, *gradient[:4]], [expected_values, *expected_gradient[:4]])
+    assert_array_equal(gradient.lengths, expected_gradient.lengths)
 
 
-def test_samples_are_copied_back() -> None:
-    one, other = (
-        chain.sample_paths(each, 4, rng=numpy.random.default_rng(0))
-        for each in (to_device(POTENTIALS), POTENTIALS)
-    )
-    assert_on_device([one], [other])
+def test_samples_of_device_arrays_are_device_arrays() -> None:
+    samples = chain.sample_paths(to_device(POTENTIALS), 4, rng=numpy.random.default_rng(0))
+
+    expected = chain.sample_paths(POTENTIALS, 4, rng=numpy.random.default_rng(0))
+    assert_on_device([samples], [expected])
 
 
-def test_queries_of_one_posterior_share_a_backward_pass() -> None:
+def test_a_backward_pass_of_two_queries_gives_device_arrays() -> None:
     gradients = []
-    for copy in (lambda value: value, to_device):
-        paths = chain.forward_backward(copy(POTENTIALS))
-        queries = [paths.log_partition(), paths.log_marginals(copy(TAGS))]
-        ones = [copy(numpy.ones(size)) for size in (3, 5)]
-        gradients.append(paths.backprop(*((vjp, d) for (_, vjp), d in zip(queries, ones))))
-    assert_on_device(gradients[1][:4], gradients[0][:4])
+    for copy in (lambda array: array, to_device):
+        messages = chain.forward_backward(copy(POTENTIALS))
+        _, backprop_partition = messages.log_partition()
+        _, backprop_marginals = messages.log_marginals(copy(TAGS))
+        d_partition, d_marginals = copy(numpy.ones(3)), copy(numpy.ones(5))
+        gradient = messages.backprop(
+            (backprop_partition, d_partition), (backprop_marginals, d_marginals)
+        )
+        gradients.append(gradient)
+    on_host, on_device = gradients
+
+    assert_on_device(on_device[:4], on_host[:4])

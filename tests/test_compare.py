@@ -6,7 +6,8 @@ from dataclasses import astuple, replace
 from functools import partial
 from io import StringIO
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -16,6 +17,7 @@ from thinc.api import Config
 from tqdm import tqdm
 
 from spacy_costner.analysis.comparison import (
+    ComparedLoss,
     Finished,
     Variant,
     compare,
@@ -31,7 +33,7 @@ from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.saving import as_json
 
-from .support.experiment import SHORT, Experiment
+from .support.experiment import SHORT, Experiment, make_experiment
 from .support.fitting import sparse_config
 
 SEQUENTIAL = {"@losses": "spacy_costner.Sequential.v1"}
@@ -41,139 +43,231 @@ RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
 
 
 def variants_of(experiment: Experiment, **overrides: Any) -> list[Variant]:
+    """sequential and risk with the seed 0, then both with the seed 1."""
     return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
-def test_blocks_are_merged_and_those_of_registered_functions_replaced() -> None:
+def test_blocks_are_merged() -> None:
+    """In a copy."""
+    config = Config({"training": {"seed": 0, "dropout": 0.1}})
+    merged = put_onto(config, {"training": {"dropout": 0.0, "max_steps": 9}})
+    assert merged == {"training": {"seed": 0, "dropout": 0.0, "max_steps": 9}}
+    assert config == {"training": {"seed": 0, "dropout": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("before", "other"),
+    [
+        ({"@losses": "other.v1", "x": 1}, RISK),
+        ({"factory": "cost_sensitive_ner", "loss": RISK}, {"factory": "ner", "moves": None}),
+    ],
+    ids=["loss", "factory"],
+)
+def test_blocks_of_another_registered_function_are_replaced(before: Any, other: Any) -> None:
+    """Settings of the one don't fit the other."""
+    config = Config({"block": before, "training": {"seed": 0}})
+    replaced = put_onto(config, {"block": other})
+    assert replaced == {"block": other, "training": {"seed": 0}}
+
+
+def test_a_cost_within_a_loss_is_replaced() -> None:
     ner = {"factory": "cost_sensitive_ner", "loss": {**RISK, "cost": {"@misc": "other", "x": 1}}}
-    config = Config({"ner": ner, "training": {"seed": 0, "dropout": 0.1}})
-    other = {"ner": {"factory": "ner", "moves": None}}
-    assert put_onto(config, other) == {**config, **other}
-    changes = {"ner": {"loss": RISK}, "training": {"dropout": 0.0, "max_steps": 9}}
-    assert put_onto(config, changes) == {
-        "ner": {"factory": "cost_sensitive_ner", "loss": RISK},
-        "training": {"seed": 0, "dropout": 0.0, "max_steps": 9},
-    }
-    assert config["training"] == {"seed": 0, "dropout": 0.1}
+    replaced = put_onto(Config({"ner": ner}), {"ner": {"loss": RISK}})
+    assert replaced == {"ner": {"factory": "cost_sensitive_ner", "loss": RISK}}
 
 
-def test_variants(experiment: Experiment) -> None:
-    variants = variants_of(experiment, **{"training.patience": 3})
+def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
+    """In a folder of its own, and all are measured alike."""
+    variants = variants_of(experiment)
+
     assert [(variant.loss, variant.seed) for variant in variants] == [
-        *(("sequential", 0), ("risk", 0), ("sequential", 1), ("risk", 1))
+        ("sequential", 0),
+        ("risk", 0),
+        ("sequential", 1),
+        ("risk", 1),
     ]
     for variant in variants:
-        ner, is_risk = variant.config["components"]["ner"], variant.loss == "risk"
-        assert variant.config["training"] == {
-            **{"seed": variant.seed, "max_steps": 6, "patience": 3, "eval_frequency": 1},
-            **{"gpu_allocator": None, **({"dropout": 0.0} if is_risk else {})},
-        }
-        assert ner["loss"] == (RISK if is_risk else SEQUENTIAL)
-        assert ner["model"]["tok2vec"]["width"] == 8
+        assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
         measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
         assert astuple(variant.measure) == measure
-        assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
+
+
+def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:
+    """Of the config of a loss, not the limits of training: they are for all the same."""
+    sequential, risk, *_ = variants_of(experiment, **{"training.patience": 3})
+
+    training = {
+        "seed": 0,
+        "max_steps": 6,
+        "eval_frequency": 1,
+        "gpu_allocator": None,
+        "patience": 3,
+    }
+    assert sequential.config["training"] == training
+    assert risk.config["training"] == {**training, "dropout": 0.0}
+    assert sequential.config["components"]["ner"]["loss"] == SEQUENTIAL
+    assert risk.config["components"]["ner"]["loss"] == RISK
+    assert risk.config["components"]["ner"]["model"]["tok2vec"]["width"] == 8
+
+
+def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
+    """Risk starts from 5 epochs of Sequential."""
+    named = experiment._replace(loss_paths=["sequential", "Risk", "MIRA"])  # type: ignore[list-item]
+
+    sequential, risk, mira = make_variants(*named, seeds=[0])
+
+    assert [variant.loss for variant in (sequential, risk, mira)] == ["sequential", "Risk", "MIRA"]
+    assert sequential.config["components"]["ner"]["loss"] == SEQUENTIAL
+    schedule = risk.config["components"]["ner"]["loss"]
+    assert schedule["epochs"] == [5.0]
+    assert schedule["*"] == {"first": SEQUENTIAL, "then": RISK}
 
 
 def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> None:
-    losses = ["sequential", "Risk", "MIRA"]
-    plain, risk, mira = make_variants(*experiment._replace(loss_paths=losses), seeds=[0])
-    assert [plain.loss, risk.loss, mira.loss] == losses
-    assert plain.config["components"]["ner"]["loss"] == SEQUENTIAL
-    stages = risk.config["components"]["ner"]["loss"]
-    assert stages["epochs"] == [5.0] and stages["*"] == {"first": SEQUENTIAL, "then": RISK}
     cost = {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 5.0}
     scorer = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": cost}
     base = load_config(experiment.config_path)
     put_onto(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
-    for variant in make_variants(*experiment._replace(loss_paths=losses), seeds=[0])[1:]:
-        loss = variant.config["components"]["ner"]["loss"]
-        assert variant.measure.cost == loss.get("*", {}).get("then", loss)["cost"] == cost
+    named = experiment._replace(loss_paths=["Risk", "MIRA"])  # type: ignore[list-item]
+
+    risk, mira = make_variants(*named, seeds=[0])
+
+    assert risk.measure.cost == mira.measure.cost == cost
+    assert risk.config["components"]["ner"]["loss"]["*"]["then"]["cost"] == cost
+    assert mira.config["components"]["ner"]["loss"]["cost"] == cost
 
 
 def test_a_sweep_is_every_combination(experiment: Experiment) -> None:
     sweep = {"training.dropout": [0.1, 0.2], "components.ner.scheme": ["IOB2", "BILUO"]}
-    config, losses, *paths = experiment
-    variants = make_variants(config, losses[:1], *paths, seeds=[7], sweep=sweep)
-    assert variants[2].path == experiment.output_path / variants[2].loss / "seed-7"
-    for variant, (rate, scheme) in zip(variants, product(*sweep.values())):
-        assert variant.loss == f"sequential dropout={rate} scheme={scheme}"
-        assert variant.config["training"]["dropout"] == rate
+    config_path, loss_paths, *paths = experiment
+
+    variants = make_variants(config_path, loss_paths[:1], *paths, seeds=[7], sweep=sweep)
+
+    combinations = list(product([0.1, 0.2], ["IOB2", "BILUO"]))
+    for variant, (dropout, scheme) in zip(variants, combinations, strict=True):
+        assert variant.loss == f"sequential dropout={dropout} scheme={scheme}"
+        assert variant.path == experiment.output_path / variant.loss / "seed-7"
+        assert variant.config["training"]["dropout"] == dropout
         assert variant.config["components"]["ner"]["scheme"] == scheme
-    alone = make_variants(config, [], *paths, seeds=[7], sweep=sweep)
-    assert [f"sequential {variant.loss}" for variant in alone] == [v.loss for v in variants]
-    assert not any("loss" in variant.config["components"]["ner"] for variant in alone)
-    same = {"training.seed": [1], "system.seed": [2]}
-    (variant,) = make_variants(config, [], *paths, seeds=[0], sweep=same)
+
+
+def test_a_sweep_without_losses_leaves_that_of_the_config(experiment: Experiment) -> None:
+    config_path, _, *paths = experiment
+    sweep = {"training.dropout": [0.1, 0.2]}
+    variants = make_variants(config_path, [], *paths, seeds=[7], sweep=sweep)
+    assert [variant.loss for variant in variants] == ["dropout=0.1", "dropout=0.2"]
+    assert not any("loss" in variant.config["components"]["ner"] for variant in variants)
+
+
+def test_settings_of_the_same_name_are_named_with_their_section(experiment: Experiment) -> None:
+    config_path, _, *paths = experiment
+    sweep = {"training.seed": [1], "system.seed": [2]}
+    (variant,) = make_variants(config_path, [], *paths, seeds=[0], sweep=sweep)
     assert variant.loss == "training.seed=1 system.seed=2"
 
 
-def test_all_losses_are_evaluated_as_often(experiment: Experiment) -> None:
+def test_callbacks_of_losses_do_not_count(experiment: Experiment) -> None:
+    """All are evaluated as often as the base config says."""
     callback = {"@callbacks": "spacy_costner.evaluate_each_epoch.v1"}
-    others = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
-    experiment.loss_paths[1].write_text(SHORT + others)
-    block = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
-    put_onto(load_config(experiment.config_path), block).to_disk(experiment.config_path)
+    section = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
+    experiment.loss_paths[1].write_text(SHORT + section)
+    of_base = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
+    put_onto(load_config(experiment.config_path), of_base).to_disk(experiment.config_path)
+
     for variant in variants_of(experiment):
-        assert variant.config["initialize"] == block["initialize"]
+        assert variant.config["initialize"] == of_base["initialize"]
 
 
-@pytest.mark.parametrize("text", ["[nlp]\nlang = 'en'", SHORT.replace("[components.ner", "[other")])
-def test_configs_that_do_not_fit_are_named(experiment: Experiment, text: str) -> None:
-    without = "[components.ner.loss]\n@losses = spacy_costner.Risk.v1\n"
-    for path, wrong, message in (
-        (experiment.loss_paths[1], without, r"risk\.cfg: .*Section 'components' is not defi"),
-        (experiment.loss_paths[1], text, r"risk\.cfg: expected a component 'ner'"),
-        (experiment.config_path, without, r"base\.cfg: .*Section 'components' is not defi"),
-        (experiment.config_path, text, r"base\.cfg: expected one component .*, got \[\]"),
-    ):
-        whole = path.read_text()
-        path.write_text(wrong)
-        with pytest.raises(ValueError, match=message):
-            variants_of(experiment)
-        path.write_text(whole)
+NO_PARENT_SECTION = "[components.ner.loss]\n@losses = spacy_costner.Risk.v1\n"
+NO_COMPONENTS = "[nlp]\nlang = 'en'"
+ANOTHER_SECTION = SHORT.replace("[components.ner", "[other")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("risk.cfg", NO_PARENT_SECTION, r"risk\.cfg: .*Section 'components' is not defi"),
+        ("risk.cfg", NO_COMPONENTS, r"risk\.cfg: expected a component 'ner'"),
+        ("risk.cfg", ANOTHER_SECTION, r"risk\.cfg: expected a component 'ner'"),
+        ("base.cfg", NO_PARENT_SECTION, r"base\.cfg: .*Section 'components' is not defi"),
+        ("base.cfg", NO_COMPONENTS, r"base\.cfg: expected one component .*, got \[\]"),
+        ("base.cfg", ANOTHER_SECTION, r"base\.cfg: expected one component .*, got \[\]"),
+    ],
+)
+def test_configs_that_do_not_fit_are_named(
+    experiment: Experiment, name: str, text: str, message: str
+) -> None:
+    (experiment.config_path.parent / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        variants_of(experiment)
 
 
 # Training
 
 
-def test_a_variant_leaves_what_is_needed(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another measure needs no other training."""
+def test_a_variant_leaves_config_log_model_and_counts(experiment: Experiment) -> None:
+    """The docs of the corpus have 6, 3, 3 and 1 tokens, and 2, 1, 0 and 1 entities."""
     variant = variants_of(experiment)[0]
+
     outcome = run_variant(variant)
-    assert outcome.seconds > 0
-    assert {path.name for path in variant.path.iterdir()} == {
-        *("config.cfg", "log.txt", "model-best", "trained.json", "counts.json")
-    }
+
+    names = {path.name for path in variant.path.iterdir()}
+    assert names == {"config.cfg", "log.txt", "model-best", "trained.json", "counts.json"}
     assert "ENTS_F" in (variant.path / "log.txt").read_text()
     assert spacy.load(variant.path / "model-best").config["training"]["seed"] == 0
+    assert outcome.seconds > 0
     tp, _, fn, _, tokens = outcome.counts
     assert tokens.tolist() == [6, 3, 3, 1]
     assert (tp + fn).tolist() == [2, 1, 0, 1]
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
+
+
+def test_another_measure_needs_no_other_training(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = variants_of(experiment)[0]
+    outcome = run_variant(variant)
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
+
+    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     again = run_variant(variant._replace(measure=zero_one))
+
     assert again.seconds == outcome.seconds
-    assert again.counts[0].tolist() == tp.tolist()
+    assert again.counts[0].tolist() == outcome.counts[0].tolist()
+
+
+def linear_variant(experiment: Experiment) -> Variant:
+    sparse_config(experiment).to_disk(experiment.config_path)
+    named = experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
+    (variant,) = make_variants(*named, seeds=[1])
+    return variant
 
 
 def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
-    """But by `spacy train` if `fit` has no end or the pipeline other components to train."""
-    sparse_config(experiment).to_disk(experiment.config_path)
-    (variant,) = make_variants(*experiment._replace(loss_paths=["Sequential"]), seeds=[1])
+    variant = linear_variant(experiment)
+
     run_variant(variant)
     fitted = fit(variant.config, experiment.output_path / "fitted")
-    weights = [path / "ner" / "model" for path in (fitted.path, variant.path / "model-best")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+    weights = (variant.path / "model-best" / "ner" / "model").read_bytes()
+    assert weights == (fitted.path / "ner" / "model").read_bytes()
     assert fitted.outcomes["ner"].describe() in (variant.path / "log.txt").read_text()
-    endless = {"training": {"max_steps": 0, "patience": 2}}
-    two = {"nlp": {"pipeline": ["ner", "other"]}, "components": {"other": {"factory": "ner"}}}
-    for name, change in {"endless": endless, "two": two}.items():
-        config, path = put_onto(variant.config, change), experiment.output_path / name
-        assert run_variant(variant._replace(config=config, path=path)).counts
-        assert "LOSS NER" in (path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training": {"max_steps": 0, "patience": 2}},
+        {"nlp": {"pipeline": ["ner", "other"]}, "components": {"other": {"factory": "ner"}}},
+    ],
+    ids=["no end", "another component to train"],
+)
+def test_a_linear_model_that_fit_cannot_train_is_trained_by_spacy(
+    experiment: Experiment, change: dict[str, Any]
+) -> None:
+    variant = linear_variant(experiment)
+    outcome = run_variant(variant._replace(config=put_onto(variant.config, change)))
+    assert outcome.counts
+    assert "LOSS NER" in (variant.path / "log.txt").read_text()  # a column of spaCy's table
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
@@ -200,63 +294,131 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         assert [(bar.desc, bar.n, bar.total) for bar in bars] == [("train", 14, 14)]
 
 
-@pytest.mark.parametrize("step", ["train_pipeline", "replace_folder"])
+def saved_weights(variant: Variant) -> bytes:
+    return (variant.path / "model-best" / "ner" / "model").read_bytes()
+
+
+@pytest.mark.parametrize("failing_step", ["train_pipeline", "replace_folder"])
 def test_a_pipeline_stays_until_another_is_complete(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, step: str
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, failing_step: str
 ) -> None:
-    """And is not taken for the other one, nor the other one for it."""
+    """A variant with other settings has the same folder. Its training fails, or the step that puts
+    it in the place of the first: that is kept, and known as the first if nothing was replaced."""
     first = variants_of(experiment)[0]
     outcome = run_variant(first)
-    before = (first.path / "model-best" / "ner" / "model").read_bytes()
-    (variant, *_) = variants_of(experiment, **{"training.max_steps": 3})
+    weights = saved_weights(first)
+    other = variants_of(experiment, **{"training.max_steps": 3})[0]
+
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.analysis.comparison.{step}")
-        run_variant(variant)
-    assert (variant.path / "model-best" / "ner" / "model").read_bytes() == before
-    assert (variant.path / "trained.json").exists() is (step == "train_pipeline")
-    if step == "train_pipeline":
+        patch.delattr(f"spacy_costner.analysis.comparison.{failing_step}")
+        run_variant(other)
+
+    assert saved_weights(other) == weights
+    is_known = failing_step == "train_pipeline"
+    assert (other.path / "trained.json").exists() is is_known
+    if is_known:
         assert run_variant(first).seconds == outcome.seconds
-    assert run_variant(variant).seconds != outcome.seconds
-    assert (variant.path / "model-best" / "ner" / "model").read_bytes() != before
-    assert not (variant.path / "training").exists()
 
 
-def test_a_comparison_is_written_down_and_taken_up_again(
-    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failing_step", ["train_pipeline", "replace_folder"])
+def test_a_pipeline_that_failed_is_trained_again(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch, failing_step: str
 ) -> None:
-    seen: list[str] = []
-    settings: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
-    rows = compare(*experiment, **settings, on_end=lambda name, _: seen.append(name))
-    assert [row.loss for row in rows] == ["sequential", "risk"]
-    assert seen == [f"{loss}, seed {seed}" for seed in (0, 1) for loss in ("sequential", "risk")]
-    record = json.loads((experiment.output_path / "comparison.json").read_text())
+    """It isn't taken for the first one, whose folder it has."""
+    first = variants_of(experiment)[0]
+    outcome = run_variant(first)
+    weights = saved_weights(first)
+    other = variants_of(experiment, **{"training.max_steps": 3})[0]
+    with monkeypatch.context() as patch, pytest.raises(NameError):
+        patch.delattr(f"spacy_costner.analysis.comparison.{failing_step}")
+        run_variant(other)
+
+    assert run_variant(other).seconds != outcome.seconds
+
+    assert saved_weights(other) != weights
+    assert not (other.path / "training").exists()
+
+
+SEEDS_AND_SAMPLES: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
+
+
+class Compared(NamedTuple):
+    """A comparison of two losses with two seeds, its rows, and what was reported as it ran."""
+
+    experiment: Experiment
+    rows: list[ComparedLoss]
+    names: list[str]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    experiment = make_experiment(tmp_path_factory.mktemp("compared"))
+    names: list[str] = []
+    rows = compare(*experiment, **SEEDS_AND_SAMPLES, on_end=lambda name, _: names.append(name))
+    return Compared(experiment, rows, names)
+
+
+def test_variants_are_run_seed_by_seed_and_reported_as_they_end(compared: Compared) -> None:
+    assert [row.loss for row in compared.rows] == ["sequential", "risk"]
+    assert compared.names == [
+        "sequential, seed 0",
+        "risk, seed 0",
+        "sequential, seed 1",
+        "risk, seed 1",
+    ]
+
+
+def test_a_comparison_is_written_down(compared: Compared) -> None:
+    record = json.loads((compared.experiment.output_path / "comparison.json").read_text())
     assert record["seeds"] == [0, 1]
-    for row, written in zip(rows, record["losses"]):
+    for row, written in zip(compared.rows, record["losses"], strict=True):
         assert written["scores"] == pytest.approx(row.scores)
-        p_values = {name: each["p"] for name, each in written["differences"].items()}
-        assert p_values == pytest.approx({name: d.p for name, d in row.differences.items()})
-    # In processes of their own: the same models and results.
-    other = experiment._replace(output_path=experiment.output_path.parent / "other")
-    of_processes = compare(*other, **settings, jobs=2)
-    one, two = ([row._replace(seconds=0) for row in some] for some in (rows, of_processes))
-    models = [sorted(e.output_path.rglob("model-best/ner/model")) for e in (experiment, other)]
-    one_model, two_model = ([path.read_bytes() for path in paths] for paths in models)
-    assert (one, one_model) == (two, two_model) and len(one_model) == 4
+        assert written["differences"].keys() == row.differences.keys()
+        for name, difference in row.differences.items():
+            assert written["differences"][name]["p"] == pytest.approx(difference.p)
+
+
+def test_processes_train_the_same_models(compared: Compared, tmp_path: Path) -> None:
+    in_processes = compared.experiment._replace(output_path=tmp_path / "in_processes")
+
+    rows = compare(*in_processes, **SEEDS_AND_SAMPLES, jobs=2)
+
+    for row, expected in zip(rows, compared.rows, strict=True):
+        assert row._replace(seconds=0) == expected._replace(seconds=0)
+    models = sorted(in_processes.output_path.rglob("model-best/ner/model"))
+    expected_models = sorted(compared.experiment.output_path.rglob("model-best/ner/model"))
+    assert len(models) == 4
+    for path, expected_path in zip(models, expected_models, strict=True):
+        assert path.read_bytes() == expected_path.read_bytes()
+
+
+def test_a_comparison_is_taken_up_again(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is trained twice."""
     monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
-    for row, again in zip(rows, compare(*experiment, make_executor=threads, **settings)):
-        assert as_json(again) == as_json(row._replace(seconds=again.seconds))
+    rows = compare(*compared.experiment, make_executor=threads, **SEEDS_AND_SAMPLES)
+    for row, expected in zip(rows, compared.rows, strict=True):
+        assert as_json(row) == as_json(expected._replace(seconds=row.seconds))
 
 
 def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
-    bad, seen = experiment.output_path.parent / "bad.cfg", []
+    """The label tree of bad.cfg lacks the label country. Its log has where it failed."""
+    bad = experiment.output_path.parent / "bad.cfg"
     text = SHORT.replace("Risk", "MaxMargin").replace("Hamming", "Hierarchical")
     bad.write_text(f"{text}\n[components.ner.loss.cost.tree]\ncity = {{}}\n")
-    some = experiment._replace(loss_paths=[bad, *experiment.loss_paths])
+    with_bad = experiment._replace(loss_paths=[bad, *experiment.loss_paths])
+    is_done: list[bool] = []
+
     with pytest.raises(ValueError, match=r"1 of 3 failed\nbad, seed 0: ValueError: .*'country'"):
-        compare(*some, on_end=lambda _, ended: seen.append(isinstance(ended, Done)))
-    assert seen == [False, True, True]
+        compare(*with_bad, on_end=lambda _, ended: is_done.append(isinstance(ended, Done)))
+
+    assert is_done == [False, True, True]
     assert "Traceback" in (experiment.output_path / "bad" / "seed-0" / "log.txt").read_text()
+
+
+def test_a_comparison_without_seeds_is_refused(experiment: Experiment) -> None:
     with pytest.raises(ValueError, match="seeds: expected at least 1, got 0"):
         compare(*experiment, seeds=())
 
@@ -271,16 +433,21 @@ def make():
 """
 
 
-def test_a_model_of_the_first_step_is_found(experiment: Experiment) -> None:
-    """With a score that falls, the best model is that of the first step."""
+def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrained(
+    experiment: Experiment,
+) -> None:
+    """As with a score that falls from step to step. With another scorer it is trained."""
     code = experiment.output_path.parent / "code.py"
     code.write_text(FALLING)
     settings = {"components.ner.scorer": {"@scorers": "falling.v1"}}
     settings |= {"training.accumulate_gradient": 3}
-    rows = compare(*experiment, overrides=settings, code_path=code, n_samples=9)
-    assert [row.untrained for row in rows] == [[0], [0]]
-    (again, _) = compare(*experiment, n_samples=9)
-    assert again.untrained == [] and again.scores
+
+    falling = compare(*experiment, overrides=settings, code_path=code, n_samples=9)
+    usual = compare(*experiment, n_samples=9)
+
+    assert [row.untrained for row in falling] == [[0], [0]]  # the seed 0
+    assert usual[0].untrained == []
+    assert usual[0].scores
 
 
 # Scores
@@ -292,94 +459,144 @@ def finished(loss: str, *docs: list[float], seed: int = 0, seconds: float = 10) 
     return Finished(loss, seed, seconds, DocCounts(*columns))
 
 
+# Of three docs: tp, fp, fn, cost, tokens.
 POOR = [[1, 1, 1, 4, 10], [2, 0, 0, 0, 10], [0, 2, 1, 6, 20]]
 GOOD = [[2, 0, 0, 0, 10], [2, 0, 0, 0, 10], [1, 1, 0, 2, 20]]
 
 
-def test_scores_counted_by_hand() -> None:
+def test_scores_are_those_of_the_counts() -> None:
+    """Of POOR: 3 of 6 predicted entities are correct, and 3 of 5 annotated ones found; 1 of 3 docs
+    has no mistake."""
     (row,) = summarise([finished("poor", *POOR)], n_samples=10)
-    expected = {"ents_f": 2 * 3 / (2 * 3 + 3 + 2), "ents_p": 3 / 6, "ents_r": 3 / 5}
-    assert row.scores == pytest.approx({**expected, "ents_cost": 10 / 40, "ents_sent_acc": 1 / 3})
+    expected = {
+        "ents_p": 3 / 6,
+        "ents_r": 3 / 5,
+        "ents_f": 2 * 3 / (2 * 3 + 3 + 2),
+        "ents_cost": 10 / 40,
+        "ents_sent_acc": 1 / 3,
+    }
+    assert row.scores == pytest.approx(expected)
+
+
+def test_without_predictions_scores_are_0() -> None:
+    """Of two docs one has no entity: it is right."""
     (row,) = summarise([finished("none", [0, 0, 0, 0, 5], [0, 0, 1, 2, 5])], n_samples=10)
     assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
     assert row.scores["ents_sent_acc"] == 0.5
+
+
+def test_no_docs_are_refused() -> None:
     empty = Finished("a", 0, 1.0, DocCounts(*numpy.zeros((5, 0))))
     with pytest.raises(ValueError, match="test: expected docs with annotated entities, got none"):
         summarise([empty])
 
 
 def test_rows_are_means_over_seeds() -> None:
-    one, other = finished("a", *POOR), finished("a", *GOOD, seed=1, seconds=20)
-    (row,) = summarise([one, other], n_samples=10)
-    (first,), (second,) = summarise([one], n_samples=10), summarise([other], n_samples=10)
+    """F is 54.55 with the first seed and 90.91 with the second."""
+    poor = finished("a", *POOR)
+    good = finished("a", *GOOD, seed=1, seconds=20)
+
+    (row,) = summarise([poor, good], n_samples=10)
+
+    (row_of_poor,) = summarise([poor], n_samples=10)
+    (row_of_good,) = summarise([good], n_samples=10)
     for name, score in row.scores.items():
-        assert row.by_seed[name] == [first.scores[name], second.scores[name]]
-        assert score == pytest.approx((first.scores[name] + second.scores[name]) / 2)
+        scores = [row_of_poor.scores[name], row_of_good.scores[name]]
+        assert row.by_seed[name] == scores
+        assert score == pytest.approx(sum(scores) / 2)
     assert row.seconds == 15
     assert "| 72.73 ± 25.71 |" in comparison_text([row])
-    # What one seed wins and the other loses is no difference.
+
+
+def test_what_one_seed_wins_and_the_other_loses_is_no_difference() -> None:
+    first = [finished("a", *POOR), finished("a", *GOOD, seed=1)]
     swapped = [finished("b", *GOOD), finished("b", *POOR, seed=1)]
-    rows = summarise([one, other, *swapped], n_samples=50)
+    rows = summarise([*first, *swapped], n_samples=50)
+    # value, low, high, p
     assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
 
 
-def f_of(docs: list[list[float]]) -> float:
-    tp, fp, fn = (sum(doc[i] for doc in docs) for i in range(3))
+def f_score_of(docs: list[list[float]]) -> float:
+    tp, fp, fn, *_ = numpy.sum(docs, axis=0)
     return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
 
 
-def test_significance_against_a_loop() -> None:
-    both = [finished("poor", *POOR), finished("good", *GOOD)]
-    rows = summarise(both, n_samples=200)
-    assert rows[0].differences == {}
-    assert rows[1].differences["ents_cost"].value == pytest.approx((2 - 10) / 40)
-    difference = rows[1].differences["ents_f"]
+def test_differences_are_those_of_a_bootstrap_over_docs() -> None:
+    """Against a loop: 200 samples of three docs, the same for both losses."""
+    rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=200)
+
     drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
-    samples = [f_of([GOOD[i] for i in ids]) - f_of([POOR[i] for i in ids]) for ids in drawn]
-    not_better = sum(sample <= 0 for sample in samples)
-    assert difference.value == pytest.approx(f_of(GOOD) - f_of(POOR))
-    assert difference.p == pytest.approx(2 * (1 + not_better) / 201)
-    assert difference.low == pytest.approx(numpy.percentile(samples, 2.5))
-    assert difference.high == pytest.approx(numpy.percentile(samples, 97.5))
+    differences = []
+    for doc_ids in drawn:
+        good = f_score_of([GOOD[i] for i in doc_ids])
+        poor = f_score_of([POOR[i] for i in doc_ids])
+        differences.append(good - poor)
+    n_not_better = sum(difference <= 0 for difference in differences)
+    difference = rows[1].differences["ents_f"]
+    assert difference.value == pytest.approx(f_score_of(GOOD) - f_score_of(POOR))
+    assert difference.p == pytest.approx(2 * (1 + n_not_better) / 201)
+    assert difference.low == pytest.approx(numpy.percentile(differences, 2.5))
+    assert difference.high == pytest.approx(numpy.percentile(differences, 97.5))
+    assert rows[1].differences["ents_cost"].value == pytest.approx((2 - 10) / 40)
+    assert rows[0].differences == {}  # of the first, with which the others are compared
 
 
 def untrained(loss: str, seed: int = 0) -> Finished:
     return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
 
 
-def test_untrained_models_are_not_reported() -> None:
-    """And nothing is compared with one."""
-    runs = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
-    more = [finished(loss, *GOOD, seed=1) for loss in "abc"]
-    rows = summarise([*runs, *more], n_samples=9)
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_loss_with_an_untrained_model_has_no_scores() -> None:
+    """The others have those that they have without it."""
+    of_seed_0 = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
+    of_seed_1 = [finished(loss, *GOOD, seed=1) for loss in "abc"]
+
+    rows = summarise([*of_seed_0, *of_seed_1], n_samples=9)
+
+    without_b = [*of_seed_0[::2], *of_seed_1[::2]]
+    assert [rows[0], rows[2]] == summarise(without_b, n_samples=9)
     assert [row.untrained for row in rows] == [[], [0], []]
     assert rows[1].scores == rows[1].by_seed == rows[1].differences == {}
-    alone = summarise([runs[0], runs[2], more[0], more[2]], n_samples=9)
-    assert [rows[0], rows[2]] == alone
-    *_, note = comparison_text(rows).splitlines()
-    assert note.startswith("b: the best model was not trained past the first step, with seed 0")
-    assert comparison_text(rows).splitlines()[3].split()[1:-1:2] == [
-        "b",
-        *["-"] * 5,
-        "10",
-        "-",
-        "-",
-    ]
-    rows = summarise([untrained("b"), finished("a", *GOOD), finished("c", *POOR)], n_samples=9)
+    lines = comparison_text(rows).splitlines()
+    assert cells_of(lines[3]) == ["b", "-", "-", "-", "-", "-", "10", "-", "-"]
+    note = "b: the best model was not trained past the first step, with seed 0"
+    assert lines[-1].startswith(note)
+
+
+def test_nothing_is_compared_with_an_untrained_model() -> None:
+    """It is the first, with which the others would be compared."""
+    runs = [untrained("b"), finished("a", *GOOD), finished("c", *POOR)]
+    rows = summarise(runs, n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
     assert all(row.differences == {} for row in rows)
-    assert comparison_text(rows).splitlines()[3].split("|")[8:10] == ["      - ", "         - "]
+    assert cells_of(comparison_text(rows).splitlines()[3])[-2:] == ["-", "-"]
 
 
-def test_table_and_lines() -> None:
+def test_the_table_has_a_row_for_each_loss() -> None:
     rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=99)
     head, rule, poor, good = comparison_text(rows).splitlines()
     assert len({len(line) for line in (head, rule, poor, good)}) == 1
-    assert head.split("|")[1:3] == [" loss ", "     F "]
-    expected = "poor 54.55 50.00 60.00 0.2500 33.33 10 - -"
-    assert poor.split()[1:-1:2] == expected.split()
-    good_run, other = Done(finished("good", *GOOD), seconds=9.0), Done(untrained("b"), 10.0)
-    assert variant_text("good, seed 0", good_run) == "good, seed 0: F 90.91, 10 s"
-    expected = "b, seed 0: the best model was not trained past the first step, 10 s"
-    assert variant_text("b, seed 0", other) == expected
-    assert variant_text("bad, seed 1", Failed("ValueError: no", "")) == "bad, seed 1: failed"
+    assert cells_of(head)[:2] == ["loss", "F"]
+    # F, precision, recall, cost, docs without mistakes, seconds, and no difference
+    expected = ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10", "-", "-"]
+    assert cells_of(poor) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "text"),
+    [
+        (Done(finished("a", *GOOD), seconds=9.0), "a, seed 0: F 90.91, 10 s"),
+        (
+            Done(untrained("a"), seconds=10.0),
+            "a, seed 0: the best model was not trained past the first step, 10 s",
+        ),
+        (Failed("ValueError: no", ""), "a, seed 0: failed"),
+    ],
+    ids=["trained", "untrained", "failed"],
+)
+def test_a_variant_that_ends_has_a_line(ended: Any, text: str) -> None:
+    """The seconds are those of its training."""
+    assert variant_text("a, seed 0", ended) == text

@@ -19,38 +19,60 @@ from .support.batches import single
 from .support.linear import HYBRID, SPARSE
 from .support.pipelines import SMALL, SOFTMAX_MARGIN, TEXTS, TRAIN, ents, examples, pipeline, train
 
+SHAKA_KHAN = "Who is Shaka Khan?"
+LONDON_BERLIN = "I like London and Berlin."
+"""Of TRAIN."""
+
 
 @pytest.fixture(scope="module")
 def trained() -> Language:
+    """A pipeline that has learned TRAIN: the labels LOC, PERSON and sports-team. Tests that train
+    it further work on a copy."""
     nlp = pipeline()
     train(nlp)
     return nlp
 
 
-def test_training_anew_forgets_batches_before() -> None:
+def copy_of(nlp: Language) -> Language:
+    return pickle.loads(pickle.dumps(nlp))
+
+
+def test_training_anew_forgets_the_batches_before() -> None:
+    """The loss MCEF counts entities over batches: its value would be another the second time."""
     nlp = pipeline(loss={"@losses": "spacy_costner.MCEF.v1"})
-    values = []
-    for _ in range(2):
-        fix_random_seed(0)
-        values.append(train(nlp, steps=3)["ner"])
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    fix_random_seed(0)
+    first_loss = train(nlp, steps=3)["ner"]
+    fix_random_seed(0)
+    second_loss = train(nlp, steps=3)["ner"]
+    assert second_loss == pytest.approx(first_loss, rel=1e-4)
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-@pytest.mark.parametrize("loss", [{"@losses": "spacy_costner.Sequential.v1"}, SOFTMAX_MARGIN])
-def test_overfitting(loss: dict[str, Any], scheme: str) -> None:
+@pytest.mark.parametrize(
+    "loss",
+    [{"@losses": "spacy_costner.Sequential.v1"}, SOFTMAX_MARGIN],
+    ids=["sequential", "softmax margin"],
+)
+def test_a_pipeline_learns_the_training_texts(loss: dict[str, Any], scheme: str) -> None:
     nlp = pipeline(loss=loss, scheme=scheme)
-    losses = train(nlp)
-    assert 0 <= losses["ner"] < 0.01 and nlp.get_pipe("ner").progress[:2] == (60, 60)
+
+    losses = train(nlp, steps=60)
+
+    assert 0 <= losses["ner"] < 0.01
+    progress = nlp.get_pipe("ner").progress
+    assert (progress.steps, progress.epochs) == (60, 60)  # all examples are in each batch
     for text, gold in TRAIN:
         assert ents(nlp(text)) == gold["entities"]
 
 
-def test_labels_are_those_of_the_data_or_given() -> None:
+def test_labels_are_those_of_the_examples() -> None:
     nlp = pipeline()
     nlp.initialize(lambda: examples(nlp))
     ner = nlp.get_pipe("ner")
     assert ner.labels == ner.label_data == ("LOC", "PERSON", "sports-team")
+
+
+def test_labels_of_the_config_are_used_and_others_are_warned_of() -> None:
     nlp = pipeline()
     nlp.config["initialize"]["components"]["ner"] = {"labels": ["LOC", "GPE"]}
     nlp.initialize(lambda: examples(nlp))
@@ -59,148 +81,231 @@ def test_labels_are_those_of_the_data_or_given() -> None:
         nlp.update(examples(nlp))
 
 
-def test_bad_labels_are_named(trained: Language) -> None:
-    """Among them negated ones of old."""
+def test_examples_without_entities_are_refused() -> None:
     nlp = pipeline()
     batch = [Example.from_dict(nlp.make_doc("Nothing here"), {"entities": []})]
     with pytest.raises(ValueError, match=r"ner: labels: expected at least one"):
         nlp.initialize(lambda: batch)
-    for label in ("", 3, None, "!PERSON"):
-        with pytest.raises(ValueError, match="label: expected a string"):
-            nlp.get_pipe("ner").add_label(label)
+
+
+@pytest.mark.parametrize("label", ["", 3, None, "!PERSON"])
+def test_a_label_that_is_no_name_is_not_added(label: Any) -> None:
+    with pytest.raises(ValueError, match="label: expected a string"):
+        pipeline().get_pipe("ner").add_label(label)
+
+
+def test_negated_labels_are_refused_with_their_successor(trained: Language) -> None:
+    """In spaCy's ner "!PERSON" once said what a span is not: incorrect_spans_key does now."""
     gold = {"entities": [(7, 13, "!PERSON")]}
     batch = [Example.from_dict(trained.make_doc("I like London"), gold)]
-    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON' in 'I like London'"):
+    message = r"incorrect_spans_key.*'!PERSON'"
+    with pytest.raises(ValueError, match=rf"{message} in 'I like London'"):
         trained.update(batch)
-    with pytest.raises(ValueError, match=r"incorrect_spans_key.*'!PERSON'"):
+    with pytest.raises(ValueError, match=message):
         pipeline().initialize(lambda: batch)
 
 
-def test_empty_docs_pass(trained: Language) -> None:
+def test_empty_docs_are_predicted(trained: Language) -> None:
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
-    ner, docs = trained.get_pipe("ner"), [trained.make_doc("")]
-    assert ner.k_best(docs, k=2) == [[([], 1.0, 0.0)]] and ner.posterior(docs).entropy == [0.0]
+    ner = trained.get_pipe("ner")
+    docs = [trained.make_doc("")]
+    # The only path has no entities, and the probability 1.
+    assert ner.k_best(docs, k=2) == [[([], 1.0, 0.0)]]
+    assert ner.posterior(docs).entropy == [0.0]
+
+
+def test_empty_docs_have_no_loss(trained: Language) -> None:
     empty = Example.from_dict(trained.make_doc(""), {"entities": []})
-    assert trained.update([empty, empty], losses={}) == {"ner": 0.0}
+    assert copy_of(trained).update([empty, empty], losses={}) == {"ner": 0.0}
 
 
-def test_one_token_and_long_docs(trained: Language) -> None:
+def test_a_doc_of_one_token_is_predicted(trained: Language) -> None:
     assert ents(trained("London")) in ([], [(0, 6, "LOC")])
+
+
+def test_a_doc_of_10000_tokens_is_predicted(trained: Language) -> None:
     doc = trained(Doc(trained.vocab, words=["London", "likes"] * 5000))
     assert len(doc) == 10000
 
 
-def test_the_loss_is_the_objective_per_annotated_token(trained: Language) -> None:
-    ner = trained.get_pipe("ner")
-    doc = trained.make_doc("Berlin lost")
-    missing = Example(trained.make_doc("Who knows"), trained.make_doc("Who knows"))
-    batch = [Example.from_dict(doc, {"entities": [(0, 6, "LOC")]}), missing]
-    potentials = ner.model.predict([eg.predicted for eg in batch])
-    loss, gradient = ner.get_loss(batch, potentials)
-    gold = [ner.tags.names.index(name) for name in ("U-LOC", "O")]
+def log_loss_of_path(ner: Any, potentials: Any, tag_names: list[str]) -> float:
+    """-log p(path) of the first doc, by enumeration."""
+    path = [ner.tags.names.index(name) for name in tag_names]
     legal = chain.constrain(single(potentials, 0), ner.tags.constraints)
-    expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold)
+    return oracle.log_sum(legal, 0).value - oracle.score(legal, 0, path)
+
+
+def test_the_loss_is_the_objective_by_annotated_token(trained: Language) -> None:
+    """The two tokens of "Who knows" are not annotated: they don't count, and have no gradient."""
+    ner = trained.get_pipe("ner")
+    berlin_lost = Example.from_dict(trained.make_doc("Berlin lost"), {"entities": [(0, 6, "LOC")]})
+    who_knows = Example(trained.make_doc("Who knows"), trained.make_doc("Who knows"))
+    batch = [berlin_lost, who_knows]
+    potentials = ner.model.predict([eg.predicted for eg in batch])
+
+    loss, gradient = ner.get_loss(batch, potentials)
+
+    expected = log_loss_of_path(ner, potentials, ["U-LOC", "O"])
     assert loss == pytest.approx(expected / 2, abs=1e-5)
-    assert not gradient.emissions[2:].any() and gradient.emissions[:2].any()
-    one = [Example.from_dict(trained.make_doc("Berlin"), {"entities": [(0, 6, "LOC")]})]
-    potentials = ner.model.predict([one[0].predicted])
-    legal = chain.constrain(potentials, ner.tags.constraints)
-    expected = oracle.log_sum(legal, 0).value - oracle.score(legal, 0, gold[:1])
-    assert ner.get_loss(one, potentials)[0] == pytest.approx(expected, abs=1e-5)
+    assert gradient.emissions[:2].any() and not gradient.emissions[2:].any()
 
 
-def test_learning_goes_on_from_partial_annotation() -> None:
+def test_the_loss_of_one_token_is_the_objective(trained: Language) -> None:
+    ner = trained.get_pipe("ner")
+    batch = [Example.from_dict(trained.make_doc("Berlin"), {"entities": [(0, 6, "LOC")]})]
+    potentials = ner.model.predict([batch[0].predicted])
+
+    loss, _ = ner.get_loss(batch, potentials)
+
+    assert loss == pytest.approx(log_loss_of_path(ner, potentials, ["U-LOC"]), abs=1e-5)
+
+
+def test_a_pipeline_learns_from_partial_annotation() -> None:
+    """Of two texts only the first entity is annotated, and that the first and last token are O."""
     nlp = pipeline()
     batch = examples(nlp)
     for eg in batch[1:3]:
-        spans = list(eg.reference.ents[:1])
-        others = [eg.reference[i : i + 1] for i in (0, len(eg.reference) - 1)]
-        eg.reference.set_ents(spans, outside=others, default="missing")
+        reference = eg.reference
+        first_and_last = [reference[:1], reference[-1:]]
+        reference.set_ents(list(reference.ents[:1]), outside=first_and_last, default="missing")
     optimizer = nlp.initialize(lambda: batch)
     optimizer.learn_rate = 0.01
+
     for _ in range(60):
         losses = nlp.update(batch, sgd=optimizer, losses={})
+
     assert 0 <= losses["ner"] < 0.01
-    assert ents(nlp(TEXTS[0])) == TRAIN[0][1]["entities"]
-    assert (7, 13, "LOC") in ents(nlp(TEXTS[1]))
+    assert ents(nlp(SHAKA_KHAN)) == [(7, 17, "PERSON")]
+    assert (7, 13, "LOC") in ents(nlp(LONDON_BERLIN))
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_add_label_keeps_what_was_learned(outside: str) -> None:
+def test_an_added_label_leaves_the_scores_of_others_as_they_were(outside: str) -> None:
+    nlp = pipeline(outside=outside)
+    train(nlp, steps=5)
+    ner = nlp.get_pipe("ner")
+    docs = [nlp.make_doc(LONDON_BERLIN)]
+    names_before = ner.chain_tags.names
+    before = ner.model.predict(docs)
+
+    assert ner.add_label("LOC") == 0  # as in spaCy: 0 if there was such a label
+    assert ner.add_label("GPE") == 1
+
+    after = ner.model.predict(docs)
+    n_tags = len(names_before)
+    assert ner.chain_tags.names[:n_tags] == names_before
+    numpy.testing.assert_array_equal(after.transitions[:n_tags, :n_tags], before.transitions)
+    numpy.testing.assert_array_equal(after.emissions[:, :n_tags], before.emissions)
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_an_added_label_is_learned_beside_the_others(outside: str) -> None:
     nlp = pipeline(outside=outside)
     train(nlp)
     ner = nlp.get_pipe("ner")
-    before, names = ner.model.predict([nlp.make_doc(TEXTS[1])]), ner.chain_tags.names
-    assert ner.add_label("LOC") == 0
-    assert ner.add_label("GPE") == 1
-    after, n_tags = ner.model.predict([nlp.make_doc(TEXTS[1])]), len(names)
-    assert ner.chain_tags.names[:n_tags] == names
-    numpy.testing.assert_array_equal(after.transitions[:n_tags, :n_tags], before.transitions)
-    numpy.testing.assert_array_equal(after.emissions[:, :n_tags], before.emissions)
-    new = Example.from_dict(nlp.make_doc("Mordor burns"), {"entities": [(0, 6, "GPE")]})
+    ner.add_label("GPE")
+    mordor = Example.from_dict(nlp.make_doc("Mordor burns"), {"entities": [(0, 6, "GPE")]})
     optimizer = nlp.resume_training()
     optimizer.learn_rate = 0.01
+
     for _ in range(30):
-        nlp.update([new, *examples(nlp)], sgd=optimizer)
+        nlp.update([mordor, *examples(nlp)], sgd=optimizer)
+
     assert ents(nlp("Mordor burns")) == [(0, 6, "GPE")]
-    assert ents(nlp(TEXTS[1])) == TRAIN[1][1]["entities"]
-    again = pipeline(outside=outside).from_bytes(nlp.to_bytes())
-    assert again.get_pipe("ner").labels == ner.labels
-    assert ents(again("Mordor burns")) == [(0, 6, "GPE")]
+    assert ents(nlp(LONDON_BERLIN)) == [(7, 13, "LOC"), (18, 24, "LOC")]
+    loaded = pipeline(outside=outside).from_bytes(nlp.to_bytes())
+    assert loaded.get_pipe("ner").labels == ner.labels
+    assert ents(loaded("Mordor burns")) == [(0, 6, "GPE")]
 
 
-def test_an_added_label_is_not_predicted_before_it_is_trained(trained: Language) -> None:
-    nlp = pickle.loads(pickle.dumps(trained))
+@pytest.fixture
+def nlp_with_new_label(trained: Language) -> Language:
+    """A copy, to which GPE was added. Scores of the other labels are so low that an untrained tag
+    of score 0 would be the best of all."""
+    nlp = copy_of(trained)
     ner = nlp.get_pipe("ner")
     ner.model.get_ref("emissions").get_param("b")[:] -= 50.0
-    before = [ents(doc) for doc in nlp.pipe(TEXTS)]
-    assert any(before)
     ner.add_label("GPE")
-    assert [ents(doc) for doc in nlp.pipe(TEXTS)] == before
-    probabilities = ner.posterior([nlp.make_doc(TEXTS[1])]).marginals
-    assert not probabilities[:, ner.tags.label_of == ner.labels.index("GPE")].any()
-    again = pipeline().from_bytes(nlp.to_bytes())
-    assert [ents(doc) for doc in again.pipe(TEXTS)] == before
-    doc = nlp.make_doc(TEXTS[1])
+    return nlp
+
+
+def test_a_label_is_not_predicted_before_it_is_trained(
+    trained: Language, nlp_with_new_label: Language
+) -> None:
+    """Predictions are those without it, and in a saved pipeline, too."""
+    expected = [ents(doc) for doc in trained.pipe(TEXTS)]
+    assert any(expected)
+
+    assert [ents(doc) for doc in nlp_with_new_label.pipe(TEXTS)] == expected
+    loaded = pipeline().from_bytes(nlp_with_new_label.to_bytes())
+    assert [ents(doc) for doc in loaded.pipe(TEXTS)] == expected
+
+
+def test_an_untrained_label_has_the_probability_0(nlp_with_new_label: Language) -> None:
+    ner = nlp_with_new_label.get_pipe("ner")
+    marginals = ner.posterior([nlp_with_new_label.make_doc(LONDON_BERLIN)]).marginals
+    is_gpe = ner.tags.label_of == ner.labels.index("GPE")
+    assert is_gpe.any() and not marginals[:, is_gpe].any()
+
+
+def test_a_preset_entity_may_have_an_untrained_label(nlp_with_new_label: Language) -> None:
+    doc = nlp_with_new_label.make_doc(LONDON_BERLIN)
     doc.set_ents([Span(doc, 2, 3, label="GPE")], default="missing")
-    assert (7, 13, "GPE") in ents(again.get_pipe("ner")(doc))
-    for entities, untrained in (([], ["GPE"]), ([(0, 6, "GPE")], [])):
-        eg = Example.from_dict(again.make_doc("Mordor burns"), {"entities": entities})
-        again.update([eg])
-        assert again.get_pipe("ner").cfg["untrained"] == untrained
+    assert (7, 13, "GPE") in ents(nlp_with_new_label.get_pipe("ner")(doc))
 
 
-def test_presets_and_blocked_tokens_stay(trained: Language) -> None:
-    doc = trained.make_doc("I like London and Berlin.")
-    city = Span(doc, 2, 3, label="CITY", kb_id="Q84")
-    doc.set_ents([city], outside=[doc[4:5]], default="missing")
+def test_a_label_is_trained_after_an_update_with_it(nlp_with_new_label: Language) -> None:
+    ner = nlp_with_new_label.get_pipe("ner")
+    doc = nlp_with_new_label.make_doc("Mordor burns")
+
+    nlp_with_new_label.update([Example.from_dict(doc, {"entities": []})])
+    assert ner.cfg["untrained"] == ["GPE"]
+    nlp_with_new_label.update([Example.from_dict(doc, {"entities": [(0, 6, "GPE")]})])
+    assert ner.cfg["untrained"] == []
+
+
+def test_preset_entities_stay_with_labels_the_component_lacks(trained: Language) -> None:
+    """And tokens that are preset as outside: "Berlin" would be LOC."""
+    doc = trained.make_doc(LONDON_BERLIN)
+    london = Span(doc, 2, 3, label="CITY", kb_id="Q84")
+    doc.set_ents([london], outside=[doc[4:5]], default="missing")
+
     doc = trained.get_pipe("ner")(doc)
+
     assert [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents] == [("London", "CITY", "Q84")]
     assert [token.ent_iob_ for token in doc] == ["O", "O", "B", "O", "O", "O"]
     assert "CITY" not in trained.get_pipe("ner").labels
-    ruler = trained.make_doc("I like London and Berlin.")
-    ruler.set_ents([], blocked=[ruler[2:3]], default="missing")
-    assert ents(trained.get_pipe("ner")(ruler)) == [(18, 24, "LOC")]
 
 
-def test_gold_in_white_space_is_trimmed_with_one_warning(trained: Language) -> None:
+def test_blocked_tokens_are_in_no_entity(trained: Language) -> None:
+    """As "London" here, which would be LOC."""
+    doc = trained.make_doc(LONDON_BERLIN)
+    doc.set_ents([], blocked=[doc[2:3]], default="missing")
+    assert ents(trained.get_pipe("ner")(doc)) == [(18, 24, "LOC")]
+
+
+def test_white_space_at_the_ends_of_gold_is_trimmed_with_one_warning(trained: Language) -> None:
+    """The loss is that of gold without it."""
     doc = trained.make_doc("in\n\nBerlin\n\n")
     assert [token.is_space for token in doc] == [False, True, False, True]
-    reference = doc.copy()
-    reference.set_ents([Span(reference, 1, 4, label="LOC")])
-    ner = pickle.loads(pickle.dumps(trained)).get_pipe("ner")
-    batch = [Example(doc, reference)]
-    potentials = ner.model.predict([doc])
-    with pytest.warns(UserWarning, match=r"white space.*Berlin") as caught:
-        losses = [ner.get_loss(batch, potentials)[0] for _ in range(2)]
-    assert len(caught) == 1
+    with_space = doc.copy()
+    with_space.set_ents([Span(with_space, 1, 4, label="LOC")])
     trimmed = doc.copy()
     trimmed.set_ents([Span(trimmed, 2, 3, label="LOC")])
-    assert losses == [ner.get_loss([Example(doc, trimmed)], potentials)[0]] * 2
+    ner = copy_of(trained).get_pipe("ner")  # which has not warned yet
+    potentials = ner.model.predict([doc])
+
+    with pytest.warns(UserWarning, match=r"white space.*Berlin") as warned:
+        first_loss, _ = ner.get_loss([Example(doc, with_space)], potentials)
+        second_loss, _ = ner.get_loss([Example(doc, with_space)], potentials)
+
+    assert len(warned) == 1
+    expected, _ = ner.get_loss([Example(doc, trimmed)], potentials)
+    assert first_loss == second_loss == expected
 
 
-def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
-    nlp = pickle.loads(pickle.dumps(trained))
+def test_scores_that_are_nan_are_refused_before_weights_change(trained: Language) -> None:
+    nlp = copy_of(trained)
     model = nlp.get_pipe("ner").model
     model.get_ref("emissions").get_param("W")[0, 0] = numpy.nan
     before = model.to_bytes()
@@ -210,25 +315,30 @@ def test_bad_scores_are_named_and_nothing_is_updated(trained: Language) -> None:
     assert model.to_bytes() == before
 
 
-def test_costs_travel_with_the_model(tmp_path: Path) -> None:
+def test_costs_are_saved_with_the_model(tmp_path: Path) -> None:
+    """The loss is the same without the file of the tree, until a new label needs its costs."""
     tree = tmp_path / "tree.json"
     tree.write_text('{"place": {"LOC": {}}, "PERSON": {}, "sports-team": {}}')
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
     nlp = pipeline(loss={"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost})
     train(nlp, steps=2)
     batch = examples(nlp)
-    ner = nlp.get_pipe("ner")
-    expected = ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))[0]
+    potentials = nlp.get_pipe("ner").model.predict([eg.predicted for eg in batch])
+    expected, _ = nlp.get_pipe("ner").get_loss(batch, potentials)
     nlp.to_disk(tmp_path / "model")
     tree.unlink()
+
     ner = spacy.load(tmp_path / "model").get_pipe("ner")
-    assert ner.get_loss(batch, ner.model.predict([eg.predicted for eg in batch]))[0] == expected
+
+    potentials = ner.model.predict([eg.predicted for eg in batch])
+    loss, _ = ner.get_loss(batch, potentials)
+    assert loss == expected
     with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*tree\.json"):
         ner.add_label("GPE")
 
 
 @pytest.mark.parametrize("n_tags", [3, -1])
 @pytest.mark.parametrize("model", [SMALL["model"], SPARSE, HYBRID], ids=["cnn", "sparse", "hybrid"])
-def test_a_number_of_tags_is_refused(model: dict[str, Any], n_tags: int) -> None:
+def test_a_number_of_tags_in_the_config_is_refused(model: dict[str, Any], n_tags: int) -> None:
     with pytest.raises(ValueError, match=rf"ner: model.nO: expected null, .* got {n_tags}"):
         pipeline(model={**model, "nO": n_tags})

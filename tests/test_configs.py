@@ -38,37 +38,43 @@ def fill(config: Config) -> Config:
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=name)
-def test_components_are_complete(path: Path) -> None:
-    """Those of this package and Tok2Vecs."""
+def test_components_of_a_config_have_every_setting(path: Path) -> None:
+    """`fill-config` would add none; but for a transformer, which is of another package."""
     config = load_config(path)
-    filled, components = fill(config)["components"], config["components"]
-    for others in (filled, components):
-        others.pop("transformer", None)
-    assert filled == components
+    components = config["components"]
+    filled_components = fill(config)["components"]
+    components.pop("transformer", None)
+    filled_components.pop("transformer", None)
+    assert filled_components == components
 
 
 @pytest.mark.parametrize("path", PAPERS, ids=name)
-def test_configs_of_papers_are_base_config_but_for_what_they_say(path: Path) -> None:
-    """Which is complete."""
-    base, short = load_config(CONFIGS / "base.cfg"), load_config(path)
+def test_a_config_of_a_paper_is_base_cfg_but_for_the_settings_it_has(path: Path) -> None:
+    """And base.cfg has every setting."""
+    base = load_config(CONFIGS / "base.cfg")
     assert fill(base) == base
+    short = load_config(path)
     assert fill(short) == fill(put_onto(base, short))
     assert " ".join(sorted(short)) == "components corpora initialize nlp paths system training"
 
 
-def test_configs_differ_in_what_they_are_named_for() -> None:
-    ours, baseline = (fill(load_config(CONFIGS / name)) for name in ("cnn.cfg", "baseline_ner.cfg"))
-    assert ours["components"].pop("ner") != baseline["components"].pop("ner")
-    assert ours == baseline
-    one, two = (load_config(CONFIGS / name) for name in ("sparse.cfg", "sparse_document.cfg"))
-    features = one["components"]["ner"]["model"]["features"]
+def test_the_baseline_differs_from_cnn_cfg_in_its_ner_alone() -> None:
+    cnn = fill(load_config(CONFIGS / "cnn.cfg"))
+    baseline = fill(load_config(CONFIGS / "baseline_ner.cfg"))
+    assert cnn["components"].pop("ner") != baseline["components"].pop("ner")
+    assert cnn == baseline
+
+
+def test_sparse_document_cfg_differs_from_sparse_cfg_in_the_feature_document_alone() -> None:
+    sparse = load_config(CONFIGS / "sparse.cfg")
+    features = sparse["components"]["ner"]["model"]["features"]
     assert features["document"] is None
     features["document"] = {"LOWER": 1}
-    assert one == two
+    assert sparse == load_config(CONFIGS / "sparse_document.cfg")
 
 
 @pytest.mark.parametrize("path", [*COMPLETE, *slow_but(PAPERS)], ids=name)
-def test_trains(path: Path, tmp_path: Path) -> None:
+def test_a_config_trains_the_labels_of_a_corpus(path: Path, tmp_path: Path) -> None:
     make_corpus(tmp_path / "corpus.spacy")
     paths = dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "corpus.spacy"))
     check_settings(load_config(path, interpolate=False))

@@ -1,7 +1,6 @@
 """Guaranteed thresholds: against brute force, and on populations whose risk is known."""
 
 import math
-from typing import Any
 
 import numpy
 import pytest
@@ -15,23 +14,29 @@ from .support.strategies import seeds
 
 LIMITS = st.sampled_from([0.05, 0.1, 0.25, 0.4])
 BY = ("doc", "any")
+"""What is promised: the mean of the share of entities missed in a doc, or of docs that miss any."""
+
+SCORES = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0)
 
 
-def made_up(rng: numpy.random.Generator) -> Any:
-    """Docs of 1 to 4 entities, with scores that are often equal, always or never found."""
+def random_scores(rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Docs of 1 to 4 entities: for each entity the threshold up to which it is found, often equal,
+    0 for never, infinite for always; and the number of its doc."""
     sizes = rng.integers(1, 5, size=rng.integers(1, 30))
     doc = numpy.repeat(numpy.arange(len(sizes)) * 3, sizes)  # numbers with gaps
     scores = rng.choice([0.0, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0, numpy.inf], size=len(doc))
     return scores, doc
 
 
-def loss(scores: list[float], t: float, by: str) -> float:
-    missed = sum(score < t for score in scores)
-    return missed / len(scores) if by == "doc" else float(missed > 0)
+def miss_loss(scores: list[float], threshold: float, by: str) -> float:
+    """The loss of a doc whose entities have these scores."""
+    n_missed = sum(score < threshold for score in scores)
+    return n_missed / len(scores) if by == "doc" else float(n_missed > 0)
 
 
 def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
-    """The definition, term by term."""
+    """The definition, term by term: the binomial tail; for losses between 0 and 1 the bound of
+    Hoeffding and Bentkus (Bates et al., 2021, section 3.1)."""
     most = math.ceil(n * mean - 1e-9)
     terms = [math.comb(n, k) * limit**k * (1 - limit) ** (n - k) for k in range(most + 1)]
     if binary:
@@ -43,39 +48,66 @@ def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
 
 
 def has_passed(mean: float, limit: float, n: int, delta: float | None, *, binary: bool) -> bool:
+    """Whether n docs with this mean loss are enough for the promise: of the mean over samples of
+    docs where delta is None, else with the probability 1 - delta."""
     if delta is None:
         return (n * mean + 1) / (n + 1) <= limit + 1e-12
     return p_value(mean, limit, n, binary=binary) <= delta
 
 
+@given(seeds, st.sampled_from(BY))
+def test_mean_loss_of_a_threshold_is_that_of_a_loop_over_docs(
+    rng: numpy.random.Generator, by: str
+) -> None:
+    scores, doc = random_scores(rng)
+    scores_of_docs = [scores[doc == i].tolist() for i in numpy.unique(doc)]
+
+    losses = miss_losses(scores, doc, by=by)
+
+    assert losses.n == len(scores_of_docs)
+    for threshold in SCORES:
+        total = sum(miss_loss(of_doc, threshold, by) for of_doc in scores_of_docs)
+        mean = losses.mean(numpy.asarray([threshold]))[0]
+        assert mean == pytest.approx(total / len(scores_of_docs))
+
+
 @given(seeds, st.sampled_from(BY), LIMITS, st.sampled_from([None, 0.05, 0.3]))
-def test_threshold_against_brute_force(
+def test_the_threshold_is_the_largest_that_passes(
     rng: numpy.random.Generator, by: str, limit: float, delta: float | None
 ) -> None:
-    scores, doc = made_up(rng)
-    docs = [scores[doc == i].tolist() for i in numpy.unique(doc)]
-    n, best = len(docs), None
+    """None where none does."""
+    scores, doc = random_scores(rng)
     losses = miss_losses(scores, doc, by=by)
-    assert losses.n == n
-    for t in (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0):
-        mean = sum(loss(each, t, by) for each in docs) / n
-        assert losses.mean(numpy.asarray([t]))[0] == pytest.approx(mean)
-        best = t if has_passed(mean, limit, n, delta, binary=by == "any") else best
-    assert conformal.threshold(losses, limit, delta=delta, floor=0.05) == best
+
+    threshold = conformal.threshold(losses, limit, delta=delta, floor=0.05)
+
+    largest = None
+    for candidate in SCORES:
+        mean = losses.mean(numpy.asarray([candidate]))[0]
+        if has_passed(mean, limit, losses.n, delta, binary=by == "any"):
+            largest = candidate
+    assert threshold == largest
 
 
 @given(st.integers(1, 40), LIMITS, st.floats(0, 1), st.booleans())
 def test_p_values_by_definition(n: int, limit: float, mean: float, binary: bool) -> None:
-    mean = round(mean * n) / n if binary else mean
-    found = conformal.p_values(numpy.asarray([mean]), limit, n, binary=binary)[0]
-    assert found == pytest.approx(p_value(mean, limit, n, binary=binary), abs=1e-12)
+    if binary:  # the share of n docs
+        mean = round(mean * n) / n
+
+    p = conformal.p_values(numpy.asarray([mean]), limit, n, binary=binary)[0]
+
+    assert p == pytest.approx(p_value(mean, limit, n, binary=binary), abs=1e-12)
 
 
-def test_p_values_of_many_docs() -> None:
+def test_p_values_of_many_docs_are_finite_and_grow_with_the_mean() -> None:
+    """Terms of the sum are too small for a float there. At the limit and above, p is 1."""
     means = numpy.asarray([0.0, 0.009, 0.01, 0.5])
-    found = conformal.p_values(means, 0.01, 200_000)
-    assert numpy.isfinite(found).all() and (numpy.diff(found) >= 0).all()
-    assert found[0] < 1e-300 and found[1] < 1e-4 and found[2:].tolist() == [1.0, 1.0]
+
+    p = conformal.p_values(means, 0.01, 200_000)
+
+    assert numpy.isfinite(p).all() and (numpy.diff(p) >= 0).all()
+    assert p[0] < 1e-300 and p[1] < 1e-4
+    assert p[2:].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -96,49 +128,88 @@ def test_docs_needed_is_the_least_number_from_which_all_pass(
         assert needed == math.ceil(1 / limit - 1 - 1e-9)
 
 
-def test_docs_needed_where_fewer_pass_too() -> None:
+def test_docs_needed_is_larger_than_a_number_that_passes_by_chance_of_rounding() -> None:
+    """Losses are whole numbers of docs: with 126 docs a mean of 0.15 passes, with 127 to 148 it
+    doesn't. From 149 on it always does."""
+    passes = {n: has_passed(0.15, 0.2, n, 0.1, binary=True) for n in (126, 127, 131, 148, 149)}
+    assert passes == {126: True, 127: False, 131: False, 148: False, 149: True}
+
     assert conformal.docs_needed(0.15, 0.2, delta=0.1, binary=True) == 149
-    passed = [has_passed(0.15, 0.2, n, 0.1, binary=True) for n in (126, 127, 131, 148, 149)]
-    assert passed == [True, False, False, False, True]
-    many = conformal.docs_needed(0.199, 0.2, delta=0.1, binary=True)
-    assert many is not None and many > conformal.MOST_EXACT
-    assert conformal.p_values(numpy.asarray([0.199]), 0.2, many, binary=True)[0] <= 0.1
+
+
+def test_docs_needed_near_the_limit_are_many_and_pass() -> None:
+    """More than `docs_needed` tries one after another."""
+    needed = conformal.docs_needed(0.199, 0.2, delta=0.1, binary=True)
+
+    assert needed is not None and needed > conformal.MOST_EXACT
+    assert conformal.p_values(numpy.asarray([0.199]), 0.2, needed, binary=True)[0] <= 0.1
+
+
+def test_no_number_of_docs_is_enough_a_hair_below_the_limit() -> None:
     assert conformal.docs_needed(0.2 - 1e-7, 0.2, delta=0.1) is None
+
+
+def risks_of_a_known_population(by: str, *, together: bool, delta: float | None) -> numpy.ndarray:
+    """The true risks of 400 thresholds, each made from 150 docs for a limit of 0.1. An entity is
+    found at thresholds up to a uniform number, its own or that of its doc (`together`): the miss
+    rate at t is exactly t; of docs with any miss it is t where they are missed together, else
+    1 - (1 - t)^size."""
+    rng = numpy.random.default_rng(0)
+    risks = []
+    for _ in range(400):
+        sizes = rng.integers(1, 5, size=150)
+        doc = numpy.repeat(numpy.arange(150), sizes)
+        scores = rng.uniform(size=150)[doc] if together else rng.uniform(size=len(doc))
+        losses = miss_losses(scores, doc, by=by)
+        t = conformal.threshold(losses, limit=0.1, delta=delta, floor=1e-9)
+        if t is None:  # nothing is promised, and nothing missed
+            t = 0.0
+        if by == "any" and not together:
+            risks.append(numpy.mean([1 - (1 - t) ** size for size in (1, 2, 3, 4)]))
+        else:
+            risks.append(t)
+    return numpy.asarray(risks)
 
 
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("by", BY)
-def test_the_risk_of_a_known_population(by: str, together: bool) -> None:
-    """An entity is found at thresholds up to a uniform number, one of its own or that of its doc:
-    the miss rate at t is exactly t, of docs with any miss 1 - (1 - t)^size or t."""
-    rng, limit, n, n_times, true = numpy.random.default_rng(0), 0.1, 150, 400, {}
-    for delta in (None, 0.1):
-        risks = []
-        for _ in range(n_times):
-            sizes = rng.integers(1, 5, size=n)
-            doc = numpy.repeat(numpy.arange(n), sizes)
-            scores = rng.uniform(size=n)[doc] if together else rng.uniform(size=len(doc))
-            losses = miss_losses(scores, doc, by=by)
-            t = conformal.threshold(losses, limit, delta=delta, floor=1e-9)
-            t = t or 0.0  # nothing is promised
-            any_missed = numpy.mean([1 - (1 - t) ** size for size in (1, 2, 3, 4)])
-            risks.append(any_missed if by == "any" and not together else t)
-        true[delta] = numpy.asarray(risks)
-    error = true[None].std() / n_times**0.5
-    assert true[None].mean() <= limit + 2 * error
-    assert true[None].mean() >= limit - 1 / (n + 1) - 2 * error
-    assert (true[0.1] > limit).mean() <= 0.1 + 2 * (0.1 * 0.9 / n_times) ** 0.5
-    assert (true[None] > limit).mean() > 0.2  # the promise of the mean is no promise of each
+def test_without_delta_the_mean_risk_keeps_the_limit_and_is_near_it(
+    by: str, together: bool
+) -> None:
+    """Within two standard errors. The promise of the mean is no promise of each threshold."""
+    risks = risks_of_a_known_population(by, together=together, delta=None)
+
+    standard_error = risks.std() / len(risks) ** 0.5
+    assert risks.mean() <= 0.1 + 2 * standard_error
+    assert risks.mean() >= 0.1 - 1 / (150 + 1) - 2 * standard_error
+    assert (risks > 0.1).mean() > 0.2
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("by", BY)
+def test_with_delta_a_risk_is_above_the_limit_as_rarely_as_delta_says(
+    by: str, together: bool
+) -> None:
+    """Within two standard errors of a share of 0.1."""
+    risks = risks_of_a_known_population(by, together=together, delta=0.1)
+
+    standard_error = (0.1 * 0.9 / len(risks)) ** 0.5
+    assert (risks > 0.1).mean() <= 0.1 + 2 * standard_error
 
 
 @given(seeds)
-def test_false_alarm_risk_against_brute_force(rng: numpy.random.Generator) -> None:
+def test_false_alarm_risk_is_the_mean_share_of_wrong_spans_above_the_threshold(
+    rng: numpy.random.Generator,
+) -> None:
+    """Over all docs: 0 where a doc has no span above it."""
     thresholds = numpy.asarray([0.9, 0.5, 0.3])
     n_docs, n = 4, int(rng.integers(0, 20))
     scores = rng.choice([0.2, 0.3, 0.4, 0.5, 0.8, 0.9, 0.95], size=n)
     wrong = rng.uniform(size=n) < 0.5
     doc = rng.integers(0, n_docs, size=n)
+
     risks = conformal.false_alarm_risk(scores, wrong, doc, n_docs, thresholds)
+
     for t, risk in zip(thresholds, risks):
         shares = []
         for i in range(n_docs):
@@ -147,24 +218,31 @@ def test_false_alarm_risk_against_brute_force(rng: numpy.random.Generator) -> No
         assert risk == pytest.approx(numpy.mean(shares))
 
 
-def test_fixed_sequence_stops_at_the_first_that_stays() -> None:
+def test_fixed_sequence_counts_the_p_values_before_the_first_above_delta() -> None:
+    """Later ones don't count, as small as they are."""
     assert conformal.fixed_sequence(numpy.asarray([0.01, 0.04, 0.2, 0.001]), 0.05) == 2
     assert conformal.fixed_sequence(numpy.asarray([0.2, 0.001]), 0.05) == 0
     assert conformal.fixed_sequence(numpy.asarray([0.02, 0.001]), 0.05) == 2
 
 
-def test_false_alarms_of_a_known_population() -> None:
-    """Spans are right with their score as probability: above t, (1 - t) / 2 of them are wrong."""
-    rng, limit, n, delta = numpy.random.default_rng(1), 0.2, 300, 0.1
-    grid = numpy.linspace(0.99, 0.01, 60)
-    over = []
-    for _ in range(200):
-        doc = numpy.repeat(numpy.arange(n), 5)
+def test_the_false_alarm_risk_of_a_known_population_is_rarely_above_the_limit() -> None:
+    """Spans are right with their score as probability: of those above t, (1 - t) / 2 are wrong. A
+    doc has five spans, none of which is above t with the probability t^5: then nothing is wrong.
+    Nor is the risk far below what is allowed."""
+    rng = numpy.random.default_rng(1)
+    limit, delta, n_docs, n_times = 0.2, 0.1, 300, 200
+    thresholds = numpy.linspace(0.99, 0.01, 60)
+
+    risks = []
+    for _ in range(n_times):
+        doc = numpy.repeat(numpy.arange(n_docs), 5)
         scores = rng.uniform(size=len(doc))
         wrong = rng.uniform(size=len(doc)) > scores
-        p = conformal.p_values(conformal.false_alarm_risk(scores, wrong, doc, n, grid), limit, n)
-        t = grid[conformal.fixed_sequence(p, delta) - 1]
-        risk = (1 - t) / 2 * (1 - t**5)  # 0 for the empty set
-        over.append(risk > limit)
-        assert risk > limit / 2  # and not far below what is allowed
-    assert numpy.mean(over) <= delta + 2 * (delta * (1 - delta) / 200) ** 0.5
+        means = conformal.false_alarm_risk(scores, wrong, doc, n_docs, thresholds)
+        p = conformal.p_values(means, limit, n_docs)
+        t = thresholds[conformal.fixed_sequence(p, delta) - 1]
+        risks.append((1 - t) / 2 * (1 - t**5))
+
+    share_above = numpy.mean(numpy.asarray(risks) > limit)
+    assert share_above <= delta + 2 * (delta * (1 - delta) / n_times) ** 0.5
+    assert min(risks) > limit / 2

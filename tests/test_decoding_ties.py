@@ -28,52 +28,63 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 
 
 class Choice(NamedTuple):
-    """An answer to a sequence. `prefers` is what decides among ties, the largest first."""
+    """An answer to a sequence. Of those that cost the same, the one with the fewest inner nodes of
+    the tree is preferred, then the most probable."""
 
     tags: tuple[int, ...]
-    cost: float
-    prefers: tuple[int, float]
+    cost: float  # expected
+    n_nodes: int  # inner nodes
+    log_prob: float  # sum over tokens of the log probability of the tag
 
 
 def choices(posterior: Posterior, decoding: Decoding, b: int) -> list[Choice]:
     """All legal answers to a sequence."""
     tags_ = posterior.tags.collapsed
     labels, covers, table = decoding.check(tags_, {})
-    answers, n_tags = Tags(labels, tags_.scheme.name), len(tags_)
+    # The tags of answers: those of the model, then those of inner nodes.
+    answer_tags, n_tags = Tags(labels, tags_.scheme.name), len(tags_)
     legal = collapsed_paths(posterior, b)
-    of_tag = numpy.zeros((int(posterior.scores.lengths[b]), n_tags))
+    prob_of_tag = numpy.zeros((int(posterior.scores.lengths[b]), n_tags))
     for p, path in zip(oracle.probabilities(legal), legal):
-        of_tag[range(len(path.tags)), path.tags] += p
-    prefixes, label_of = numpy.asarray(answers.prefix_of), answers.label_of
+        prob_of_tag[range(len(path.tags)), path.tags] += p
+    prefix_of, label_of = numpy.asarray(answer_tags.prefix_of), answer_tags.label_of
 
     def log_prob(t: int, tag: int) -> float:
-        same = prefixes[:n_tags] == prefixes[tag]
+        """Of O, or of any tag with the same prefix and a label that the answer stands for."""
         if label_of[tag] < 0:
-            return math.log(max(of_tag[t, tag], 1e-30))
-        below = same & covers[label_of[tag]][label_of[:n_tags]]
-        return math.log(max(of_tag[t, below].sum(), 1e-30))
+            return math.log(max(prob_of_tag[t, tag], 1e-30))
+        has_prefix = prefix_of[:n_tags] == prefix_of[tag]
+        is_covered = covers[label_of[tag]][label_of[:n_tags]]
+        return math.log(max(prob_of_tag[t, has_prefix & is_covered].sum(), 1e-30))
 
     def choice(tags: tuple[int, ...]) -> Choice:
-        cost = math.fsum(float(of_tag[t] @ table[:, tag]) for t, tag in enumerate(tags))
+        cost = math.fsum(float(prob_of_tag[t] @ table[:, tag]) for t, tag in enumerate(tags))
         n_nodes = sum(tag >= n_tags for tag in tags)
-        return Choice(tags, cost, (-n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags))))
+        return Choice(tags, cost, n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags)))
 
-    some = {tags for y in legal for tags in relabelled(y.tags, tags_, answers, covers)}
-    return [choice(tags) for tags in sorted(some)]
+    answers: set[tuple[int, ...]] = set()
+    for path in legal:
+        answers.update(relabelled(path.tags, tags_, answer_tags, covers))
+    return [choice(tags) for tags in sorted(answers)]
 
 
-def tied(some: list[Choice], same: float) -> list[Choice]:
+def tied(all_choices: list[Choice], tolerance: float) -> list[Choice]:
     """The answers of which each tag costs no more, with the best tags after it, than the best
     tag in its place does."""
-    least: dict[tuple[int, ...], float] = {}
-    for each in some:
-        for t in range(len(each.tags) + 1):
-            least[each.tags[:t]] = min(least.get(each.tags[:t], math.inf), each.cost)
+    least_with_beginning: dict[tuple[int, ...], float] = {}
+    for choice in all_choices:
+        for t in range(len(choice.tags) + 1):
+            beginning = choice.tags[:t]
+            least = least_with_beginning.get(beginning, math.inf)
+            least_with_beginning[beginning] = min(least, choice.cost)
 
     def is_tied(tags: tuple[int, ...]) -> bool:
-        return all(least[tags[: t + 1]] <= least[tags[:t]] + same for t in range(len(tags)))
+        for t in range(len(tags)):
+            if least_with_beginning[tags[: t + 1]] > least_with_beginning[tags[:t]] + tolerance:
+                return False
+        return True
 
-    return [each for each in some if is_tied(each.tags)]
+    return [choice for choice in all_choices if is_tied(choice.tags)]
 
 
 DECODINGS = (
@@ -86,37 +97,47 @@ DECODINGS = (
 
 
 @given(posterior(), st.sampled_from(DECODINGS))
-def test_the_most_probable_of_answers_that_cost_least(
+def test_the_answer_is_the_most_probable_of_those_that_cost_least(
     posterior: Posterior, decoding: Decoding
 ) -> None:
     labels, _, table = decoding.check(posterior.tags.collapsed, {})
+    answer_tags = Tags(labels, posterior.tags.scheme.name)
+    n_tokens = len(posterior.scores.emissions)
+
     entities = decoding.decode(posterior, decoding.settings)[0]
-    given_ = Tags(labels, posterior.tags.scheme.name).encode(
-        entities, len(posterior.scores.emissions)
-    )
-    same, least = SAME * float(table.max()), 0.0
-    for b, here in enumerate(oracle.spans(posterior.scores)):
-        some = choices(posterior, decoding, b)
-        found = next(each for each in some if each.tags == tuple(given_[here].tolist()))
-        candidates = tied(some, same)
-        least += min(each.cost for each in some)
-        assert found.tags in {each.tags for each in candidates}
-        assert found.cost <= min(each.cost for each in some) + same * len(found.tags) + 1e-12
-        n_nodes, log_p = max(each.prefers for each in candidates)
-        assert found.prefers[0] == n_nodes
-        assert found.prefers[1] >= log_p - 1e-6
+
+    path = answer_tags.encode(entities, n_tokens)
+    tolerance = SAME * float(table.max())  # for each token
+    least_total = 0.0
+    for b, tokens in enumerate(oracle.spans(posterior.scores)):
+        all_choices = choices(posterior, decoding, b)
+        (answered,) = [c for c in all_choices if c.tags == tuple(path[tokens].tolist())]
+        least = min(choice.cost for choice in all_choices)
+        least_total += least
+        candidates = tied(all_choices, tolerance)
+        assert answered in candidates
+        assert answered.cost <= least + tolerance * len(answered.tags) + 1e-12
+        best = max(candidates, key=lambda choice: (-choice.n_nodes, choice.log_prob))
+        assert answered.n_nodes == best.n_nodes
+        assert answered.log_prob >= best.log_prob - 1e-6
     assert isinstance(decoding.decode, MinCost)
-    found_cost = decoding.decode.expected_costs(posterior).sum()
-    assert found_cost == pytest.approx(least, abs=same * len(given_) + 1e-9)
+    total = decoding.decode.expected_costs(posterior).sum()
+    assert total == pytest.approx(least_total, abs=tolerance * n_tokens + 1e-9)
 
 
-def table_of(columns: dict[str, dict[str, float]], otherwise: float) -> Any:
-    """A cost: what each answer costs by what is right, alike for all prefixes."""
+def cost_of_answers(costs: dict[str, dict[str, float]], otherwise: float) -> Any:
+    """A cost: costs[predicted][gold] of two labels, for all their tags, and 0 of the same label;
+    `otherwise` where `costs` says nothing."""
 
     def cost(tags: TagSet) -> numpy.ndarray:
         names = [*tags.labels, "O"]
-        of = [[columns.get(a, {}).get(g, otherwise) * (a != g) for a in names] for g in names]
-        return numpy.asarray(of)[numpy.ix_(tags.label_of, tags.label_of)]
+        table = numpy.full((len(names), len(names)), otherwise)
+        for i, gold in enumerate(names):
+            for j, predicted in enumerate(names):
+                table[i, j] = costs.get(predicted, {}).get(gold, otherwise)
+        numpy.fill_diagonal(table, 0.0)
+        # The label of O is -1: the last row and column.
+        return table[numpy.ix_(tags.label_of, tags.label_of)]
 
     return cost
 
@@ -124,18 +145,24 @@ def table_of(columns: dict[str, dict[str, float]], otherwise: float) -> Any:
 @pytest.mark.parametrize("gaps", [(6.5e-5, 2e-6, 5e-7), (2e-6, 6.5e-5, 5e-7), (5e-7, 2e-6, 5e-7)])
 @pytest.mark.parametrize("lengths", [[1, 1, 1], [3]])
 def test_no_probability_makes_up_for_a_cost(gaps: tuple[float, ...], lengths: list[int]) -> None:
-    """b is out of the question, and costs less than a all the same: by 6.5e-5 and 2e-6 of the
-    worst mistake; less than 1e-6 is nothing."""
-    decoding = make_min_cost(cost=table_of({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
+    """Three tokens are a, with the probability 1 - gap, or O. The answer a costs the gap. b has no
+    probability, but costs nothing. A gap of less than 1e-6 is nothing: there a is answered."""
+    decoding = make_min_cost(cost=cost_of_answers({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
     posterior = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
     posterior.scores = posterior.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
-    found = answer(decoding, posterior)
-    of_tokens = [label for begin, end, label in found for _ in range(begin, end)]
-    assert of_tokens == ["a" if gap < SAME else "b" for gap in gaps]
+
+    labels = []
+    for begin, end, label in answer(decoding, posterior):
+        labels += [label] * (end - begin)
+
+    assert labels == ["a" if gap < SAME else "b" for gap in gaps]
 
 
 def test_a_tie_goes_to_an_improbable_label_before_a_node() -> None:
+    """d, with the probability 0.1, and x, which stands for a, b and c, cost the same."""
     tree = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
-    same = {"a": 0.4, "b": 0.4, "d": 0.0}
-    decoding = make_min_cost(cost=table_of({"x": same, "d": same}, otherwise=2.0), tree=tree)
+    costs = {"a": 0.4, "b": 0.4, "d": 0.0}
+    cost = cost_of_answers({"x": costs, "d": costs}, otherwise=2.0)
+    decoding = make_min_cost(cost=cost, tree=tree)
+
     assert answer(decoding, sure({"a": 0.5, "b": 0.4, "d": 0.1})) == [(0, 1, "d")]

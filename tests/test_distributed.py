@@ -109,7 +109,9 @@ def check(saved: Saved, inputs: Path, output: Path) -> None:
     assert files(output) == files(plainly) and len(rows(plainly)) == 52
 
 
-def test_workers_are_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path) -> None:
+def test_annotate_goes_on_when_workers_are_killed(
+    annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
+) -> None:
     """By a document once, and by another one always: its part is not written, and named. Each
     worker loads the pipeline once."""
     (tmp_path / "died").unlink()
@@ -125,7 +127,7 @@ def test_workers_are_killed(annotate: Annotate, saved: Saved, inputs: Path, tmp_
     check(saved, inputs, tmp_path / "out")
 
 
-def test_a_node_is_removed(
+def test_annotate_goes_on_when_a_node_is_removed(
     annotate: Annotate,
     cluster: Any,
     on_ray: MakeExecutor,
@@ -148,7 +150,7 @@ def write_slowly(inputs: Path) -> None:
         path.write_text(path.read_text().replace("Sox", "slow Sox"))
 
 
-def test_a_driver_is_killed_and_started_again(
+def test_annotate_goes_on_where_a_killed_driver_stopped(
     cluster: Any, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     write_slowly(inputs)
@@ -172,7 +174,9 @@ def test_a_driver_is_killed_and_started_again(
     assert workers and not wait_for_end(workers)
 
 
-def test_a_worker_has_another_version(annotate: Annotate, cluster: Any, tmp_path: Path) -> None:
+def test_a_worker_of_another_version_is_refused_before_the_first_part(
+    annotate: Annotate, cluster: Any, tmp_path: Path
+) -> None:
     """Nothing is begun."""
     node = add_node(cluster, env_vars=other_version(tmp_path / "other"))
     message = r"worker on .*: expected spacy-costner .*, got 0\.0\.1"
@@ -183,7 +187,7 @@ def test_a_worker_has_another_version(annotate: Annotate, cluster: Any, tmp_path
     assert annotate().parts.new == 18
 
 
-def test_an_executor_of_concurrent_futures(on_ray: MakeExecutor) -> None:
+def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeExecutor) -> None:
     """Errors are those of the function. Others stay connected if they were. Nothing listens for
     other machines."""
     with on_ray() as executor:
@@ -226,7 +230,9 @@ def essence(row: Any) -> tuple[Any, list[tuple[int, int, str]], bool]:
     return row["id"], places(entities), bool(row.get("error"))
 
 
-def test_ray_data(saved: Saved, on_ray: MakeExecutor) -> None:
+def test_the_recipe_for_ray_data_predicts_what_one_process_predicts(
+    saved: Saved, on_ray: MakeExecutor
+) -> None:
     pytest.importorskip("pandas", reason="needs ray[data]: run make test-distributed")
     with on_ray():
         import ray.data
@@ -260,7 +266,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     assert not wait_for_end(left)
 
 
-def test_spark(saved: Saved, spark: Any) -> None:
+def test_the_recipe_for_spark_predicts_what_one_process_predicts(saved: Saved, spark: Any) -> None:
     frame = spark.createDataFrame(TABLE, "id int, text string").repartition(3)
     rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).toLocalIterator()
     found = [essence(row.asDict(recursive=True)) for row in sorted(rows, key=lambda row: row.id)]

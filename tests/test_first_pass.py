@@ -23,13 +23,15 @@ FEATURES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
 NAMES = ["Alba", "Berta", "Cora", "Dora", "Emma", "Frida", "Greta", "Hanna"]
 
 
-def model(kind: dict[str, Any]) -> dict[str, Any]:
+def with_first_pass(kind: dict[str, Any]) -> dict[str, Any]:
+    """A model of a kind, with features of a first pass."""
     return {**kind, "features": FEATURES}
 
 
 def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
     """Docs that say once of a name what it is, and use it again where nothing shows it."""
-    rng, found = random.Random(seed), []
+    rng = random.Random(seed)
+    found = []
     for _ in range(n_docs):
         words, ents = [], []
         for name in rng.sample(NAMES, 2):
@@ -71,7 +73,9 @@ def occurrences(draw: Any) -> Any:
 
 
 @given(occurrences(), st.integers(1, 4), st.integers(0, 1000))
-def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: int, seed: int):
+def test_features_say_the_mean_probabilities_of_other_occurrences_of_a_word(
+    problem: Any, n_labels: int, seed: int
+):
     keys, takes_part, lengths = problem
     doc = numpy.repeat(numpy.arange(len(lengths)), lengths)
     probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), len(keys))
@@ -97,15 +101,18 @@ def test_features_are_those_of_the_mean_of_the_others(problem: Any, n_labels: in
 
 
 @pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
-def test_a_word_has_the_label_of_its_other_occurrence(kind: dict[str, Any]) -> None:
-    """Nothing else says what a name after "and" is."""
-    assert f_score(trained(model(kind))) > 0.95 > 0.85 > f_score(trained(kind))
+def test_a_first_pass_helps_where_another_occurrence_of_a_word_shows_its_label(
+    kind: dict[str, Any],
+) -> None:
+    """A name after "Mrs" or "in" has the label of the one after "and", of which nothing else says
+    what it is."""
+    assert f_score(trained(with_first_pass(kind))) > 0.95 > 0.85 > f_score(trained(kind))
 
 
-def test_labels_of_training_docs_are_not_learned_from_them() -> None:
+def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
     """With labels drawn by lot, a model that has seen a doc knows them. The labels that the second
     pass is trained with don't. Half the docs have a copy at the other end of the corpus."""
-    nlp = pipeline(model=model(SPARSE))
+    nlp = pipeline(model=with_first_pass(SPARSE))
     words = [f"Name{i}" for i in range(120)]
     rng, batch = random.Random(0), []
     for i in range(0, 120, 3):
@@ -121,21 +128,22 @@ def test_labels_of_training_docs_are_not_learned_from_them() -> None:
     assert first_pass is not None
     features, _ = linear_part(ner.model)
 
-    def share_known(some: list[Example], is_train: bool) -> float:
-        labels = [1 + "XY".index(t.ent_type_) for eg in some for t in eg.reference]
-        docs = [eg.predicted for eg in some]
+    def share_of_right_tokens(examples: list[Example], is_train: bool) -> float:
+        labels = [1 + "XY".index(t.ent_type_) for eg in examples for t in eg.reference]
+        docs = [eg.predicted for eg in examples]
         probs = first_pass.predict(features.find(docs, is_train=is_train), docs)
         numpy.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
         return float((probs.argmax(axis=1) == labels).mean())
 
-    for some in (batch[:20], batch[20:40]):
-        assert share_known(some, is_train=False) > 0.9
-        assert 0.3 < share_known(some, is_train=True) < 0.7
+    with_copy, without_copy = batch[:20], batch[20:40]
+    for part in (with_copy, without_copy):
+        assert share_of_right_tokens(part, is_train=False) > 0.9
+        assert 0.3 < share_of_right_tokens(part, is_train=True) < 0.7
 
 
-def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:
-    """Docs in a batch don't see each other."""
-    nlp = trained(model(SPARSE), n_steps=1)
+def test_features_of_a_doc_are_the_same_alone_and_in_a_batch() -> None:
+    """Other docs of the batch have the same names, with other labels."""
+    nlp = trained(with_first_pass(SPARSE), n_steps=1)
     ner = nlp.get_pipe("ner")
     docs = [eg.predicted for eg in examples(nlp, 6, 3)]
     together = find_features(ner.model, docs).rows
@@ -146,7 +154,7 @@ def test_what_a_doc_shows_is_that_of_its_own_occurrences() -> None:
 def test_the_first_pass_is_asked_only_where_a_word_occurs_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nlp = trained(model(SPARSE), n_steps=1)
+    nlp = trained(with_first_pass(SPARSE), n_steps=1)
     first_pass = first_pass_of(nlp.get_pipe("ner").model)
     assert first_pass is not None
     asked: list[str] = []

@@ -48,8 +48,9 @@ def room(path: Path) -> str:
 
 @cache
 def imported_names(path: Path, root: Path = ROOT) -> list[list[str]]:
-    """The parts of all names of a package that a file of it imports, inside of functions, too."""
-    found: list[list[str]] = []
+    """The parts of all names of a package that a file of it imports, inside of functions, too.
+    `from ..ml import sparse` imports ["ml", "sparse"]."""
+    imported: list[list[str]] = []
     package = [root.name, *path.relative_to(root).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
@@ -60,16 +61,18 @@ def imported_names(path: Path, root: Path = ROOT) -> list[list[str]]:
             names = [[*base, alias.name] for alias in node.names]
         else:
             continue
-        found += [name[1:] for name in names if name[0] == root.name and len(name) > 1]
-    return found
+        imported += [name[1:] for name in names if name[0] == root.name and len(name) > 1]
+    return imported
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_down(path: Path) -> None:
-    own = room(path)
-    assert own in FLOOR, f"{own} has no floor: say in FLOORS where it stands"
-    for other, *_ in imported_names(path):
-        assert other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
+    """From the floor of the module to lower ones, or within the module."""
+    importing = room(path)
+    assert importing in FLOOR, f"{importing} has no floor: say in FLOORS where it stands"
+    for imported, *_ in imported_names(path):
+        is_below = FLOOR[imported] < FLOOR[importing]
+        assert imported == importing or is_below, f"{importing} imports {imported}"
 
 
 def test_no_circles_of_files() -> None:
@@ -78,11 +81,12 @@ def test_no_circles_of_files() -> None:
     for path in FILES:
         for name in imported_names(path):
             file = ROOT.joinpath(*name).with_suffix(".py")
-            file = file if file.exists() else ROOT.joinpath(*name[:-1]).with_suffix(".py")
+            if not file.exists():  # the last part is a function or class of a file
+                file = ROOT.joinpath(*name[:-1]).with_suffix(".py")
             if file in imports and file != path:
                 imports[path].add(file)
     assert any(imports.values())
-    TopologicalSorter(imports).prepare()
+    TopologicalSorter(imports).prepare()  # a CycleError where there is a circle
 
 
 def commands() -> set[str]:

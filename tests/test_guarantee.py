@@ -1,11 +1,10 @@
 """A guaranteed pipeline: its sets, what it promises, when it stops to promise."""
 
 import json
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -36,47 +35,59 @@ from .support.pipelines import TEXTS, examples, load, pipeline, train
 from .support.posteriors import posterior
 from .support.strategies import seeds
 
-KEY = "confidence_guaranteed"
-TAGS = {"Khan": "U-PERSON", "London": "U-LOC", "Berlin": "U-LOC", "Sox": "U-sports-team"}
+KEY = "confidence_guaranteed"  # of doc.spans
+TAG_OF_WORD = {"Khan": "U-PERSON", "London": "U-LOC", "Berlin": "U-LOC", "Sox": "U-sports-team"}
 TERMS = Terms(miss=0.1)
 
 
 def calibration_docs(nlp: Language, n: int = 60) -> list[Example]:
-    """Docs whose entities the model finds more or less easily."""
-    rng, docs = numpy.random.default_rng(0), []
+    """Annotated docs whose entities the model finds more or less easily. The key n of a doc is 1
+    if it has more than 6 words, which is harder, and else 0."""
+    rng = numpy.random.default_rng(0)
+    examples = []
     for _ in range(n):
-        words = rng.permutation([*TAGS, "lost", "like", "Who", "is", "the", "and"]).tolist()
+        words = rng.permutation([*TAG_OF_WORD, "lost", "like", "Who", "is", "the", "and"]).tolist()
         words = words[: rng.integers(2, 11)]
-        entities = [TAGS.get(word, "O") for word in words]
-        docs.append(Example.from_dict(Doc(nlp.vocab, words=words), {"entities": entities}))
-        for doc in (docs[-1].predicted, docs[-1].reference):
-            doc.user_data["n"] = int(len(words) > 6)  # docs with more of them are harder
-    return docs
+        tags = [TAG_OF_WORD.get(word, "O") for word in words]
+        eg = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": tags})
+        for doc in (eg.predicted, eg.reference):
+            doc.user_data["n"] = int(len(words) > 6)
+        examples.append(eg)
+    return examples
 
 
 @pytest.fixture
 def guaranteed(unsure: Path) -> Language:
+    """A pipeline that promises to miss at most 0.1 of the entities of a doc."""
     nlp = load(unsure)
-    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 1.2239012345678912
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 1.2239012345678912  # all digits are saved
     guarantee(nlp, calibration_docs(nlp), miss=0.1)
     return nlp
 
 
-Row = namedtuple("Row", "start end label_")
+class Place(NamedTuple):
+    """A span by its tokens; with the names of the attributes of spaCy's spans."""
+
+    start: int
+    end: int
+    label_: str
 
 
-def places(doc: Doc) -> list[Row]:
-    """The guaranteed spans."""
-    return [Row(span.start, span.end, span.label_) for span in doc.spans[KEY]]
+def guaranteed_places(doc: Doc) -> list[Place]:
+    return [Place(span.start, span.end, span.label_) for span in doc.spans[KEY]]
 
 
 def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
-    """The definition."""
-    some = [span for span in spans if not by_label or span.label_ == ent.label_]
+    """The definition: the set has the entity itself ("exact"), or covers each of its tokens. With
+    `by_label` only spans of its label count."""
+    if by_label:
+        spans = [span for span in spans if span.label_ == ent.label_]
     if found == "exact":
-        return (ent.start, ent.end) in [(span.start, span.end) for span in some]
-    tokens = {i for span in some for i in range(span.start, span.end)}
-    return {*range(ent.start, ent.end)} <= tokens
+        return any((span.start, span.end) == (ent.start, ent.end) for span in spans)
+    covered: set[int] = set()
+    for span in spans:
+        covered.update(range(span.start, span.end))
+    return covered.issuperset(range(ent.start, ent.end))
 
 
 @pytest.mark.parametrize("by_group", [None, "n"])
@@ -85,73 +96,111 @@ def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
 def test_the_sets_keep_the_promise_on_the_calibration_docs(
     unsure: Path, found: str, per_label: bool, by_group: str | None
 ) -> None:
-    """What the pipeline writes to docs misses what the threshold was chosen by."""
-    nlp, limit = load(unsure), 0.25 if by_group else 0.15
-    docs = calibration_docs(nlp)
-    terms: Any = {"found": found, "per_label": per_label, "by_group": by_group}
-    result = guarantee(nlp, docs, miss=limit, **terms)
-    predicted = list(nlp.pipe(eg.predicted.copy() for eg in docs))
-    assert len(result.parts) == (3 if per_label else 1) * (2 if by_group else 1)
+    """With n docs whose mean share of missed entities is m, (n m + 1) / (n + 1) is promised: each
+    group and label keeps the limit by what the pipeline writes to docs."""
+    nlp = load(unsure)
+    limit = 0.25 if by_group else 0.15  # groups have fewer docs
+    examples = calibration_docs(nlp)
+
+    result = guarantee(
+        nlp, examples, miss=limit, found=found, per_label=per_label, by_group=by_group
+    )
+
+    docs = list(nlp.pipe(eg.predicted.copy() for eg in examples))
+    n_labels = 3 if per_label else 1
+    n_groups = 2 if by_group else 1
+    assert len(result.parts) == n_labels * n_groups
     for part in result.parts:
-        shares, n_spans = [], 0
-        for doc, eg in zip(predicted, docs):
+        missed_in_docs = []
+        n_entities = 0
+        n_spans = 0
+        for doc, eg in zip(docs, examples):
             if by_group and str(doc.user_data["n"]) != part.group:
                 continue
-            gold = [e for e in eg.reference.ents if part.label in ("", e.label_)]
-            spans = [s for s in doc.spans[KEY] if part.label in ("", s.label_)]
+            gold = [ent for ent in eg.reference.ents if part.label in ("", ent.label_)]
+            spans = [span for span in doc.spans[KEY] if part.label in ("", span.label_)]
+            n_entities += len(gold)
             n_spans += len(spans)
             by_label = per_label or found == "exact"
-            shares.append([not is_found(e, spans, found, by_label) for e in gold])
-        mean, n = numpy.mean([numpy.mean(share) for share in shares if share]), part.docs
-        assert n == sum(map(bool, shares)) and part.entities == sum(map(len, shares))
-        assert (n * mean + 1) / (n + 1) <= limit
-        assert part.spans == pytest.approx(n_spans / part.entities)
+            if gold:
+                missed = [not is_found(ent, spans, found, by_label) for ent in gold]
+                missed_in_docs.append(numpy.mean(missed))
+        n = len(missed_in_docs)
+        assert part.docs == n
+        assert part.entities == n_entities
+        assert (n * numpy.mean(missed_in_docs) + 1) / (n + 1) <= limit
+        assert part.spans == pytest.approx(n_spans / n_entities)
         assert part.reachable is not None and part.reachable <= limit
 
 
-def test_what_is_written(guaranteed: Language, tmp_path: Path) -> None:
-    ner: Any = guaranteed.get_pipe("ner")
+def test_the_promise_is_saved_in_the_meta(guaranteed: Language, tmp_path: Path) -> None:
     guaranteed.to_disk(tmp_path)
-    copy = spacy.load(tmp_path)
-    promise = copy.meta["guarantee"]["ner"]
-    assert promise["miss"] == 0.1 and promise["docs"] == 60 and promise["source"]
+    loaded = spacy.load(tmp_path)
+
+    promise = loaded.meta["guarantee"]["ner"]
+    thresholds = promise["groups"][""]  # without groups there is one, ""
+    assert promise["miss"] == 0.1
+    assert promise["docs"] == 60
+    assert promise["source"]
     assert promise["not_counted"]["docs without entities"] >= 1
-    assert [0.1, promise["groups"][""]["threshold"]] in promise["groups"][""]["levels"]
-    assert copy.get_pipe("ner").guarantee.groups[""].levels == promise["groups"][""]["levels"]
-    doc = copy(TEXTS[1])
-    found, scores = places(doc), doc.spans[KEY].attrs["scores"]
-    assert found == sorted(found, key=lambda place: place[:2]) and len(set(found)) == len(found)
-    assert {(ent.start, ent.end, ent.label_) for ent in doc.ents} <= set(found)
-    assert len(scores) == len(found) > len(doc.ents)
-    rows = numpy.asarray([(*place[:2], ner.labels.index(place.label_)) for place in found])
-    probs = ner.posterior([doc]).entity_probs(Entities(*rows.T))
+    assert [0.1, thresholds["threshold"]] in thresholds["levels"]
+    assert loaded.get_pipe("ner").guarantee.groups[""].levels == thresholds["levels"]
+
+
+def test_guaranteed_spans_are_sorted_and_have_their_probabilities(guaranteed: Language) -> None:
+    """They are the entities and more, each once."""
+    ner: Any = guaranteed.get_pipe("ner")
+
+    doc = guaranteed("I like London and Berlin.")
+
+    places = guaranteed_places(doc)
+    scores = doc.spans[KEY].attrs["scores"]
+    assert places == sorted(places, key=lambda place: (place.start, place.end))
+    assert len(set(places)) == len(places)
+    assert {(ent.start, ent.end, ent.label_) for ent in doc.ents} <= set(places)
+    assert len(scores) == len(places) > len(doc.ents)
+    rows = [(place.start, place.end, ner.labels.index(place.label_)) for place in places]
+    probs = ner.posterior([doc]).entity_probs(Entities(*numpy.asarray(rows).T))
     assert scores == pytest.approx(probs, rel=1e-4)
-    assert not copy("").spans[KEY]
+    assert not guaranteed("").spans[KEY]
 
 
-@given(posterior())
-def test_scores_by_definition(posterior: Posterior) -> None:
+@pytest.mark.parametrize(
+    ("found", "by"), [("exact", "doc"), ("exact", "any"), ("covered", "doc")], ids=str
+)
+@given(posterior=posterior())
+def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str) -> None:
+    """The score of a span with a label: its probability, smoothed over the labels; if it is enough
+    to cover entities, the likeliest label has the probability of all labels, and others none.
+    By doc it is divided by the root of the number of entities expected in the sequence."""
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
-    table = {entity: p for *entity_, p in zip(*spans, probs) for entity in [tuple(entity_)]}
+    prob_of = {(begin, end, label): p for begin, end, label, p in zip(*spans, probs)}
     n_labels = len(posterior.tags.labels)
-    ends = numpy.cumsum(posterior.potentials.lengths)
-    for found, by in (("exact", "doc"), ("exact", "any"), ("covered", "doc")):
-        got, scores = guarantee_scores(posterior, replace(TERMS, found=found, by=by))
-        expected = {}
-        for begin, end in {(b, e) for b, e, _ in table}:
-            own = {label: table.get((begin, end, label), 0.0) for label in range(n_labels)}
-            first = max([0, *(stop for stop in ends if stop <= begin)])
-            last = min(stop for stop in ends if stop > begin)
-            n = sum(p for (b, _, _), p in table.items() if first <= b < last)
-            for label, p in own.items():
-                score = (1 - SMOOTHING) * p + SMOOTHING * sum(own.values()) / n_labels
-                if found == "covered":
-                    score = sum(own.values()) if label == max(own, key=lambda x: own[x]) else 0.0
-                score /= max(1.0, n) ** 0.5 if by == "doc" else 1.0
-                if score >= FINEST / 10:
-                    expected[begin, end, label] = score
-        rows = dict(zip(zip(*(column.tolist() for column in got)), scores.tolist()))
-        assert rows == pytest.approx(expected)
+    sequence_ends = numpy.cumsum(posterior.potentials.lengths)
+
+    scored_spans, scores = guarantee_scores(posterior, replace(TERMS, found=found, by=by))
+
+    expected = {}
+    for begin, end in {(begin, end) for begin, end, _ in prob_of}:
+        probs_of_labels = [prob_of.get((begin, end, label), 0.0) for label in range(n_labels)]
+        prob_of_any = sum(probs_of_labels)
+        sequence_begin = max([0, *(stop for stop in sequence_ends if stop <= begin)])
+        sequence_end = min(stop for stop in sequence_ends if stop > begin)
+        n_expected = 0.0
+        for (other_begin, _, _), p in prob_of.items():
+            if sequence_begin <= other_begin < sequence_end:
+                n_expected += p
+        for label, p in enumerate(probs_of_labels):
+            score = (1 - SMOOTHING) * p + SMOOTHING * prob_of_any / n_labels
+            if found == "covered":
+                is_likeliest = label == numpy.argmax(probs_of_labels)
+                score = prob_of_any if is_likeliest else 0.0
+            if by == "doc":
+                score /= max(1.0, n_expected) ** 0.5
+            if score >= FINEST / 10:
+                expected[begin, end, label] = score
+    places = zip(*(column.tolist() for column in scored_spans))
+    assert dict(zip(places, scores.tolist())) == pytest.approx(expected)
 
 
 CHANGES = {
@@ -161,30 +210,46 @@ CHANGES = {
     "calibrate": lambda nlp: calibrate(nlp, examples(nlp)),
     "tune": lambda nlp: tune(nlp, examples(nlp)),
     "set_decoding": lambda nlp: nlp.get_pipe("ner").set_decoding(make_viterbi(bias=1.0)),
+    # It is noticed when the next doc is predicted.
     "temperature": lambda nlp: (nlp.get_pipe("ner").cfg["temperature"].update(overall=2), nlp("a")),
     "initialize": lambda nlp: nlp.initialize(lambda: examples(nlp)),
 }
+KEEP_OR_REPLACE_SHIFT_SCORES = ["calibrate", "tune", "set_decoding"]
+"""After these the scores of the test for a shift are as before, or new ones."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changes_drop_the_promise(guaranteed: Language, tmp_path: Path, name: str) -> None:
-    """And the scores of the test for a shift, but for another decoding and other scores."""
+@pytest.fixture
+def changed(guaranteed: Language, tmp_path: Path, request: pytest.FixtureRequest) -> Language:
+    """The guaranteed pipeline, saved and loaded, after the change that the test names."""
     guaranteed.to_disk(tmp_path)
     nlp = spacy.load(tmp_path)
-    doc = nlp("London")
-    assert KEY in doc.spans
+    assert KEY in nlp("London").spans
     with pytest.warns(UserWarning, match="ner: the guarantee is dropped"):
-        CHANGES[name](nlp)
-    ner: Any = nlp.get_pipe("ner")
-    assert ner.guarantee is None and not nlp.meta["guarantee"]
-    assert KEY not in nlp("London").spans
-    has_scores = name in ("calibrate", "tune", "set_decoding")
-    assert ("entropy" in nlp("London").spans["confidence"].attrs) is has_scores
-    if not has_scores:
-        with pytest.raises(
-            ValueError, match="ner: shift: expected scores of calibration docs, got"
-        ):
-            ner.shift([doc])
+        CHANGES[request.param](nlp)
+    return nlp
+
+
+@pytest.mark.parametrize("changed", CHANGES, indirect=True)
+def test_a_change_of_predictions_drops_the_promise(changed: Language) -> None:
+    assert changed.get_pipe("ner").guarantee is None
+    assert not changed.meta["guarantee"]
+    assert KEY not in changed("London").spans
+
+
+@pytest.mark.parametrize("changed", KEEP_OR_REPLACE_SHIFT_SCORES, indirect=True)
+def test_another_decoding_or_calibration_leaves_the_test_for_a_shift(changed: Language) -> None:
+    assert "entropy" in changed("London").spans["confidence"].attrs
+
+
+@pytest.mark.parametrize(
+    "changed", sorted(CHANGES.keys() - {*KEEP_OR_REPLACE_SHIFT_SCORES}), indirect=True
+)
+def test_another_model_drops_the_test_for_a_shift(changed: Language) -> None:
+    doc = changed("London")
+    assert "entropy" not in doc.spans["confidence"].attrs
+    message = "ner: shift: expected scores of calibration docs, got"
+    with pytest.raises(ValueError, match=message):
+        changed.get_pipe("ner").shift([doc])
 
 
 def test_a_promise_that_was_made_after_an_edit_is_dropped_when_the_edit_is_undone(
@@ -204,18 +269,26 @@ def test_a_promise_that_was_made_after_an_edit_is_dropped_when_the_edit_is_undon
     assert KEY not in doc.spans
 
 
-def test_another_config_drops_the_promise_and_edits_are_refused(
-    guaranteed: Language, tmp_path: Path
-) -> None:
-    guaranteed.to_disk(tmp_path)
-    for block in (
+@pytest.mark.parametrize(
+    "settings",
+    [
         {"decoding": {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.4}},
         {"decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.4}},
         {"confidence": None},
-    ):
-        with pytest.warns(UserWarning, match="guarantee is dropped, as it does not hold after an"):
-            nlp = load(tmp_path, **block)
-        assert not nlp.meta["guarantee"]
+    ],
+    ids=["another decoding", "another bias", "no confidences"],
+)
+def test_loading_with_another_config_drops_the_promise(
+    guaranteed: Language, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    guaranteed.to_disk(tmp_path)
+    with pytest.warns(UserWarning, match="guarantee is dropped, as it does not hold after an"):
+        nlp = load(tmp_path, **settings)
+    assert not nlp.meta["guarantee"]
+
+
+def test_a_promise_that_was_edited_on_disk_is_refused(guaranteed: Language, tmp_path: Path) -> None:
+    guaranteed.to_disk(tmp_path)
     cfg = json.loads((tmp_path / "ner" / "cfg").read_text())
     cfg["guarantee"]["miss"] = 0.001
     (tmp_path / "ner" / "cfg").write_text(json.dumps(cfg))
@@ -223,74 +296,143 @@ def test_another_config_drops_the_promise_and_edits_are_refused(
         spacy.load(tmp_path)
 
 
-def test_processes_threads_and_other_pipelines(guaranteed: Language, tmp_path: Path) -> None:
-    """With warnings as errors: the promise stays."""
-    expected = [*map(places, guaranteed.pipe(TEXTS))]
-    assert any(expected)
-    assert [*map(places, guaranteed.pipe(TEXTS, n_process=2))] == expected
+def test_processes_and_threads_keep_the_promise(guaranteed: Language) -> None:
+    """No warning says that it is dropped: warnings are errors here."""
+    expected = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS)]
+    in_processes = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS, n_process=2)]
     with ThreadPoolExecutor(4) as threads:
-        assert [*map(places, threads.map(guaranteed, TEXTS * 4))] == expected * 4
-    copy = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
-    copy.from_bytes(guaranteed.to_bytes())
-    sourced = spacy.blank("en")  # as `spacy assemble` does
-    sourced.add_pipe("ner", source=guaranteed)
-    sourced.to_disk(tmp_path)
-    for nlp in (copy, spacy.load(tmp_path)):
-        assert [*map(places, nlp.pipe(TEXTS))] == expected
-        assert nlp.get_pipe("ner").guarantee.miss == 0.1
+        in_threads = [guaranteed_places(doc) for doc in threads.map(guaranteed, TEXTS * 4)]
+
+    assert any(expected)
+    assert in_processes == expected
+    assert in_threads == expected * 4
+
+
+@pytest.mark.parametrize("way", ["from_bytes", "sourced"])
+def test_copies_of_the_component_keep_the_promise(
+    guaranteed: Language, tmp_path: Path, way: str
+) -> None:
+    if way == "from_bytes":
+        copy = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
+        copy.from_bytes(guaranteed.to_bytes())
+    else:  # as `spacy assemble` does
+        sourced = spacy.blank("en")
+        sourced.add_pipe("ner", source=guaranteed)
+        sourced.to_disk(tmp_path)
+        copy = spacy.load(tmp_path)
+
+    expected = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS)]
+    assert [guaranteed_places(doc) for doc in copy.pipe(TEXTS)] == expected
+    assert copy.get_pipe("ner").guarantee.miss == 0.1
+
+
+GROUPED_TEXT = "Who like Khan the Sox lost and London is Berlin"
+
+
+class Grouped(NamedTuple):
+    """A saved pipeline that promises by the key n of docs, and what GROUPED_TEXT should have."""
+
+    model: Path
+    places_of_group: dict[str, list[Place]]
+
+
+@pytest.fixture
+def grouped(unsure: Path, tmp_path: Path) -> Grouped:
+    """Of the groups 0 and 1; the threshold of the group 1 is 0.9, far from that of the other."""
+    nlp = load(unsure)
+    promise = guarantee(nlp, calibration_docs(nlp, 120), miss=0.2, by_group="n").promise
+    promise.groups["1"] = replace(promise.groups["1"], threshold=0.9)
+    nlp.get_pipe("ner").set_guarantee(promise)
+    nlp.to_disk(tmp_path / "model")
+
+    places_of_group = {}
+    for group in ("0", "1"):
+        # The same promise to all docs.
+        ner: Any = nlp.get_pipe("ner")
+        ner.set_guarantee(replace(promise, by_group=None, groups={"": promise.groups[group]}))
+        places_of_group[group] = guaranteed_places(nlp(GROUPED_TEXT))
+    assert places_of_group["0"] != places_of_group["1"]
+    return Grouped(tmp_path / "model", places_of_group)
+
+
+def test_groups_have_thresholds_of_their_own(unsure: Path) -> None:
+    """A doc without the key isn't counted."""
+    nlp = load(unsure)
+    examples = calibration_docs(nlp, 120)
+    examples[0].reference.user_data.clear()
+
+    promise = guarantee(nlp, examples, miss=0.2, by_group="n").promise
+
+    assert promise.not_counted["docs without 'n'"] == 1
+    assert promise.docs == 119
+    assert promise.groups["0"].threshold != promise.groups["1"].threshold
 
 
 @pytest.mark.filterwarnings("ignore:.*no guaranteed set")
-def test_promises_by_group(unsure: Path, tmp_path: Path) -> None:
-    """Each group has its own set; other docs have none, with a warning, and `annotate` says so."""
-    nlp = load(unsure)
-    docs = calibration_docs(nlp, 120)
-    docs[0].reference.user_data.clear()
-    result = guarantee(nlp, docs, miss=0.2, by_group="n")
-    assert result.promise.not_counted["docs without 'n'"] == 1
-    groups = result.promise.groups
-    assert groups["0"].threshold != groups["1"].threshold and result.promise.docs == 119
-    groups["1"] = replace(groups["1"], threshold=0.9)  # far from the other
-    nlp.get_pipe("ner").set_guarantee(result.promise)
-    nlp.to_disk(tmp_path / "model")
-    text = "Who like Khan the Sox lost and London is Berlin"
-    lines = [{"text": text, **keys} for keys in ({"n": 0}, {"n": 1}, {"n": 2}, {})]
-    srsly.write_jsonl(tmp_path / "in.jsonl", lines)
-    expected = []
-    for group in ("0", "1"):
-        one = spacy.load(tmp_path / "model")
-        ner: Any = one.get_pipe("ner")
-        thresholds = {"": ner.guarantee.groups[group]}
-        ner.set_guarantee(replace(ner.guarantee, by_group=None, groups=thresholds))
-        expected.append(places(one(text)))
-    assert expected[0] != expected[1]
-    for options in ({}, {"n_process": 2, "batch_size": 1}):
-        copy = spacy.load(tmp_path / "model")
-        made = [with_metadata(copy.make_doc(line["text"]), line) for line in lines]
-        found = list(copy.pipe(made, **options))
-        assert [*map(places, found[:2])] == expected
-        assert not any(KEY in doc.spans for doc in found[2:])
+@pytest.mark.parametrize(
+    "options", [{}, {"n_process": 2, "batch_size": 1}], ids=["one process", "two processes"]
+)
+def test_each_doc_has_the_set_of_its_group(grouped: Grouped, options: dict[str, int]) -> None:
+    """A doc of another group, 2, or without the key has none."""
+    nlp = spacy.load(grouped.model)
+    metadata: Any = [{"n": 0}, {"n": 1}, {"n": 2}, {}]
+    docs = [with_metadata(nlp.make_doc(GROUPED_TEXT), keys) for keys in metadata]
+
+    first, second, unknown, without = nlp.pipe(docs, **options)
+
+    assert guaranteed_places(first) == grouped.places_of_group["0"]
+    assert guaranteed_places(second) == grouped.places_of_group["1"]
+    assert KEY not in unknown.spans
+    assert KEY not in without.spans
+
+
+def test_annotate_writes_the_sets_of_groups_and_warns_of_docs_without(
+    grouped: Grouped, tmp_path: Path
+) -> None:
+    lines: Any = [{"n": 0}, {"n": 1}, {"n": 2}, {}]
+    srsly.write_jsonl(tmp_path / "in.jsonl", [{"text": GROUPED_TEXT, **line} for line in lines])
+
     warning = "no guaranteed set for docs whose 'n' is 2, None: nothing is promised"
     with pytest.warns(UserWarning, match=warning):
-        annotate(tmp_path / "model", [tmp_path / "in.jsonl"], tmp_path / "out")
-    rows = [*srsly.read_jsonl(next((tmp_path / "out").glob("*.jsonl")))]
-    for row, spans in zip(rows, expected):
-        assert [e["label"] for e in row["guaranteed"]] == [place.label_ for place in spans]
-    assert [row["guaranteed"] for row in rows[2:]] == [None, None]
+        annotate(grouped.model, [tmp_path / "in.jsonl"], tmp_path / "out")
+
+    (written,) = [
+        path for path in (tmp_path / "out").glob("*.jsonl") if path.name != "manifest.jsonl"
+    ]
+    first, second, unknown, without = srsly.read_jsonl(written)
+    for row, group in ((first, "0"), (second, "1")):
+        labels = [place.label_ for place in grouped.places_of_group[group]]
+        assert [span["label"] for span in row["guaranteed"]] == labels
+    assert unknown["guaranteed"] is None
+    assert without["guaranteed"] is None
 
 
-def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
-    """Docs with missing tags, and training docs, which label memory knows."""
+def example_with_missing_tag(nlp: Language) -> Example:
+    """Khan is a person; "lost" isn't annotated."""
+    doc = Doc(nlp.vocab, words=["Khan", "is", "lost"])
+    return Example.from_dict(doc, {"entities": ["U-PERSON", "O", "-"]})
+
+
+def test_docs_with_missing_tags_do_not_count(unsure: Path) -> None:
     nlp = load(unsure)
-    words = ["Khan", "is", "lost"]
-    partial = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": ["U-PERSON", "O", "-"]})
-    result = guarantee(nlp, [*calibration_docs(nlp), partial, partial], miss=0.1)
-    assert result.promise.not_counted["docs with missing tags"] == 2
-    assert result.promise.docs == 60
+    partial = example_with_missing_tag(nlp)
+
+    promise = guarantee(nlp, [*calibration_docs(nlp), partial, partial], miss=0.1).promise
+
+    assert promise.not_counted["docs with missing tags"] == 2
+    assert promise.docs == 60
+
+
+def test_no_docs_that_count_are_refused(unsure: Path) -> None:
+    nlp = load(unsure)
     with pytest.raises(ValueError, match="not trained on, got 1 docs with missing tags"):
-        guarantee(nlp, [partial], miss=0.1)
+        guarantee(nlp, [example_with_missing_tag(nlp)], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
         guarantee(nlp, [], miss=0.1)
+
+
+def test_training_docs_are_refused() -> None:
+    """A model with label memory knows them. The empty one of the four has missing tags."""
     features = {**SPARSE["features"], "memory": {"LOWER": 1}}
     nlp = pipeline(model={**SPARSE, "features": features})
     train(nlp, steps=3)
@@ -313,88 +455,127 @@ def test_docs_that_do_not_count_are_counted(unsure: Path) -> None:
         ({"false_alarm": 0.001}, "false_alarm: expected a limit that can be promised"),
     ],
 )
-def test_what_is_refused(unsure: Path, terms: Any, message: str) -> None:
+def test_terms_that_cannot_be_promised_are_refused(unsure: Path, terms: Any, message: str) -> None:
+    """With 60 docs, of which more than 50 have entities. Nothing is promised afterwards."""
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, calibration_docs(nlp), **terms)
-    assert nlp.get_pipe("ner").guarantee is None and "guarantee" not in nlp.meta
+    assert nlp.get_pipe("ner").guarantee is None
+    assert "guarantee" not in nlp.meta
 
 
-def test_too_few_docs_can_not_be_enough(unsure: Path) -> None:
-    """n < 1 / limit - 1, however good the scores."""
+def test_too_few_docs_cannot_be_enough(unsure: Path) -> None:
+    """A limit of .05 needs 1 / .05 - 1 = 19 docs, however good the scores. The lowest for 18 is
+    1 / 19 = .0526, rounded up."""
     nlp = load(unsure)
-    docs = [eg for eg in calibration_docs(nlp) if eg.reference.ents]
+    examples = [eg for eg in calibration_docs(nlp) if eg.reference.ents]
+
     message = r"0\.0527 or more with these 18 docs; 0\.05 takes about 19 docs"
     with pytest.raises(ValueError, match=message):
-        guarantee(nlp, docs[:18], miss=0.05, found="covered")
-    assert guarantee(nlp, docs[:19], miss=0.05, found="covered").parts[0].docs == 19
+        guarantee(nlp, examples[:18], miss=0.05, found="covered")
+
+    result = guarantee(nlp, examples[:19], miss=0.05, found="covered")
+    assert result.parts[0].docs == 19
 
 
-def test_groups_or_labels_share_what_may_fail(unsure: Path) -> None:
-    nlp, terms = load(unsure), {"miss": 0.4, "confidence": 0.7}
-    docs = calibration_docs(nlp, 120)
-    result = guarantee(nlp, docs, **terms, by_group="n")
-    parts = {n: [eg for eg in docs if eg.reference.user_data["n"] == n] for n in (0, 1)}
-    alone = [guarantee(nlp, own, miss=0.4, confidence=0.85).parts[0] for own in parts.values()]
-    assert result.parts == [part._replace(group=str(n)) for n, part in enumerate(alone)]
+def test_two_groups_share_what_may_fail(unsure: Path) -> None:
+    """A confidence of .7 for both is one of .85 for each, from its own docs alone."""
+    nlp = load(unsure)
+    examples = calibration_docs(nlp, 120)
+    expected = []
+    for n in (0, 1):
+        examples_of_group = [eg for eg in examples if eg.reference.user_data["n"] == n]
+        (part,) = guarantee(nlp, examples_of_group, miss=0.4, confidence=0.85).parts
+        expected.append(part._replace(group=str(n)))
 
-    terms["per_label"] = True
-    result = guarantee(nlp, docs, **terms)
-    tables = score_spans(nlp, nlp.get_pipe("ner"), docs, result.promise)[:2]
-    expected: list[list[Any]] = []
-    for confidence in (0.9, 0.7):
-        promise = replace(result.promise, confidence=confidence)
-        expected.append([])
-        for i, label in enumerate(nlp.get_pipe("ner").labels):
-            rows = [table[table["label"] == i] for table in tables]
-            found = find_part(*rows, terms=promise, n_docs=len(docs), n_parts=1)
-            expected[-1].append(found._replace(label=label))
-    assert result.parts == expected[0] != expected[1]
+    result = guarantee(nlp, examples, miss=0.4, confidence=0.7, by_group="n")
+
+    assert result.parts == expected
+
+
+def test_three_labels_share_what_may_fail(unsure: Path) -> None:
+    """A confidence of .7 for all is one of .9 for each, and not of .7."""
+    nlp = load(unsure)
+    ner: Any = nlp.get_pipe("ner")
+    examples = calibration_docs(nlp, 120)
+
+    result = guarantee(nlp, examples, miss=0.4, confidence=0.7, per_label=True)
+
+    scored = score_spans(nlp, ner, examples, result.promise)
+
+    def parts_with(confidence: float) -> list[Any]:
+        """The part of each label, as if it were the only one."""
+        terms = replace(result.promise, confidence=confidence)
+        parts = []
+        for i, label in enumerate(ner.labels):
+            spans = scored.spans[scored.spans["label"] == i]
+            gold = scored.gold[scored.gold["label"] == i]
+            part = find_part(spans, gold, terms=terms, n_docs=len(examples), n_parts=1)
+            parts.append(part._replace(label=label))
+        return parts
+
+    assert result.parts == parts_with(0.9)
+    assert result.parts != parts_with(0.7)
 
 
 @given(posterior(), seeds, st.sampled_from(FOUND), st.booleans())
-def test_found_by_definition(
+def test_an_entity_is_found_at_the_highest_threshold_that_leaves_spans_which_find_it(
     posterior: Posterior, rng: numpy.random.Generator, found: str, per_label: bool
 ) -> None:
-    """An entity is found at the highest threshold at which the spans that are left find it."""
-    n_labels, n_tokens = len(posterior.tags.labels), len(posterior.scores.emissions)
+    """6 random entities and 6 random spans with scores from .1 to .8."""
+    n_labels = len(posterior.tags.labels)
+    n_tokens = len(posterior.scores.emissions)
     assume(n_tokens)
 
-    def draw(least: int) -> Entities:
+    def random_entities(least_label: int) -> Entities:
         begin = rng.integers(n_tokens, size=6)
         end = [b + 1 + rng.integers(min(3, n_tokens - b)) for b in begin]
-        return Entities(begin, numpy.asarray(end), rng.integers(least, n_labels, size=6))
+        label = rng.integers(least_label, n_labels, size=6)
+        return Entities(begin, numpy.asarray(end), label)
 
-    wanted, spans, scores = draw(-1), draw(0), rng.integers(1, 9, size=6) / 10
-    rows, by_label = [Row(*row) for row in zip(*spans)], per_label or found == "exact"
-    dev = DevPredictions([], posterior, draw(0), numpy.ones(n_tokens, dtype=bool))
-    got = found_at(dev, wanted, spans, scores, replace(TERMS, found=found, per_label=per_label))
-    for entity, at in zip(zip(*wanted), got):
-        left = {t: [row for row, p in zip(rows, scores) if p >= t] for t in scores}
-        hits = [t for t in scores if is_found(Row(*entity), left[t], found, by_label)]
-        assert at == max(hits, default=0.0)
+    gold = random_entities(-1)  # a label that the model lacks
+    spans = random_entities(0)
+    scores = rng.integers(1, 9, size=6) / 10
+    dev = DevPredictions([], posterior, random_entities(0), numpy.ones(n_tokens, dtype=bool))
+    terms = replace(TERMS, found=found, per_label=per_label)
+
+    thresholds = found_at(dev, gold, spans, scores, terms)
+
+    places = [Place(*span) for span in zip(*spans)]
+    by_label = per_label or found == "exact"
+    for entity, threshold in zip(zip(*gold), thresholds):
+        thresholds_that_find_it = [0.0]
+        for score in scores:
+            left = [place for place, p in zip(places, scores) if p >= score]
+            if is_found(Place(*entity), left, found, by_label):
+                thresholds_that_find_it.append(score)
+        assert threshold == max(thresholds_that_find_it)
 
 
-def test_false_alarms(unsure: Path) -> None:
-    """The set is the probable spans alone, and the mean share that is wrong is well below."""
+def test_a_limit_of_false_alarms_leaves_probable_spans_and_few_wrong_ones(unsure: Path) -> None:
+    """The mean share of wrong spans of a doc is below the limit of .3, but not 0."""
     nlp = load(unsure)
-    docs = calibration_docs(nlp, 200)
-    result = guarantee(nlp, docs, false_alarm=0.3)
-    assert result.promise.confidence == 0.95
-    least, shares = result.promise.groups[""].threshold, []
-    for doc, eg in zip(nlp.pipe(eg.predicted.copy() for eg in docs), docs):
-        gold = {(e.start, e.end, e.label_) for e in eg.reference.ents}
-        assert all(p >= least for p in doc.spans[KEY].attrs["scores"])
-        shares.append(numpy.mean([place not in gold for place in places(doc)] or [0.0]))
-    assert 0 < numpy.mean(shares) < 0.3
+    examples = calibration_docs(nlp, 200)
+
+    promise = guarantee(nlp, examples, false_alarm=0.3).promise
+
+    shares_wrong = []
+    for eg, doc in zip(examples, nlp.pipe(eg.predicted.copy() for eg in examples)):
+        assert all(p >= promise.groups[""].threshold for p in doc.spans[KEY].attrs["scores"])
+        gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+        is_wrong = [place not in gold for place in guaranteed_places(doc)]
+        shares_wrong.append(numpy.mean(is_wrong) if is_wrong else 0.0)
+    assert 0 < numpy.mean(shares_wrong) < 0.3
+    assert promise.confidence == 0.95
 
 
-def test_the_command(unsure: Path, tmp_path: Path) -> None:
-    nlp = load(unsure)
-    docs = tmp_path / "docs.spacy"
-    DocBin(docs=[eg.reference for eg in calibration_docs(nlp)]).to_disk(docs)
-    out = run("guarantee", unsure, docs, "--miss", 0.1, "--output", tmp_path / "out").stdout
-    assert "at most 0.1 of the entities of a doc are missed" in out
+def test_the_command_says_and_saves_what_is_promised(unsure: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "docs.spacy"
+    DocBin(docs=[eg.reference for eg in calibration_docs(load(unsure))]).to_disk(corpus)
+
+    done = run("guarantee", unsure, corpus, "--miss", 0.1, "--output", tmp_path / "out")
+
+    assert "at most 0.1 of the entities of a doc are missed" in done.stdout
     assert spacy.load(tmp_path / "out").meta["guarantee"]["ner"]["miss"] == 0.1
 
 
@@ -403,16 +584,20 @@ def test_the_report_compares_promised_and_observed(
     guaranteed: Language, by_group: str | None
 ) -> None:
     guarantee(guaranteed, calibration_docs(guaranteed, 120), miss=0.1, by_group=by_group)
-    docs = calibration_docs(guaranteed, 30)
-    found = report(guaranteed, docs)
-    assert found.facts["guaranteed miss rate"] == "0.1"
-    at_limit = next(row for row in found.guarantee if row[0] == 0.1)
-    missed = [
-        numpy.mean([not is_found(ent, doc.spans[KEY], "exact", True) for ent in eg.reference.ents])
-        for eg, doc in zip(docs, guaranteed.pipe(eg.predicted.copy() for eg in docs))
-        if eg.reference.ents
-    ]
-    assert at_limit[1] == pytest.approx(numpy.mean(missed))
-    html = " ".join(report_page(found).split())
+    examples = calibration_docs(guaranteed, 30)
+
+    result = report(guaranteed, examples)
+
+    (observed,) = (row for row in result.guarantee if row.limit == 0.1)
+    shares_missed = []
+    for eg, doc in zip(examples, guaranteed.pipe(eg.predicted.copy() for eg in examples)):
+        gold = eg.reference.ents
+        if gold:
+            missed = [not is_found(ent, doc.spans[KEY], "exact", by_label=True) for ent in gold]
+            shares_missed.append(numpy.mean(missed))
+    assert observed.miss_rate == pytest.approx(numpy.mean(shares_missed))
+    assert result.facts["guaranteed miss rate"] == "0.1"
+    html = " ".join(report_page(result).split())
     assert 'id="guarantee-plot"' in html
-    assert f"Tested without labels: {found.shift}." in html and "30 docs" in found.shift
+    assert f"Tested without labels: {result.shift}." in html
+    assert "30 docs" in result.shift

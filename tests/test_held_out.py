@@ -122,19 +122,23 @@ def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_pat
     assert "is trained, but neither calibrated nor tuned" in result.output
 
 
-def test_predictions_in_parts_are_the_predictions(unsure: Path) -> None:
-    """Of one model: temperature, calibration error and scores by parts are those of the whole."""
+def test_docs_predicted_in_parts_are_calibrated_and_tuned_as_at_once(unsure: Path) -> None:
+    """Held-out docs are predicted in parts. If their models were one, temperatures, calibration
+    error and scores would be those of all docs at once."""
     nlp = load(unsure)
     batch = examples(nlp)
     ner = nlp.get_pipe("ner")
-    whole = [predict_dev(nlp, ner, batch)]
-    parts = [predict_dev(nlp, ner, batch[:2]), predict_dev(nlp, ner, batch[2:])]
-    first, second = (
-        calibrate_on(devs, nlp, ner, "docs", per_label=True) for devs in (whole, parts)
-    )
-    assert second.error == pytest.approx(first.error, abs=1e-6)
-    assert second.temperature.labels == pytest.approx(first.temperature.labels, rel=1e-3)
+    at_once = [predict_dev(nlp, ner, batch)]
+    in_parts = [predict_dev(nlp, ner, batch[:2]), predict_dev(nlp, ner, batch[2:])]
+
+    expected = calibrate_on(at_once, nlp, ner, "docs", per_label=True)
+    calibration = calibrate_on(in_parts, nlp, ner, "docs", per_label=True)
+    assert calibration.error == pytest.approx(expected.error, abs=1e-6)
+    assert calibration.temperature.labels == pytest.approx(expected.temperature.labels, rel=1e-3)
+
+    # The chosen value is not compared: it is the mean of what folds of docs choose, and other
+    # parts have other folds.
     for parameter in ("threshold", "bias"):
-        first, second = (tune_on(devs, nlp, ner, parameter) for devs in (whole, parts))
-        assert first.points == second.points
-        # The value is the mean of what folds of docs choose, and other parts have other folds.
+        tuned_at_once = tune_on(at_once, nlp, ner, parameter)
+        tuned_in_parts = tune_on(in_parts, nlp, ner, parameter)
+        assert tuned_in_parts.points == tuned_at_once.points

@@ -22,26 +22,23 @@ from .support.pipelines import pipeline
 
 TWO_PASSES = {"@misc": "spacy_costner.Features.v1", "document": {"LOWER": 1}}
 MODEL = {**HYBRID, "linear_epochs": 4}
-CASES = [
-    pytest.param(features, outside, id=f"{name}-{outside}")
-    for name, features in (("one_pass", FEATURES), ("two_passes", TWO_PASSES))
-    for outside in ("single", "before")
-]
 CITIES = ["Rome", "Paris", "Oslo", "Lima"]
 
 
 def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
-    """What follows "in" is a city, all else is not. Each doc has a word of its own."""
-    rng, found = random.Random(seed), []
+    """What follows "in" is a city; after "Mrs" the same name is not. Each doc has a word of its
+    own."""
+    rng = random.Random(seed)
+    examples = []
     for i in range(n_docs):
         words, ents = [f"doc{seed}x{i}"], ["O"]
         for city in rng.sample(CITIES, 3):
             is_city = rng.random() < 0.5
             words += ["in" if is_city else "Mrs", city]
             ents += ["O", "B-CITY" if is_city else "O"]
-        docs = (Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents))
-        found.append(Example(*docs))
-    return found
+        reference = Doc(nlp.vocab, words=words, ents=ents)
+        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    return examples
 
 
 def initialized(model: dict[str, Any] = MODEL, **settings: Any) -> Language:
@@ -51,7 +48,8 @@ def initialized(model: dict[str, Any] = MODEL, **settings: Any) -> Language:
     return nlp
 
 
-def predicted(nlp: Language) -> list[list[Any]]:
+def predicted_entities(nlp: Language) -> list[list[Any]]:
+    """In docs that it was not trained on."""
     docs = nlp.pipe([eg.predicted for eg in corpus(nlp, seed=1)])
     return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
 
@@ -63,34 +61,60 @@ def learn(nlp: Language, optimizer: Optimizer, n_steps: int = 5) -> float:
     return losses["ner"]
 
 
-@pytest.mark.parametrize(("features", "outside"), CASES)
-def test_it_begins_as_its_linear_part_which_stays(features: Any, outside: str) -> None:
-    """The Tok2Vec learns."""
+any_features = pytest.mark.parametrize(
+    "features", [FEATURES, TWO_PASSES], ids=["one_pass", "two_passes"]
+)
+any_outside = pytest.mark.parametrize("outside", ["single", "before"])
+
+
+@any_features
+@any_outside
+def test_initialization_trains_the_linear_part_which_alone_predicts_then(
+    features: Any, outside: str
+) -> None:
     nlp = initialized({**MODEL, "features": features}, outside=outside)
-    ner, docs = nlp.get_pipe("ner"), [eg.predicted for eg in corpus(nlp, seed=1)]
-    whole, linear = ner.model.predict(docs), ner.model.layers[0].predict(docs)
+    ner = nlp.get_pipe("ner")
+    docs = [eg.predicted for eg in corpus(nlp, seed=1)]
+    linear_model = ner.model.layers[0]
+
+    potentials = ner.model.predict(docs)
+
+    linear_potentials = linear_model.predict(docs)
+    assert potentials.emissions.any()
     for field in ("emissions", "transitions", "start", "end"):
-        numpy.testing.assert_array_equal(getattr(whole, field), getattr(linear, field))
-    assert whole.emissions.any()
+        expected = getattr(linear_potentials, field)
+        numpy.testing.assert_array_equal(getattr(potentials, field), expected)
     assert nlp.evaluate(corpus(nlp, seed=1))["ents_f"] > 0.9
     assert ner.progress == Progress()
+
+
+@any_features
+@any_outside
+def test_updates_train_the_tok2vec_and_not_the_linear_part(features: Any, outside: str) -> None:
+    nlp = initialized({**MODEL, "features": features}, outside=outside)
+    ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
-    before, optimizer = weights.rows.copy(), Adam(0.01, use_averages=True)
-    first = learn(nlp, optimizer, 1)
-    assert learn(nlp, optimizer, 20) < first
+    before = weights.rows.copy()
+    optimizer = Adam(0.01, use_averages=True)
+
+    first_loss = learn(nlp, optimizer, 1)
+    last_loss = learn(nlp, optimizer, 20)
+
+    assert last_loss < first_loss
     numpy.testing.assert_array_equal(weights.rows, before)
     with nlp.use_params(optimizer.averages):
         numpy.testing.assert_array_equal(weights.rows, before)
     assert ner.model.get_ref("emissions").get_param("W").any()
 
 
-def test_it_survives_and_goes_on_learning(tmp_path: Any) -> None:
-    """Loading is no initialization: the linear part is not trained again."""
+def test_a_loaded_hybrid_predicts_the_same_and_learns_without_training_its_linear_part_again(
+    tmp_path: Any,
+) -> None:
     nlp = initialized()
     learn(nlp, Adam(0.01))
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
-    assert predicted(loaded) == predicted(nlp) != []
+    assert predicted_entities(loaded) == predicted_entities(nlp) != []
     before = linear_part(loaded.get_pipe("ner").model)[1].rows.copy()
     optimizer = loaded.resume_training()
     numpy.testing.assert_array_equal(linear_part(loaded.get_pipe("ner").model)[1].rows, before)
@@ -98,34 +122,36 @@ def test_it_survives_and_goes_on_learning(tmp_path: Any) -> None:
     assert loaded.evaluate(corpus(loaded, seed=1))["ents_f"] > 0.9
 
 
-def test_a_new_label_is_learned() -> None:
-    """With more tags, the linear part is trained, too."""
+def test_the_linear_part_is_trained_by_updates_after_a_label_was_added() -> None:
+    """As it has no weights for the new tags. The label changes no prediction before."""
     nlp = initialized()
-    before = predicted(nlp)
+    before = predicted_entities(nlp)
     nlp.get_pipe("ner").add_label("PERSON")
-    assert predicted(nlp) == before
+    assert predicted_entities(nlp) == before
     _, weights = linear_part(nlp.get_pipe("ner").model)
     rows = weights.rows.copy()
     learn(nlp, Adam(0.01), 1)
     assert not numpy.array_equal(weights.rows, rows)
 
 
-def test_the_linear_part_has_the_mean_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    last: list[numpy.ndarray] = []
+def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last_weights: list[numpy.ndarray] = []
 
-    def noted(weights: Any, *args: Any, **settings: Any) -> Trained:
+    def recorded_train(weights: Any, *args: Any, **settings: Any) -> Trained:
         trained = train(weights, *args, **settings)
-        last.append(weights.rows.copy())
+        last_weights.append(weights.rows.copy())
         return trained
 
-    monkeypatch.setattr("spacy_costner.training.folds.train", noted)
+    monkeypatch.setattr("spacy_costner.training.folds.train", recorded_train)
     rows = linear_part(initialized().get_pipe("ner").model)[1].rows
-    assert rows.any() and not numpy.allclose(rows, last[0], atol=1e-3)
+    assert rows.any() and not numpy.allclose(rows, last_weights[0], atol=1e-3)
 
 
-def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
-    """With labels drawn by lot, weights that were trained on a doc know its labels. Half the docs
-    have a copy at the other end of the corpus."""
+def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them() -> None:
+    """Labels are drawn by lot: only weights that were trained on a doc, or on its copy, know them.
+    Half the docs have a copy at the other end of the corpus."""
     nlp = pipeline(model={**MODEL, "linear_epochs": 20})
     rng, batch = random.Random(0), []
     for i in range(80):
@@ -136,34 +162,37 @@ def test_docs_are_scored_by_weights_that_have_not_seen_them() -> None:
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
 
-    def share_known(some: list[Example], is_train: bool) -> float:
-        scores, _ = ner.model([eg.predicted for eg in some], is_train)
-        found = scores.emissions.argmax(axis=1) != 0
-        gold = [bool(token.ent_type_) for eg in some for token in eg.reference]
-        return float((found == gold).mean())
+    def share_of_right_tokens(examples: list[Example], is_train: bool) -> float:
+        scores, _ = ner.model([eg.predicted for eg in examples], is_train)
+        is_predicted = scores.emissions.argmax(axis=1) != 0
+        is_gold = [bool(token.ent_type_) for eg in examples for token in eg.reference]
+        return float((is_predicted == is_gold).mean())
 
-    for some in (batch[:40], batch[40:80]):
-        assert share_known(some, is_train=False) > 0.9
-        assert 0.3 < share_known(some, is_train=True) < 0.7
+    with_copy, without_copy = batch[:40], batch[40:80]
+    for examples in (with_copy, without_copy):
+        assert share_of_right_tokens(examples, is_train=False) > 0.9
+        assert 0.3 < share_of_right_tokens(examples, is_train=True) < 0.7
 
 
-@pytest.mark.parametrize("last", [70.0, 80.0, 90.0])
-def test_learning_that_adds_nothing_is_told(last: float) -> None:
-    """At the end of training: where no evaluation was better than the first."""
+@pytest.mark.parametrize("last_score", [70.0, 80.0, 90.0])
+def test_the_logger_says_at_the_end_where_training_was_no_better_than_the_linear_part(
+    last_score: float,
+) -> None:
+    """The first evaluation, 80, is that of the linear part."""
     nlp, out = initialized(), io.StringIO()
     log, finish = resolve("loggers", "spacy_costner.HybridLogger.v1")(nlp, out, out)
     checkpoints = []
-    for step, score in enumerate([80.0, 60.0, last]):
+    for step, score in enumerate([80.0, 60.0, last_score]):
         checkpoints.append((score, step))
         info = {"epoch": 0, "step": step, "losses": {"ner": 1.0}, "other_scores": {"ents_f": score}}
         log({**info, "score": score, "checkpoints": checkpoints})
         log(None)
         assert "linear part" not in out.getvalue()
     finish()
-    assert ("no better than its linear part" in out.getvalue()) is (last <= 80)
+    assert ("no better than its linear part" in out.getvalue()) is (last_score <= 80)
 
 
-def test_a_bad_number_of_epochs_is_named() -> None:
+def test_a_negative_number_of_epochs_is_refused() -> None:
     with pytest.raises(
         ValueError, match="HybridCRF: linear_epochs: expected a number of at least 0, got -1"
     ):

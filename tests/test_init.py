@@ -38,35 +38,40 @@ register_transformers()
 
 ROOT = Path(__file__).parent.parent
 MODELS = ("linear", "cnn", "hybrid", "transformer")
+# Schedule isn't named: it is made of losses that are.
 LOSSES = [name.split(".")[1] for name in declared("thinc_losses") if "Schedule" not in name]
-TINY = {"embed": {"rows": [50, 50, 50, 50]}, "encode": {"width": 8, "depth": 1}}
+TINY_TOK2VEC = {"embed": {"rows": [50, 50, 50, 50]}, "encode": {"width": 8, "depth": 1}}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus, label trees, cost matrices, and a corpus without entities."""
+    """A corpus of 4 docs with cities and countries, label trees, cost matrices; and corpora without
+    entities, of few sentences, and of enough."""
     path = tmp_path_factory.mktemp("init")
     make_corpus(path / "corpus.spacy")
     (path / "tree.json").write_text('{"place": {"city": {}, "country": {}}}')
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
-    (path / "few.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
+    (path / "city_only.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
     write_docs(path / "empty.spacy", [("No", "O")])
-    for n_docs, name in ((FEW_SENTENCES - 1, "few"), (FEW_SENTENCES, "many")):
-        write_docs(path / f"{name}.spacy", [("Oslo", "B-city")] * n_docs)
+    write_docs(path / "few.spacy", [("Oslo", "B-city")] * (FEW_SENTENCES - 1))
+    write_docs(path / "many.spacy", [("Oslo", "B-city")] * FEW_SENTENCES)
     return path
 
 
 def write_docs(path: Path, docs: Sequence[tuple[str, str]]) -> Path:
     """Docs of words and tags, both separated by spaces."""
     vocab = spacy.blank("xx").vocab
-    made = [Doc(vocab, words=words.split(), ents=tags.split()) for words, tags in docs]
-    DocBin(docs=made).to_disk(path)
+    docbin = DocBin()
+    for words, tags in docs:
+        docbin.add(Doc(vocab, words=words.split(), ents=tags.split()))
+    docbin.to_disk(path)
     return path
 
 
 @pytest.fixture(autouse=True)
 def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests run in the folder above."""
     monkeypatch.chdir(folder)
 
 
@@ -96,16 +101,28 @@ TRAINED: list[tuple[str, str, str, str, str]] = [
 
 
 @pytest.mark.parametrize("model, loss, cost, decoding, aim", TRAINED, ids=" ".join)
-def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> None:
-    paths = {"train_path": CORPUS, "dev_path": CORPUS}
-    given: dict[str, Any] = {"model": model, "loss": loss, "decoding": decoding, "aim": aim}
-    text = init(lang="xx", **paths, **given, **COSTS[cost])
+def test_configs_train_for_a_step(
+    model: Any, loss: str, cost: str, decoding: Any, aim: str
+) -> None:
+    """And the pipeline is scored by cost if one is given, or is the aim."""
+    text = init(
+        lang="xx",
+        train_path=CORPUS,
+        dev_path=CORPUS,
+        model=model,
+        loss=loss,
+        decoding=decoding,
+        aim=aim,
+        **COSTS[cost],
+    )
     config = Config().from_str(text, interpolate=False)
     if "tok2vec" in config["components"]:
-        config = config.merge({"components": {"tok2vec": {"model": TINY}}})
+        config = config.merge({"components": {"tok2vec": {"model": TINY_TOK2VEC}}})
     config["training"].update(max_steps=1, eval_frequency=1)
-    trained, _ = train(init_nlp(config))
-    scores = trained.evaluate(list(Corpus(CORPUS)(trained)))
+
+    nlp, _ = train(init_nlp(config))
+
+    scores = nlp.evaluate(list(Corpus(CORPUS)(nlp)))
     assert ("ents_cost" in scores) is (cost != "none" or aim == "cost")
 
 
@@ -129,22 +146,23 @@ def test_trains(model: Any, loss: str, cost: str, decoding: Any, aim: str) -> No
         ("--miss -1", "Cost: miss: expected a finite number of at least 0, got -1.0"),
         ("--tree none.json", "HierarchicalCost: tree: none.json: expected a JSON or YAML"),
         ("--train corpus.spacy --tree people.json", "tree: people.json: "),
-        ("--train corpus.spacy --cost few.csv", "matrix: few.csv: expected a cost for"),
+        ("--train corpus.spacy --cost city_only.csv", "matrix: city_only.csv: expected a cost for"),
         ("--train empty.spacy", "empty.spacy: expected docs with entities, got none in 1"),
     ],
 )
-def test_refused(options: str, reason: str) -> None:
+def test_options_that_do_not_go_together_are_refused(options: str, reason: str) -> None:
     result = run("init", "new.cfg", *options.split())
-    assert result.exit_code == 1 and reason in result.output, result.output
+    assert result.exit_code == 1, result.output
+    assert reason in result.output
     assert not Path("new.cfg").exists()
 
 
 def block(text: str, path: str) -> Any:
-    """A block of a config, with variables filled in; None if there is none."""
-    config: Any = Config().from_str(text)
+    """A block or setting of a config, with variables filled in; None if there is none."""
+    value: Any = Config().from_str(text)
     for name in path.split("."):
-        config = config.get(name)
-    return config
+        value = value.get(name)
+    return value
 
 
 TREE = {"tree_path": Path("tree.json")}
@@ -176,13 +194,18 @@ FEW = {"train_path": Path("few.spacy")}
         ({"decoding": "min-cost"}, "SoftmaxMargin", "MinCost", -1.0),
     ],
 )
-def test_recommended(options: Any, losses: str, decoding: str, cost_weight: Any) -> None:
-    """As docs/which-loss.md says."""
+def test_losses_and_decodings_are_those_that_which_loss_md_recommends(
+    options: Any, losses: str, decoding: str, cost_weight: float | None
+) -> None:
+    """`losses` are the stages of training. `cost_weight` is how the cost is weighed when the best
+    model is chosen: -1 minimises it, 0 shows it alone, None has none."""
     text = init(**options)
-    ner = block(text, "components.ner")
-    stages = ner["loss"].get("*", {"": ner["loss"]}).values()
+
+    loss = block(text, "components.ner.loss")
+    stages = list(loss["*"].values()) if "*" in loss else [loss]
     assert [stage["@losses"].split(".")[1] for stage in stages] == losses.split()
-    assert ner["decoding"]["@misc"] == f"spacy_costner.{decoding}Decoding.v1"
+    name = block(text, "components.ner.decoding")["@misc"]
+    assert name == f"spacy_costner.{decoding}Decoding.v1"
     assert block(text, "training.score_weights.ents_cost") == cost_weight
 
 
@@ -217,8 +240,10 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         (SCHEDULE, "loss.epochs", [4.0, 6.0]),
         (SCHEDULE, "loss.*.loss_3.cost", None),
         # Expensive mistakes have a lower multiplier.
-        *(({"loss": "MIRA", "miss": m}, "loss.multiplier", x) for m, x in ((5, 1), (50, 0.1))),
-        *(({"loss": "Perceptron", "miss": m}, "loss.alpha", x) for m, x in ((5, 1), (50, 0.1))),
+        ({"loss": "MIRA", "miss": 5}, "loss.multiplier", 1),
+        ({"loss": "MIRA", "miss": 50}, "loss.multiplier", 0.1),
+        ({"loss": "Perceptron", "miss": 5}, "loss.alpha", 1),
+        ({"loss": "Perceptron", "miss": 50}, "loss.alpha", 0.1),
         ({"loss": "ZScore", "miss": 5}, "loss.*.then.multiplier", 20),
         ({"loss": "ZScore", "miss": 50}, "loss.*.then.multiplier", 2),
         # 0.2 means that a miss costs four times as much as a false alarm: docs/decoding.md.
@@ -226,60 +251,96 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         ({**THRESHOLD, "aim": "f"}, "decoding.threshold", 0.5),
     ],
 )
-def test_settings(options: Any, path: str, value: Any) -> None:
+def test_settings_follow_from_options(options: Any, path: str, value: Any) -> None:
     assert block(init(**options), f"components.ner.{path}") == value
 
 
-def test_losses_and_costs_are_those_of_the_entry_points() -> None:
-    """By any spelling of their names, with comments from their docstrings."""
-    for name in LOSSES:
-        snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        for given in (name, snake, snake.replace("_", "-"), f"spacy_costner.{name}.v1"):
-            assert parse_losses(f"Sequential, {given}") == ["Sequential", name]
-        text = init(loss=name)
-        loss = block(text, "components.ner.loss")
-        needs_start = build_loss(name).needs_start
-        assert ("*" in loss) is needs_start
-        notes = read_notes(loss["*"]["then"] if needs_start else loss)
-        assert notes[""] and f"# {notes[''][0]}\n" in text
-    assert find_name("Cost", "zero-one") == find_name("Cost", "ZeroOneCost") == "ZeroOne"
-    assert "\n# Score per unit of cost" in init(loss="MIRA")
+@pytest.mark.parametrize("loss_name", LOSSES)
+def test_losses_are_found_by_any_spelling_of_their_names(loss_name: str) -> None:
+    snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", loss_name).lower()
+    registered_name = f"spacy_costner.{loss_name}.v1"
+    for spelling in (loss_name, snake_case, snake_case.replace("_", "-"), registered_name):
+        assert parse_losses(f"Sequential, {spelling}") == ["Sequential", loss_name]
+
+
+@pytest.mark.parametrize("loss_name", LOSSES)
+def test_losses_have_the_first_line_of_their_docstring_as_a_comment(loss_name: str) -> None:
+    """A loss that has to start from a trained model is the second of a schedule."""
+    text = init(loss=loss_name)
+
+    loss = block(text, "components.ner.loss")
+    needs_start = build_loss(loss_name).needs_start
+    assert ("*" in loss) is needs_start
+    first_line = read_notes(loss["*"]["then"] if needs_start else loss)[""][0]
+    assert first_line
+    assert f"# {first_line}\n" in text
+
+
+def test_a_loss_that_needs_a_start_follows_sequential() -> None:
     assert parse_losses("risk,MCEF") == ["Sequential", "Risk", "MCEF"]
 
 
-@pytest.mark.parametrize("n_sents, passes", [(1, 1), (4, 2)])
-def test_texts_of_several_sentences_get_a_second_pass(
-    n_sents: int, passes: int, tmp_path: Path
+def test_parameters_of_losses_have_comments() -> None:
+    assert "\n# Score per unit of cost" in init(loss="MIRA")
+
+
+def test_costs_are_found_by_any_spelling_of_their_names() -> None:
+    assert find_name("Cost", "zero-one") == "ZeroOne"
+    assert find_name("Cost", "ZeroOneCost") == "ZeroOne"
+
+
+@pytest.mark.parametrize(
+    ("n_sents", "document"), [(1, None), (4, {"LOWER": 1})], ids=["one sentence", "four"]
+)
+def test_texts_of_several_sentences_get_features_of_the_document(
+    n_sents: int, document: Any, tmp_path: Path
 ) -> None:
-    """Whether a doc has several sentences is seen without sentence starts, too."""
+    """And so a second pass. That a doc has several sentences is seen without sentence starts."""
     path = tmp_path / "train.jsonl"
     line = {"text": "She went to Oslo in May. " * n_sents, "label": [[12, 16, "city"]]}
     path.write_text(f"{json.dumps(line)}\n" * 20, encoding="utf8")
+
     text = init(train_path=path)
-    assert f"20 docs, {20 * n_sents} sentences, {20 * n_sents * 7:,} words, 20 ent" in text
-    document = block(text, "components.ner.model.features.document")
-    assert document == ({"LOWER": 1} if passes == 2 else None)
+
+    n_words = 20 * n_sents * 7
+    assert f"20 docs, {20 * n_sents} sentences, {n_words:,} words, 20 ent" in text
+    assert block(text, "components.ner.model.features.document") == document
 
 
 SIZES = [*product(MODELS, [1, 60, 700], [20]), ("hybrid", 3000, 20), ("linear", 30, 700)]
 
 
 @pytest.mark.parametrize("model, n_docs, n_words", SIZES)
-def test_evaluates_every_epoch(model: Any, n_docs: int, n_words: int, tmp_path: Path) -> None:
-    doc = "Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1)
+def test_models_are_evaluated_once_an_epoch_at_least(
+    model: Any, n_docs: int, n_words: int, tmp_path: Path
+) -> None:
+    """And training doesn't end before the end of an epoch for want of patience."""
+    doc = ("Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1))
     path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
     config = Config().from_str(init(model=model, train_path=path, dev_path=path))
     batcher = config["training"]["batcher"]
-    if isinstance(batcher["size"], dict):
+    if isinstance(batcher["size"], dict):  # it grows: there are fewest batches at its end
         batcher["size"] = batcher["size"]["stop"]
-    full = load_model_from_config(config, auto_fill=True, validate=False).config
-    training = registry.resolve(full["training"], schema=ConfigSchemaTraining)
-    if (model, n_docs) == ("hybrid", 3000):
-        assert batcher["size"] == 600 and training["max_steps"] == 3000
-        assert config["components"]["tok2vec"]["model"]["embed"]["rows"][0] == 1000
+
+    filled_config = load_model_from_config(config, auto_fill=True, validate=False).config
+    training = registry.resolve(filled_config["training"], schema=ConfigSchemaTraining)
+
     n_batches = len(list(training["batcher"](Corpus(path)(spacy.blank("xx")))))
     assert training["eval_frequency"] <= max(1, n_batches)
     assert training["patience"] == 0 or training["patience"] >= n_batches
+
+
+def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
+    tmp_path: Path,
+) -> None:
+    """60,000 words."""
+    doc = ("Oslo" + " rain" * 19, "B-city" + " O" * 19)
+    path = write_docs(tmp_path / "train.spacy", [doc] * 3000)
+    text = init(model="hybrid", train_path=path, dev_path=path)
+    batch_size = block(text, "training.batcher.size")
+    assert (batch_size["stop"] if isinstance(batch_size, dict) else batch_size) == 600
+    assert block(text, "training.max_steps") == 3000
+    assert block(text, "components.tok2vec.model.embed.rows")[0] == 1000
 
 
 @pytest.mark.parametrize("model", ["linear", "hybrid"])
@@ -292,96 +353,194 @@ def test_with_many_labels_o_is_one_tag(
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_without_options_it_is_the_config_in_configs(model: Any) -> None:
+    """A change of the template is made there, too. The head of the files differs."""
+    name = "sparse" if model == "linear" else model
+    text = (ROOT / "configs" / f"{name}.cfg").read_text("utf8")
+    start = "# The corpora.\n"
+    assert text.split(start)[1] == init(model=model).split(start)[1]
+
+
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("loss", ["SoftmaxMargin", "SoftmaxMargin,Risk"])
-def test_sections_have_comments(model: Any, loss: str) -> None:
-    """Without options it is the config in configs/, where a change of the template is made, too."""
-    name, start = "sparse" if model == "linear" else model, "# The corpora.\n"
-    of_model = (ROOT / "configs" / f"{name}.cfg").read_text("utf8")
-    assert of_model.split(start)[1] == init(model=model).split(start)[1]
+def test_sections_have_comments_and_lines_are_short(model: Any, loss: str) -> None:
     text = init(model=model, loss=loss, train_path=CORPUS, **TREE)
+
     assert text.startswith("# Made by spacy-costner")
-    assert max(map(len, text[text.index("[paths]") :].splitlines())) <= 105
+    lines = text[text.index("[paths]") :].splitlines()
+    assert max(len(line) for line in lines) <= 105
     sections = ["paths", "system", "nlp", "training", "training.score_weights", "components.ner"]
-    parts = "loss decoding scorer scorer.cost model" + " loss.*.first loss.*.then" * ("," in loss)
-    for section in [*sections, *(f"components.ner.{part}" for part in parts.split())]:
+    for part in ("loss", "decoding", "scorer", "scorer.cost", "model"):
+        sections.append(f"components.ner.{part}")
+    if "," in loss:
+        sections += ["components.ner.loss.*.first", "components.ner.loss.*.then"]
+    for section in sections:
         assert re.search(rf"^#.*\n\[{re.escape(section)}\]$", text, re.MULTILINE), section
 
 
-def test_command_line() -> None:
-    """The head has the command and the commands to run next, and is printed."""
-    options = ["--train", "corpus.spacy", "--miss", "5", "--aim", "precision=0.9", "--lang", "de"]
-    arguments = ["init", "my config.cfg", *options, "--loss", "SoftmaxMargin"]
-    result = run(*arguments)
+@pytest.fixture
+def my_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path with a space, in an empty folder but for the corpus, which is the current one."""
+    write_docs(tmp_path / "corpus.spacy", [("Oslo", "B-city")])
+    monkeypatch.chdir(tmp_path)
+    return Path("my config.cfg")
+
+
+OPTIONS = ["--train", "corpus.spacy", "--miss", "5", "--aim", "precision=0.9", "--lang", "de"]
+
+
+def command_in_head(text: str) -> str:
+    """The line of a config that has the command which made it."""
+    return next(line for line in text.splitlines() if "costner init" in line)
+
+
+def test_the_command_writes_a_config_that_says_what_to_run_next(my_config: Path) -> None:
+    result = run("init", my_config, *OPTIONS, "--loss", "SoftmaxMargin")
+
     assert result.exit_code == 0, result.output
-    text = Path("my config.cfg").read_text(encoding="utf8")
-    command = next(line for line in text.splitlines() if "costner init" in line)
-    words = shlex.split(command.lstrip("# "))
-    assert words[:5] == ["python", "-m", "spacy", "costner", "init"]
-    tune = "tune training/calibrated dev.spacy --output training/tuned --precision 0.9"
-    assert tune in text and tune in result.output
+    text = my_config.read_text(encoding="utf8")
     assert block(text, "nlp.lang") == "de"
-    result = run(*words[4:])
-    assert result.exit_code == 1
-    assert "my config.cfg: expected a new file, got one that exists: use --force" in result.output
-    assert run(*words[4:], "--force").exit_code == 0
-    again = Path("my config.cfg").read_text(encoding="utf8")
-    assert again == text.replace(command, f"{command} --force")
+    tune = "tune training/calibrated dev.spacy --output training/tuned --precision 0.9"
+    assert tune in text
+    assert tune in result.output
+
+
+def test_the_head_of_a_config_has_the_command_that_makes_it_again(my_config: Path) -> None:
+    """With --force: the file exists."""
+    run("init", my_config, *OPTIONS)
+    text = my_config.read_text(encoding="utf8")
+    words = shlex.split(command_in_head(text).lstrip("# "))
+    assert words[:5] == ["python", "-m", "spacy", "costner", "init"]
+
+    refused = run(*words[4:])
+    forced = run(*words[4:], "--force")
+
+    assert refused.exit_code == 1
+    assert "my config.cfg: expected a new file, got one that exists: use --force" in refused.output
+    assert forced.exit_code == 0
+    command = command_in_head(text)
+    assert my_config.read_text(encoding="utf8") == text.replace(command, f"{command} --force")
+
+
+def test_options_are_in_the_docs() -> None:
     page = (ROOT / "docs" / "init.md").read_text(encoding="utf8")
-    typed: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
-    names = {option for param in typed.params for option in param.opts if option[0] == "-"}
+    command: Any = typer.main.get_command(costner).commands["init"]  # type: ignore[attr-defined]
+    names = set()
+    for parameter in command.params:
+        names.update(option for option in parameter.opts if option.startswith("-"))
     assert names <= {*re.findall(r"`(--?[a-z-]+|-F)`", page)}
+
+
+def test_a_dash_prints_the_config() -> None:
+    """The scores of a perceptron are no probabilities: nothing to calibrate."""
     result = run("init", "-", "--loss", "perceptron")
-    assert result.exit_code == 0 and not Path("-").exists()
+    assert result.exit_code == 0
+    assert not Path("-").exists()
     assert block(result.output, "components.ner.loss.alpha") == 1.0
-    assert "calibrate" not in result.output and "--parameter bias" in result.output
+    assert "calibrate" not in result.output
+    assert "--parameter bias" in result.output
 
 
-def test_next_commands_check_and_train() -> None:
-    result = run("init", "my.cfg", "--train", CORPUS, "--dev", CORPUS, "--miss", 3)
-    after = result.output.split("Next:")[1].splitlines()
-    commands = [shlex.split(line) for line in after if line.startswith("    ")]
-    checked = run(*commands[0][4:])
+def test_next_commands_check_fit_calibrate_and_evaluate(
+    my_config: Path,
+) -> None:
+    """As they are printed; the first two are run."""
+    corpus = Path("corpus.spacy")
+    make_corpus(corpus)
+    result = run("init", my_config, "--train", corpus, "--dev", corpus, "--miss", 3)
+
+    lines = result.output.split("Next:")[1].splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("    ")]
+    check, fit, calibrate, evaluate = (words[3:] for words in commands)  # after python -m spacy
+    assert check[:2] == ["costner", "check"]
+    assert fit[:2] == ["costner", "fit"]
+    assert calibrate[:3] == ["costner", "calibrate", "training/model-best"]
+    assert evaluate[:2] == ["evaluate", "training/calibrated"]
+    checked = run(*check[1:])
     assert checked.exit_code == 0, checked.output
-    fitted = run(*commands[1][4:], "--training.max_epochs", 1)
+    fitted = run(*fit[1:], "--training.max_epochs", 1)
     assert fitted.exit_code == 0, fitted.output
-    assert commands[2][5] == "training/model-best" and Path(commands[2][5]).exists()
-    assert [words[3:][:2] for words in commands] == [
-        *(["costner", name] for name in ("check", "fit", "calibrate")),
-        ["evaluate", "training/calibrated"],
-    ]
-    # Calibration doesn't change the best path. It makes decisions by expected cost worse.
-    for options, calibrated in (("", True), ("--decoding min-cost", False), ("--loss Risk", False)):
-        result = run("init", "-", "--miss", 5, *options.split())
-        assert ("costner calibrate" in result.output) is calibrated
-        assert "Costs count tokens. `costner tune --recall 0.8`" in result.output
+    assert Path(calibrate[2]).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "is_calibrated"),
+    [([], True), (["--decoding", "min-cost"], False), (["--loss", "Risk"], False)],
+    ids=["best path", "min-cost", "Risk"],
+)
+def test_decisions_by_expected_cost_are_not_calibrated(
+    options: list[str], is_calibrated: bool
+) -> None:
+    """Calibration doesn't change the best path. It makes decisions by expected cost worse."""
+    output = run("init", "-", "--miss", 5, *options).output
+    assert ("costner calibrate" in output) is is_calibrated
+
+
+def test_next_commands_say_what_costs_count() -> None:
+    """If there is a cost."""
+    with_cost = run("init", "-", "--miss", 5).output
+    assert "Costs count tokens. `costner tune --recall 0.8`" in with_cost
     assert "Costs count tokens" not in run("init", "-").output
 
 
-def test_tree_by_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def prefixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments that make a tree of a corpus whose labels have prefixes, in a new folder."""
     monkeypatch.chdir(tmp_path)
     labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
     write_docs(Path("train.spacy"), [("a", f"B-{label}") for label in labels])
-    given = ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
-    assert run(*given).exit_code == 0
-    drug = {"drug_dose": {}, "drug_name_new": {}}
-    expected = {"drug": drug, "org": {"org_team": {}}, "_x": {}, "date": {}}
-    assert json.loads(Path("tree.json").read_text("utf8")) == expected
+    return ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
+
+
+def test_tree_by_prefix_is_written_and_used(prefixed: list[str]) -> None:
+    """Labels with the same text before the first "_" are under a node of that name."""
+    assert run(*prefixed).exit_code == 0
+    assert json.loads(Path("tree.json").read_text("utf8")) == {
+        "drug": {"drug_dose": {}, "drug_name_new": {}},
+        "org": {"org_team": {}},
+        "_x": {},
+        "date": {},
+    }
     assert block(Path("new.cfg").read_text("utf8"), "components.ner.scorer.cost") == COST
-    Path("new.cfg").unlink()
-    refused = run(*given)
-    assert refused.exit_code == 1 and "tree.json: expected a new file" in refused.output
-    train = ["--train", "train.spacy"]
-    for options, reason in (
-        ([*train, "--tree-by-prefix", "/"], "a separator in labels, got '/' for _x, date"),
+
+
+def test_tree_by_prefix_does_not_replace_a_tree(prefixed: list[str]) -> None:
+    Path("tree.json").write_text("mine")
+    refused = run(*prefixed)
+    assert refused.exit_code == 1
+    assert "tree.json: expected a new file" in refused.output
+    assert Path("tree.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            ["--train", "train.spacy", "--tree-by-prefix", "/"],
+            "a separator in labels, got '/' for _x, date",
+        ),
         (["--tree-by-prefix", "_"], "--tree-by-prefix: expected --train"),
-    ):
-        refused = run("init", "new.cfg", "--tree", "other.json", *options)
-        assert refused.exit_code == 1 and reason in refused.output
-        assert not Path("other.json").exists() and not Path("new.cfg").exists()
+    ],
+    ids=["in no label", "no corpus"],
+)
+def test_tree_by_prefix_is_refused_without_prefixes(
+    prefixed: list[str], options: list[str], reason: str
+) -> None:
+    refused = run("init", "new.cfg", "--tree", "other.json", *options)
+    assert refused.exit_code == 1
+    assert reason in refused.output
+    assert not Path("other.json").exists()
+    assert not Path("new.cfg").exists()
 
 
-def test_transformer_of_the_language() -> None:
-    for given, name in (({}, "dccuchile/bert"), ({"transformer": "./own"}, "./own")):
-        config = Config().from_str(init(model="transformer", lang="es", **given))
-        assert config["components"]["transformer"]["model"]["name"].startswith(name)
-        load_model_from_config(config, auto_fill=True)
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({}, "dccuchile/bert"), ({"transformer": "./own"}, "./own")],
+    ids=["of the language", "named"],
+)
+def test_transformer_is_that_of_the_language_unless_named(
+    options: dict[str, str], name: str
+) -> None:
+    config = Config().from_str(init(model="transformer", lang="es", **options))
+    assert config["components"]["transformer"]["model"]["name"].startswith(name)
+    load_model_from_config(config, auto_fill=True)  # it is a config that spaCy can read

@@ -24,50 +24,64 @@ def nested(draw: st.DrawFn) -> dict[str, Any]:
     root: dict[str, Any] = {}
     nodes = [root]
     for i in range(draw(st.integers(1, 9))):
-        below: dict[str, Any] = {}
-        nodes[draw(st.integers(0, i))][f"node-{i}"] = below
-        nodes.append(below)
+        children: dict[str, Any] = {}
+        parent = nodes[draw(st.integers(0, i))]
+        parent[f"node-{i}"] = children
+        nodes.append(children)
     return root
 
 
-def edges_between(tree: dict[str, Any], one: str, other: str) -> int:
+def edges_between(tree: dict[str, Any], start: str, goal: str) -> int:
     """The length of the shortest path, found by walking."""
     neighbours: dict[str, set] = {}
 
-    def join(name: str, below: dict[str, Any]) -> None:
-        for child, grandchildren in below.items():
+    def join(name: str, children: dict[str, Any]) -> None:
+        for child, grandchildren in children.items():
             neighbours.setdefault(name, set()).add(child)
             neighbours.setdefault(child, set()).add(name)
             join(child, grandchildren)
 
     join("the root", tree)
-    steps, queue = {one: 0}, deque([one])
+    steps = {start: 0}
+    queue = deque([start])
     while queue:
-        here = queue.popleft()
-        for there in neighbours[here] - set(steps):
-            steps[there] = steps[here] + 1
-            queue.append(there)
-    return steps[other]
+        node = queue.popleft()
+        for neighbour in neighbours[node] - set(steps):
+            steps[neighbour] = steps[node] + 1
+            queue.append(neighbour)
+    return steps[goal]
 
 
 @given(nested())
 def test_distances_are_those_of_a_walk(nodes: dict[str, Any]) -> None:
+    """Between all labels, or between some of them."""
     tree = make_tree(nodes, "tree")
     labels = sorted(tree.lineages)
+
     distances = tree.distances(labels)
-    assert distances.tolist() == [
-        [edges_between(nodes, one, other) for other in labels] for one in labels
-    ]
-    assert tree.distances([labels[0], labels[-1]])[0, 1] == distances[0, -1]
+    distances_of_two = tree.distances([labels[0], labels[-1]])
+
+    for i, label in enumerate(labels):
+        assert distances[i].tolist() == [edges_between(nodes, label, other) for other in labels]
+    assert distances_of_two[0, 1] == distances[0, -1]
 
 
-def test_levels_count_from_the_top() -> None:
+def test_a_lineage_has_all_nodes_from_the_top_to_a_label() -> None:
     tree = make_tree(PLACES, "tree")
+
     assert tree.depth == 3
     assert tree.lineage("micro-state") == ("location", "country", "micro-state")
     assert tree.lineage("sports-team") == ("sports-team",)
-    above = [tree.ancestor("micro-state", level) for level in (1, 2, 3, 9)]
-    assert above == ["location", "country", "micro-state", "micro-state"]
+
+
+def test_the_ancestor_at_a_level_is_counted_from_the_top() -> None:
+    """Below a label there is nothing: there it is the label itself."""
+    tree = make_tree(PLACES, "tree")
+
+    assert tree.ancestor("micro-state", 1) == "location"
+    assert tree.ancestor("micro-state", 2) == "country"
+    assert tree.ancestor("micro-state", 3) == "micro-state"
+    assert tree.ancestor("micro-state", 9) == "micro-state"
     assert tree.ancestor("location", 2) == "location"
 
 
@@ -79,16 +93,20 @@ def test_levels_count_from_the_top() -> None:
         ("tree.yml", '{"location": {"city": {}, "micro-state": null}, "person": {}}'),
     ],
 )
-@pytest.mark.parametrize("as_path", [str, Path])
-def test_files_hold_the_same_tree(tmp_path: Path, name: str, text: str, as_path: type) -> None:
+@pytest.mark.parametrize("path_type", [str, Path])
+def test_a_tree_can_stand_in_a_json_or_yaml_file(
+    tmp_path: Path, name: str, text: str, path_type: type
+) -> None:
     (tmp_path / name).write_text(text, encoding="utf8")
-    tree = make_tree(as_path(tmp_path / name), "tree")
+
+    tree = make_tree(path_type(tmp_path / name), "tree")
+
     assert [*tree.lineages] == ["location", "city", "micro-state", "person"]
     assert tree.lineages["micro-state"] == ("location", "micro-state")
     assert tree.lineages["person"] == ("person",)
 
 
-BAD = [
+NO_TREES: list[tuple[Any, str]] = [
     ({"a": {"b": {}}, "b": {}}, "expected each node once, got 'b' twice"),
     ({"a": {"b": {"a": {}}}}, "expected a tree, got 'a' under itself"),
     ({"a": ["b", "c"]}, r"expected a mapping of nodes under 'a', got \['b', 'c'\]"),
@@ -96,17 +114,24 @@ BAD = [
     ({"": {}}, "expected strings as names, got ''"),
     ({}, "expected at least one node, got none"),
 ]
+NO_MAPPING = (["a"], "expected a mapping of nodes on top")
 
 
-@pytest.mark.parametrize("nodes, message", [*BAD, (["a"], r"expected a mapping of nodes on top")])
-def test_what_is_no_tree_is_refused(tmp_path: Path, nodes: Any, message: str) -> None:
-    """A block at once, a file when it is read."""
-    if isinstance(nodes, dict):
-        with pytest.raises(ValueError, match=f"^SomeCost: tree: {message}$"):
-            make_tree(nodes, "SomeCost: tree")
+@pytest.mark.parametrize("nodes, message", NO_TREES)
+def test_a_block_of_the_config_that_is_no_tree_is_refused_at_once(nodes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^SomeCost: tree: {message}$"):
+        make_tree(nodes, "SomeCost: tree")
+
+
+@pytest.mark.parametrize("nodes, message", [*NO_TREES, NO_MAPPING])
+def test_a_file_that_has_no_tree_is_refused_when_it_is_read(
+    tmp_path: Path, nodes: Any, message: str
+) -> None:
+    """That is when the tree is used first, not when the config is resolved."""
     path = tmp_path / "tree.json"
     path.write_text(json.dumps(nodes), encoding="utf8")
     tree = make_tree(path, "SomeCost: tree")
+
     with pytest.raises(ValueError, match=rf"SomeCost: tree: .*tree\.json: {message}"):
         tree.distances(["a"])
 
@@ -134,9 +159,14 @@ def test_a_file_that_cannot_be_read_is_named(
         make_tree(tmp_path / name, "tree").lineage("a")
 
 
-def test_names_that_are_lost_or_missing() -> None:
-    for name in ("e.g.", "a\n", "[a]\n[b]"):
-        with pytest.raises(ValueError, match="tree: expected names that a spaCy config can"):
-            make_tree({"top": {name: {}}}, "tree")
+@pytest.mark.parametrize("name", ["e.g.", "a\n", "[a]\n[b]"])
+def test_a_name_that_a_config_can_not_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="tree: expected names that a spaCy config can"):
+        make_tree({"top": {name: {}}}, "tree")
+
+
+def test_a_label_without_node_is_named() -> None:
+    tree = make_tree(PLACES, "tree")
+
     with pytest.raises(ValueError, match="tree: expected a node for every label, got none for 'x'"):
-        make_tree(PLACES, "tree").distances(["city", "x"])
+        tree.distances(["city", "x"])

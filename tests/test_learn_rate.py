@@ -15,11 +15,11 @@ from .support.pipelines import TEXTS, examples, listening, load, pipeline
 FACTOR = 8.0
 """A power of 2: steps from 0 are scaled exactly, whatever their size."""
 
-LOW = {"@schedules": "warmup_linear.v1", "warmup_steps": 250, "total_steps": 20000}
+WARMUP = {"@schedules": "warmup_linear.v1", "warmup_steps": 250, "total_steps": 20000}
 
 
-def replaced(factor: float) -> Language:
-    """A component with an encoder of its own in place of the listener."""
+def pipeline_without_listener(factor: float) -> Language:
+    """A component whose listener was replaced by the Tok2Vec itself."""
     nlp = listening(learn_rate_factor=factor)
     nlp.initialize(lambda: examples(nlp))
     nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
@@ -27,14 +27,14 @@ def replaced(factor: float) -> Language:
     return nlp
 
 
-def alone(factor: float, **settings: Any) -> Language:
+def cnn_pipeline(factor: float, **settings: Any) -> Language:
     nlp = pipeline(learn_rate_factor=factor, **settings)
     nlp.initialize(lambda: examples(nlp))
     return nlp
 
 
-def hybrid(factor: float) -> Language:
-    return alone(factor, model=HYBRID)
+def hybrid_pipeline(factor: float) -> Language:
+    return cnn_pipeline(factor, model=HYBRID)
 
 
 def head(model: Model) -> list[Model]:
@@ -42,16 +42,18 @@ def head(model: Model) -> list[Model]:
     return [model.get_ref(ref) for ref in ("emissions", "output_layer") if model.has_ref(ref)]
 
 
-def check_scaled(one: Model, scaled: Model, heads: list[Model]) -> int:
-    """Check that weights of these nodes are 8 times as large, others equal. Returns how many."""
-    n_head = 0
-    for node, twin in zip(one.walk(), scaled.walk(), strict=True):
+def check_scaled(with_factor_1: Model, with_factor_8: Model, scaled_nodes: list[Model]) -> int:
+    """Check that weights of these nodes of the first model are 8 times as large in the second, and
+    all others equal. RETURNS (int): The number of scaled arrays of weights that are not 0."""
+    n_scaled = 0
+    for node, node_with_factor_8 in zip(with_factor_1.walk(), with_factor_8.walk(), strict=True):
+        factor = FACTOR if node in scaled_nodes else 1.0
         for name in node.param_names:
-            factor = FACTOR if node in heads else 1.0
             expected = factor * node.get_param(name)
-            n_head += factor != 1 and expected.any()
-            numpy.testing.assert_array_equal(twin.get_param(name), expected)
-    return n_head
+            numpy.testing.assert_array_equal(node_with_factor_8.get_param(name), expected)
+            if node in scaled_nodes and expected.any():
+                n_scaled += 1
+    return n_scaled
 
 
 def set_gradients(model: Model, seed: int) -> None:
@@ -72,66 +74,107 @@ def sgd() -> Optimizer:
 
 
 @pytest.mark.parametrize("make_optimizer", [adam, sgd])
-@pytest.mark.parametrize("make", [alone, replaced, hybrid])
-def test_it_scales_the_steps_of_the_chain_exactly(
-    make: Callable[[float], Language], make_optimizer: Callable[[], Optimizer]
+@pytest.mark.parametrize(
+    "make_pipeline, n_scaled",
+    [
+        # W and b of the linear layer; transitions, start and end of the chain
+        (cnn_pipeline, 5),
+        (pipeline_without_listener, 5),
+        # W and b: the linear part has the chain
+        (hybrid_pipeline, 2),
+    ],
+)
+def test_the_factor_scales_the_steps_of_the_chain_exactly(
+    make_pipeline: Callable[[float], Language],
+    n_scaled: int,
+    make_optimizer: Callable[[], Optimizer],
 ) -> None:
     """Three steps with equal gradients: weights and averages of the chain, which start at 0, are
     8 times those of factor 1, the others equal."""
-    models, optimizers = [], [make_optimizer(), make_optimizer()]
-    for factor, optimizer in zip((1.0, FACTOR), optimizers):
-        fix_random_seed(0)
-        ner = make(factor).get_pipe("ner")
-        for seed in range(3):
-            set_gradients(ner.model, seed)
-            ner.finish_update(optimizer)
-        models.append(ner.model)
-    n_head = 2 if make is hybrid else 5
-    assert check_scaled(*models, head(models[0])) == n_head
-    gradients = [node.get_grad(name) for node in models[1].walk() for name in node.grad_names]
+    model, optimizer = model_after_three_steps(make_pipeline, 1.0, make_optimizer)
+    scaled_model, optimizer_of_scaled = model_after_three_steps(
+        make_pipeline, FACTOR, make_optimizer
+    )
+
+    assert check_scaled(model, scaled_model, head(model)) == n_scaled
+    with (
+        model.use_params(optimizer.averages),
+        scaled_model.use_params(optimizer_of_scaled.averages),
+    ):
+        assert check_scaled(model, scaled_model, head(model)) == n_scaled
+
+
+def model_after_three_steps(
+    make_pipeline: Callable[[float], Language],
+    factor: float,
+    make_optimizer: Callable[[], Optimizer],
+) -> tuple[Model, Optimizer]:
+    fix_random_seed(0)
+    ner = make_pipeline(factor).get_pipe("ner")
+    optimizer = make_optimizer()
+    for seed in range(3):
+        set_gradients(ner.model, seed)
+        ner.finish_update(optimizer)
+    return ner.model, optimizer
+
+
+def test_gradients_are_0_after_a_step_with_a_factor() -> None:
+    model, _ = model_after_three_steps(cnn_pipeline, FACTOR, adam)
+    gradients = [node.get_grad(name) for node in model.walk() for name in node.grad_names]
     assert gradients and not any(gradient.any() for gradient in gradients)
-    with models[0].use_params(optimizers[0].averages), models[1].use_params(optimizers[1].averages):
-        assert check_scaled(*models, head(models[0])) == n_head
 
 
-def test_it_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
+def test_the_factor_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
     """As `accumulate_gradient` of the config does it: several updates, then one step."""
     pipelines = []
     for factor in (1.0, FACTOR):
         fix_random_seed(0)
-        nlp, optimizer = listening(learn_rate_factor=factor), adam()
+        nlp = listening(learn_rate_factor=factor)
+        optimizer = adam()
         batch = examples(nlp)
         nlp.initialize(lambda batch=batch: batch)
-        for part in (batch[:2], batch[2:]):
-            nlp.update(part, sgd=False)
+        nlp.update(batch[:2], sgd=False)
+        nlp.update(batch[2:], sgd=False)
         for _, pipe in nlp.pipeline:
             pipe.finish_update(optimizer)
         pipelines.append(nlp)
-    for name, n_scaled in (("ner", 5), ("tok2vec", 0)):
-        one, scaled = (nlp.get_pipe(name).model for nlp in pipelines)
-        assert check_scaled(one, scaled, [*one.walk()] if n_scaled else []) == n_scaled
+
+    model, scaled_model = (nlp.get_pipe("ner").model for nlp in pipelines)
+    assert check_scaled(model, scaled_model, scaled_nodes=[*model.walk()]) == 5
+    tok2vec, tok2vec_of_scaled = (nlp.get_pipe("tok2vec").model for nlp in pipelines)
+    assert check_scaled(tok2vec, tok2vec_of_scaled, scaled_nodes=[]) == 0
 
 
-class Steps(Shim):
-    """Weights that Thinc doesn't see, as those of PyTorch: notes who asks it for a step."""
+class RecordingShim(Shim):
+    """Weights that Thinc doesn't see, as those of PyTorch. `_model` is the list of the optimizers
+    that were to update them."""
 
     def finish_update(self, optimizer: Optimizer) -> None:
         self._model.append(optimizer)
 
 
-def test_shims_take_their_steps() -> None:
-    ner, optimizer, asked = alone(FACTOR).get_pipe("ner"), adam(), []
-    ner.model.get_ref("tok2vec").shims.append(Steps(asked))
+def test_shims_are_updated_once_in_a_step_with_a_factor() -> None:
+    ner = cnn_pipeline(FACTOR).get_pipe("ner")
+    optimizer = adam()
+    optimizers: list[Optimizer] = []
+    ner.model.get_ref("tok2vec").shims.append(RecordingShim(optimizers))
+
     ner.finish_update(optimizer)
-    assert asked == [optimizer]
+
+    assert optimizers == [optimizer]
 
 
-def test_it_is_a_setting_of_the_config(tmp_path: Path) -> None:
-    nlp = alone(FACTOR)
+def test_the_factor_is_a_setting_of_the_config_without_influence_on_predictions(
+    tmp_path: Path,
+) -> None:
+    nlp = cnn_pipeline(FACTOR)
     nlp.to_disk(tmp_path)
+    expected = [doc.ents for doc in nlp.pipe(TEXTS)]
+
     assert load(tmp_path).get_pipe("ner").learn_rate_factor == FACTOR
-    assert load(tmp_path, learn_rate_factor=2).get_pipe("ner").learn_rate_factor == 2
-    assert [doc.ents for doc in nlp.pipe(TEXTS)] == [doc.ents for doc in load(tmp_path).pipe(TEXTS)]
+    loaded = load(tmp_path, learn_rate_factor=2)
+    assert loaded.get_pipe("ner").learn_rate_factor == 2
+    assert [doc.ents for doc in loaded.pipe(TEXTS)] == expected
 
 
 @pytest.mark.parametrize(
@@ -143,29 +186,31 @@ def test_it_is_a_setting_of_the_config(tmp_path: Path) -> None:
         (20.0, {"model": SPARSE}, "expected 1 for sparse_crf.*got 20"),
     ],
 )
-def test_bad_factors_are_named(factor: Any, settings: dict[str, Any], message: str) -> None:
+def test_bad_factors_are_refused(factor: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"ner: learn_rate_factor: {message}"):
         pipeline(**settings, learn_rate_factor=factor)
 
 
-def test_radam_has_none() -> None:
-    nlp = alone(FACTOR)
+def test_radam_is_refused_with_a_factor() -> None:
+    nlp = cnn_pipeline(FACTOR)
     with pytest.raises(ValueError, match=r"learn_rate_factor: expected Adam\.v1 or SGD.v1"):
         nlp.update(examples(nlp), sgd=RAdam(0.001))
-    alone(1.0).update(examples(nlp), sgd=RAdam(0.001))
+    nlp_without_factor = cnn_pipeline(1.0)
+    nlp_without_factor.update(examples(nlp_without_factor), sgd=RAdam(0.001))
 
 
-def start(rate: Any, **settings: Any) -> None:
+def initialize_with_rate(rate: Any, **settings: Any) -> None:
+    """Initialize a pipeline whose config has this learning rate, or schedule of rates."""
     nlp = pipeline(**settings)
     nlp.config["training"]["optimizer"]["learn_rate"] = rate
     nlp.initialize(lambda: examples(nlp))
 
 
-@pytest.mark.parametrize("rate", [5e-5, {**LOW, "initial_rate": 5e-5}])
-def test_warns_of_a_rate_that_is_too_low_for_the_chain(rate: Any) -> None:
+@pytest.mark.parametrize("rate", [5e-5, {**WARMUP, "initial_rate": 5e-5}])
+def test_a_learning_rate_too_low_for_the_chain_gets_a_warning(rate: Any) -> None:
     message = "ner: learn_rate_factor: expected more than 1.*at most 5e"
     with pytest.warns(UserWarning, match=message):
-        start(rate)
+        initialize_with_rate(rate)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +219,9 @@ def test_warns_of_a_rate_that_is_too_low_for_the_chain(rate: Any) -> None:
         (5e-5, {"learn_rate_factor": 20.0}),
         (5e-5, {"model": SPARSE}),
         (2e-4, {}),
-        ({**LOW, "initial_rate": 5e-4}, {}),
+        ({**WARMUP, "initial_rate": 5e-4}, {}),  # the first rates alone are low
     ],
+    ids=["factor", "sparse", "high enough", "warmup"],
 )
-def test_does_not_warn_otherwise(rate: Any, settings: dict[str, Any]) -> None:
-    """Of the last one, the first rates are low."""
-    start(rate, **settings)  # a warning is an error
+def test_other_learning_rates_get_no_warning(rate: Any, settings: dict[str, Any]) -> None:
+    initialize_with_rate(rate, **settings)  # a warning would be an error

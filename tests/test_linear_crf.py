@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -31,33 +31,36 @@ GOLD = Gold(
     opening=numpy.asarray([False, True, True]),
     continuing=numpy.zeros(3, dtype=bool),
 )
-both = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+"""Of the 7 tokens of DOCS; the tags are O and two of single tokens."""
+
+both_models = pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+
+GOLD_ENTITIES = [gold["entities"] for _, gold in TRAIN]
 
 
-def found(nlp: Language) -> list[Any]:
+def predicted_entities(nlp: Language) -> list[list[tuple[int, int, str]]]:
+    """What a pipeline predicts for the texts of TRAIN."""
     return [ents(doc) for doc in nlp.pipe(TEXTS)]
 
 
-EXPECTED = [gold["entities"] for _, gold in TRAIN]
-
-
 @pytest.mark.parametrize("name", [n for n in declared("thinc_losses") if "Schedule" not in n])
-def test_gradients_are_those_of_the_loss(name: str) -> None:
-    compute = resolve("losses", name).compute
+def test_gradients_of_sparse_weights_are_central_differences_of_the_loss(name: str) -> None:
     with use_ops("numpy"):
         model = crf()
+    weights = linear_part(model)[1]
 
-    def value() -> float:
+    def loss() -> float:
+        # Built anew each time, as some losses keep state.
         return resolve("losses", name).compute(model.begin_update(DOCS)[0], GOLD).value
 
     potentials, backprop = model.begin_update(DOCS)
-    backprop(compute(potentials, GOLD).gradient)
-    weights = linear_part(model)[1]
-    rows, part = weights.gradient()
+    backprop(resolve("losses", name).compute(potentials, GOLD).gradient)
+    rows, gradient_of_rows = weights.gradient()
     gradient = numpy.zeros_like(weights.rows)
-    gradient[rows] = part
+    gradient[rows] = gradient_of_rows
+
     for index in numpy.ndindex(gradient.shape):
-        expected = central_difference(value, weights.rows, index)
+        expected = central_difference(loss, weights.rows, index)
         assert gradient[index] == pytest.approx(expected, abs=2e-3), index
     assert gradient.any()
 
@@ -65,175 +68,255 @@ def test_gradients_are_those_of_the_loss(name: str) -> None:
 @pytest.mark.parametrize(
     ("ref", "name"),
     [
-        *(("emissions", name) for name in "Wb"),
-        *(("output_layer", name) for name in ("transitions", "start", "end")),
+        ("emissions", "W"),
+        ("emissions", "b"),
+        ("output_layer", "transitions"),
+        ("output_layer", "start"),
+        ("output_layer", "end"),
     ],
 )
-def test_gradients_of_the_dense_model(ref: str, name: str) -> None:
+def test_gradients_of_dense_weights_are_central_differences_of_the_loss(
+    ref: str, name: str
+) -> None:
     with use_ops("numpy"):
         model = resolve("architectures", "spacy_costner.LinearChainCRF.v1", nO=3)
     model.initialize(X=DOCS)
-    layer, rng = model.get_ref(ref), numpy.random.default_rng(0)
-    for each in (model.get_ref("emissions"), model.get_ref("output_layer")):
-        for param in map(each.get_param, each.param_names):
+    rng = numpy.random.default_rng(0)
+    for layer in (model.get_ref("emissions"), model.get_ref("output_layer")):
+        for param_name in layer.param_names:
+            param = layer.get_param(param_name)
             param[:] = rng.normal(size=param.shape)
+    layer = model.get_ref(ref)
+
+    def loss() -> float:
+        return sequential(model.predict(DOCS), GOLD).value
+
     potentials, backprop = model.begin_update(DOCS)
     backprop(sequential(potentials, GOLD).gradient)
+
     for index in numpy.ndindex(layer.get_param(name).shape):
-        expected = central_difference(
-            lambda: sequential(model.predict(DOCS), GOLD).value, layer.get_param(name), index
-        )
+        expected = central_difference(loss, layer.get_param(name), index)
         assert layer.get_grad(name)[index] == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize(("words", "step"), [("Ana saw Rome", 3 / 24), ("Ana saw Ana", 3 / 32)])
-def test_a_step_of_mira_is_that_of_the_paper(words: str, step: float) -> None:
+@pytest.mark.parametrize(("text", "step_size"), [("Ana saw Rome", 3 / 24), ("Ana saw Ana", 3 / 32)])
+def test_a_step_of_mira_is_that_of_the_paper(text: str, step_size: float) -> None:
     """tau = cost / || difference of features ||^2, from weights of 0, after which the margin is
-    the cost. Names are entities; the rival has it the other way round."""
+    the cost: 3, as the best rival has all three tokens wrong. It takes names for O, and "saw" for
+    an entity. Names that are the same word have their features twice."""
     features = {"@misc": "spacy_costner.Features.v1", "windows": {"ORTH": 1, "SHAPE": 0}}
     loss = {"@losses": "spacy_costner.MIRA.v1", "cost": HAMMING, "aggressiveness": 100.0}
     nlp = pipeline(model={**SPARSE, "features": features}, loss=loss, scheme="IOB2")
-    tags = " ".join("B-X" if word.istitle() else "O" for word in words.split())
-    batch = examples_of(nlp, [(words, tags)])
+    batch = examples_of(nlp, [(text, "B-X O B-X")])
     nlp.initialize(lambda: batch)
-    ner, docs = nlp.get_pipe("ner"), [eg.predicted for eg in batch]
+    ner = nlp.get_pipe("ner")
+    docs = [eg.predicted for eg in batch]
+
     potentials, backprop = ner.model.begin_update(docs)
-    gradient = ner.get_loss(batch, potentials)[1]
-    found = gradient.emissions.max()
-    assert found == pytest.approx(step, rel=1e-6)
+    _, gradient = ner.get_loss(batch, potentials)
+    # The gradient is tau where only the rival is, and -tau where only gold is.
+    tau = gradient.emissions.max()
+    assert tau == pytest.approx(step_size, rel=1e-6)
+
     backprop(gradient)
     weights = linear_part(ner.model)[1]
-    rows, part = weights.gradient()
-    weights.rows[rows] -= part
-    after = ner.model.predict(docs)
-    margin = -sum(float((a * b).sum()) for a, b in zip(after[:4], gradient[:4])) / found
+    rows, gradient_of_rows = weights.gradient()
+    weights.rows[rows] -= gradient_of_rows
+    potentials_after = ner.model.predict(docs)
+    margin = 0.0
+    for scores, gradient_of_scores in zip(potentials_after[:4], gradient[:4]):
+        margin -= float((scores * gradient_of_scores).sum()) / tau
     assert margin == pytest.approx(3, rel=1e-5)
 
 
-def test_without_features_the_transitions_are_learned() -> None:
-    features = {"@misc": "spacy_costner.Features.v1", "windows": {}}
-    nlp = pipeline(model={**SPARSE, "features": features})
+def test_transitions_are_learned_without_features() -> None:
+    template = {"@misc": "spacy_costner.Features.v1", "windows": {}}
+    nlp = pipeline(model={**SPARSE, "features": template})
     train(nlp)
-    features_, weights = linear_part(nlp.get_pipe("ner").model)
-    assert not len(features_) and weights.transitions.any() and weights.start.any()
+    features, weights = linear_part(nlp.get_pipe("ner").model)
+    assert not len(features) and weights.transitions.any() and weights.start.any()
 
 
-@both
+@both_models
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_overfitting(model: dict[str, Any], scheme: str) -> None:
+def test_a_pipeline_learns_the_training_texts(model: dict[str, Any], scheme: str) -> None:
     nlp = pipeline(model=model, scheme=scheme)
     train(nlp)
-    assert found(nlp) == EXPECTED
+    assert predicted_entities(nlp) == GOLD_ENTITIES
 
 
-def started(batch: slice = slice(None), loss: Any = None, **settings: Any) -> Any:
-    """A pipeline, examples, and the weights of its linear part."""
-    nlp = pipeline(model={**SPARSE, **settings}, **({"loss": loss} if loss else {}))
-    some = examples(nlp)[batch]
-    nlp.initialize(lambda: some)
-    return nlp, some, linear_part(nlp.get_pipe("ner").model)[1]
+def initialized(
+    n_examples: int = 4, loss: dict[str, Any] | None = None, **model_settings: Any
+) -> tuple[Language, list[Example], SparseWeights]:
+    """A pipeline that was initialized with the first examples of TRAIN, of which the fourth is
+    empty; these examples; and the weights of its linear part."""
+    settings = {} if loss is None else {"loss": loss}
+    nlp = pipeline(model={**SPARSE, **model_settings}, **settings)
+    batch = examples(nlp)[:n_examples]
+    nlp.initialize(lambda: batch)
+    return nlp, batch, linear_part(nlp.get_pipe("ner").model)[1]
 
 
 @pytest.mark.parametrize("name", declared("thinc_losses"))
-def test_every_loss_learns(name: str) -> None:
-    """From random weights, as some can't start from nothing."""
+def test_a_pipeline_learns_the_training_texts_with_any_loss(name: str) -> None:
+    """From random weights, as the gradient of some losses is 0 at weights of 0."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
-    nlp, batch, weights = started(loss=loss, learn_rate=0.2, eps=0.1)
+    nlp, batch, weights = initialized(loss=loss, learn_rate=0.2, eps=0.1)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
-    assert found(nlp) != EXPECTED
+    assert predicted_entities(nlp) != GOLD_ENTITIES
+
     for _ in range(60):
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
-    assert found(nlp) == EXPECTED
+
+    assert predicted_entities(nlp) == GOLD_ENTITIES
 
 
-def average_of(seen: list[numpy.ndarray], power: float) -> numpy.ndarray:
-    """Where periods end by definition, and all weights in a period count the same."""
+def average_over_periods(weights_of_steps: list[numpy.ndarray], power: float) -> numpy.ndarray:
+    """The average that training keeps, by its definition: the first period has 8 steps, and each
+    ends after 1.5 times as many steps as the one before. The weight of a period that ends n_end of
+    n steps is (n_end / n)^(power + 1), less that of its start; its steps count the same."""
+    n_steps = len(weights_of_steps)
     ends = [0, 8]
-    while ends[-1] < len(seen):
+    while ends[-1] < n_steps:
         ends.append(math.ceil(1.5 * ends[-1]))
-    periods = [(a, min(b, len(seen))) for a, b in pairwise(ends) if a < len(seen)]
-    shares = [(b ** (power + 1) - a ** (power + 1)) / len(seen) ** (power + 1) for a, b in periods]
-    means = [numpy.mean(seen[a:b], axis=0) for a, b in periods]
-    return sum(share * mean for share, mean in zip(shares, means))  # type: ignore[return-value]
+    average = numpy.zeros_like(weights_of_steps[0])
+    for begin, end in pairwise(ends):
+        if begin >= n_steps:
+            break
+        end = min(end, n_steps)
+        share = (end ** (power + 1) - begin ** (power + 1)) / n_steps ** (power + 1)
+        average += share * numpy.mean(weights_of_steps[begin:end], axis=0)
+    return average
 
 
-@pytest.mark.parametrize("regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}])
-@pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
-def test_averages_weigh_steps_by_a_power(regularisation: dict[str, float], power: float) -> None:
-    nlp, batch, weights = started(slice(3), **regularisation, average_power=power, keep_all=True)
-    optimizer, seen = Optimizer(0.01, use_averages=True), []
-    for i in range(41):
+class AveragedTraining(NamedTuple):
+    nlp: Language
+    optimizer: Optimizer
+    weights: SparseWeights
+    weights_of_steps: list[numpy.ndarray]  # after each step
+
+
+def train_with_averages(n_steps: int, **model_settings: Any) -> AveragedTraining:
+    """Train on one text a step, and check the average where periods end, and beside it. Averages
+    are used as they are, not slim."""
+    nlp, batch, weights = initialized(n_examples=3, **model_settings, keep_all=True)
+    optimizer = Optimizer(0.01, use_averages=True)
+    weights_of_steps: list[numpy.ndarray] = []
+    for i in range(n_steps):
         nlp.update([batch[i % 3]], sgd=optimizer, losses={})
-        seen.append(weights.rows.copy())
-        if i + 1 in (1, 7, 8, 12, 13, 41):
+        weights_of_steps.append(weights.rows.copy())
+        if i + 1 in (1, 7, 8, 12, 13, n_steps):
+            expected = average_over_periods(weights_of_steps, model_settings["average_power"])
             with nlp.use_params(optimizer.averages):
-                numpy.testing.assert_allclose(weights.rows, average_of(seen, power), atol=1e-6)
-    exact = numpy.average(seen, axis=0, weights=(numpy.arange(41) + 0.5) ** power)
-    nlp.update([examples(nlp)[3]], sgd=optimizer, losses={})  # the empty doc makes no step
-    with nlp.use_params(optimizer.averages):
-        numpy.testing.assert_allclose(weights.rows, exact, atol=0.003 * power + 1e-6)
-        saved = nlp.to_bytes()
-    numpy.testing.assert_array_equal(weights.rows, seen[-1])
-    again = pipeline(model={**SPARSE, **regularisation, "keep_all": True}).from_bytes(saved)
-    loaded = linear_part(again.get_pipe("ner").model)[1].rows
-    numpy.testing.assert_allclose(loaded, average_of(seen, power), atol=2e-3)
+                numpy.testing.assert_allclose(weights.rows, expected, atol=1e-6)
+    return AveragedTraining(nlp, optimizer, weights, weights_of_steps)
 
 
-def test_added_labels_keep_the_average() -> None:
-    nlp, batch, weights = started(slice(3), average_power=2.0)
-    optimizer, seen = Optimizer(0.01, use_averages=True), []
-    for i in range(20):
-        nlp.update([batch[i % 3]], sgd=optimizer, losses={})
-        seen.append(weights.rows.copy())
-    n_tags, n_features = weights.n_tags, weights.n_features
-    with nlp.use_params(optimizer.averages):
+regularisations = pytest.mark.parametrize(
+    "regularisation", [{}, {"L1": 0.05}, {"L1": 0.01, "L2": 0.1}], ids=["none", "L1", "L1, L2"]
+)
+powers = pytest.mark.parametrize("power", [0.0, 1.0, 3.0])
+
+
+@regularisations
+@powers
+def test_averages_are_close_to_those_with_each_step_weighed_by_a_power(
+    regularisation: dict[str, float], power: float
+) -> None:
+    """The weight of step i is (i + 0.5)^power."""
+    training = train_with_averages(41, **regularisation, average_power=power)
+    nlp = training.nlp
+
+    nlp.update([examples(nlp)[3]], sgd=training.optimizer, losses={})  # the empty doc: no step
+
+    weights_by_step = (numpy.arange(41) + 0.5) ** power
+    expected = numpy.average(training.weights_of_steps, axis=0, weights=weights_by_step)
+    with nlp.use_params(training.optimizer.averages):
+        numpy.testing.assert_allclose(training.weights.rows, expected, atol=0.003 * power + 1e-6)
+    numpy.testing.assert_array_equal(training.weights.rows, training.weights_of_steps[-1])
+
+
+@regularisations
+@powers
+def test_a_pipeline_is_saved_with_averages_in_use(
+    regularisation: dict[str, float], power: float
+) -> None:
+    training = train_with_averages(41, **regularisation, average_power=power)
+
+    with training.nlp.use_params(training.optimizer.averages):
+        saved = training.nlp.to_bytes()
+
+    loaded = pipeline(model={**SPARSE, **regularisation, "keep_all": True}).from_bytes(saved)
+    weights = linear_part(loaded.get_pipe("ner").model)[1]
+    expected = average_over_periods(training.weights_of_steps, power)
+    # Weights are saved in two bytes each.
+    numpy.testing.assert_allclose(weights.rows, expected, atol=2e-3)
+
+
+def test_an_added_label_leaves_the_averages_of_others_as_they_were() -> None:
+    training = train_with_averages(20, average_power=2.0)
+    nlp, weights = training.nlp, training.weights
+    n_tags = weights.n_tags
+    # Rows are features, then transitions from each tag, then start and end.
+    n_rows_before_start = weights.n_features + n_tags
+    with nlp.use_params(training.optimizer.averages):
         before = weights.rows.copy()
+
     nlp.get_pipe("ner").add_label("GPE")
-    with nlp.use_params(optimizer.averages):
-        kept = n_features + n_tags
-        numpy.testing.assert_allclose(weights.rows[:kept, :n_tags], before[:kept], atol=1e-6)
-        numpy.testing.assert_allclose(weights.rows[-2:, :n_tags], before[-2:], atol=1e-6)
-    nlp.update(batch, sgd=optimizer, losses={})
-    with nlp.use_params(optimizer.averages):
-        change = numpy.abs(weights.rows[:kept, :n_tags] - before[:kept]).max()
+
+    with nlp.use_params(training.optimizer.averages):
+        averages = weights.rows[:, :n_tags]
+        numpy.testing.assert_allclose(
+            averages[:n_rows_before_start], before[:n_rows_before_start], atol=1e-6
+        )
+        numpy.testing.assert_allclose(averages[-2:], before[-2:], atol=1e-6)
+
+    # The next step is one of 21.
+    nlp.update(examples(nlp)[:3], sgd=training.optimizer, losses={})
+    with nlp.use_params(training.optimizer.averages):
+        averages = weights.rows[:n_rows_before_start, :n_tags]
+        change = numpy.abs(averages - before[:n_rows_before_start]).max()
     assert 0 < change < 0.05
 
 
-def test_lazy_regularisation_is_not_put_off_by_reading() -> None:
-    """Training in which all weights are looked at after each step, and one in which none is."""
-    results = []
-    for look in (False, True):
-        nlp, batch, weights = started(L1=0.02, L2=0.05)
+def test_lazy_regularisation_gives_the_same_weights_when_they_are_read_between_steps() -> None:
+    """Reading brings all rows up to date."""
+    weights_of_runs = []
+    for reads_weights in (False, True):
+        nlp, batch, weights = initialized(L1=0.02, L2=0.05)
         for i in range(20):
             nlp.update([batch[i % 4]], sgd=Optimizer(0.01), losses={})
-            if look:
+            if reads_weights:
                 assert weights.rows.any()
-        results.append(weights.rows.copy())
-    numpy.testing.assert_allclose(*results, atol=1e-6)
+        weights_of_runs.append(weights.rows.copy())
+    unread, read = weights_of_runs
+    numpy.testing.assert_allclose(read, unread, atol=1e-6)
 
 
-def test_a_copy_is_another_model_to_an_optimizer() -> None:
+def test_weights_of_a_copied_model_are_its_own() -> None:
+    """And have another id, by which an optimizer keeps its averages."""
     model = crf()
-    copied = model.copy()
-    original, weights = linear_part(model)[1], linear_part(copied)[1]
-    assert weights.id != original.id
-    weights.rows[:] = 0
-    assert original.rows.any()
+    weights = linear_part(model)[1]
+    copied_weights = linear_part(model.copy())[1]
+
+    assert copied_weights.id != weights.id
+    copied_weights.rows[:] = 0
+    assert weights.rows.any()
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
-def test_weights_of_any_size_are_saved(scale: float) -> None:
-    """In two bytes, or little more, for each weight that is used. They are multiples of a power of
-    2 that is 2^15 times smaller than the next above the largest."""
+def test_weights_of_any_size_are_saved_in_two_bytes_each(scale: float) -> None:
+    """Half of the features have weights, of 10 tags; each of these may have two bytes more. Weights
+    are multiples of a power of 2, 2^15 times smaller than the next above the largest."""
     weights = SparseWeights()
     weights.allocate(5000, 10)
     empty = len(weights.to_bytes())
     weights.emissions[::2] = numpy.random.default_rng(0).normal(size=(2500, 10)) * scale
     assert len(weights.to_bytes()) - empty < 2500 * (10 * 2 + 2) + 200
-    again = SparseWeights().from_bytes(weights.to_bytes())
-    assert (again.n_features, again.n_tags) == (5000, 10)
+    loaded = SparseWeights().from_bytes(weights.to_bytes())
+    assert (loaded.n_features, loaded.n_tags) == (5000, 10)
     largest = numpy.abs(weights.rows).max()
-    numpy.testing.assert_allclose(again.rows, weights.rows, rtol=0, atol=largest / 2**15)
+    numpy.testing.assert_allclose(loaded.rows, weights.rows, rtol=0, atol=largest / 2**15)
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 27, 300, 0])
@@ -262,11 +345,13 @@ def test_sums_of_words_follow_weights_that_are_written() -> None:
     model = crf()
     weights = linear_part(model)[1]
     before = model.predict(DOCS).emissions
+
     weights.rows[:] += 1.0
+
+    after = model.predict(DOCS).emissions
     expected = weights.potentials(find_features(model, DOCS)).emissions
-    found = model.predict(DOCS).emissions
-    numpy.testing.assert_allclose(found, expected, atol=1e-5)
-    assert not numpy.allclose(found, before)
+    numpy.testing.assert_allclose(after, expected, atol=1e-5)
+    assert not numpy.allclose(after, before)
 
 
 def test_sums_of_words_are_of_the_weights_in_use() -> None:
@@ -305,51 +390,80 @@ def test_features_without_weights_are_refused() -> None:
         weights.potentials(FeatureBatch(beyond, numpy.asarray([1], dtype="int32")))
 
 
-def test_damaged_weights_are_refused() -> None:
-    data = linear_part(crf())[1].to_bytes()
-    saved = srsly.msgpack_loads(data)
-    beyond = srsly.msgpack_dumps({**saved, "n_features": 1})
-    for damaged in (data[:-4], b"", srsly.msgpack_dumps([]), beyond):
-        with pytest.raises(ValueError, match="weights of a linear CRF: expected saved weights"):
-            SparseWeights().from_bytes(damaged)
+SAVED_WEIGHTS = linear_part(crf())[1].to_bytes()
+SAVED_FIELDS = srsly.msgpack_loads(SAVED_WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        SAVED_WEIGHTS[:-4],
+        b"",
+        srsly.msgpack_dumps([]),
+        srsly.msgpack_dumps({**SAVED_FIELDS, "chain": SAVED_FIELDS["features"]}),
+        srsly.msgpack_dumps({**SAVED_FIELDS, "n_features": 1}),
+    ],
+    ids=[
+        "cut off",
+        "empty",
+        "a list",
+        "too many of the chain",
+        "weights of features that are not there",
+    ],
+)
+def test_damaged_weights_are_refused(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match="weights of a linear CRF: expected saved weights"):
+        SparseWeights().from_bytes(damaged)
 
 
 DENSE = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
 
 
 @pytest.mark.parametrize("model", [SPARSE, HYBRID, DENSE], ids=["sparse", "hybrid", "dense"])
-def test_labels_can_be_added_to_a_trained_model(model: dict[str, Any]) -> None:
-    """Layers that grow are new ones: optimizers keep nothing of theirs."""
+def test_a_label_that_is_added_to_a_trained_model_changes_no_score_and_is_learned(
+    model: dict[str, Any],
+) -> None:
     nlp = pipeline(model=model)
     optimizer = Optimizer(0.01, use_averages=False)
     train(nlp, 40, optimizer)
     ner = nlp.get_pipe("ner")
-    before, predicted = ner.model.predict(DOCS), found(nlp)
-    old, layers = ner.tags, {node.id for node in ner.model.walk()}
+    names_before = ner.tags.names
+    ids_of_layers_before = {layer.id for layer in ner.model.walk()}
+    entities_before = predicted_entities(nlp)
+    before = ner.model.predict(DOCS)
+
     ner.add_label("GPE")
-    for ref in ("emissions", "output_layer"):
-        assert not ner.model.has_ref(ref) or ner.model.get_ref(ref).id not in layers
-    assert found(nlp) == predicted
+
+    n_before = len(names_before)
+    assert ner.tags.names[:n_before] == names_before
+    assert predicted_entities(nlp) == entities_before
     after = ner.model.predict(DOCS)
-    n_old = len(old)
-    names = [ner.tags.names.index(name) for name in old.names]
-    assert names == list(range(n_old)) and after.emissions.shape[1] == len(ner.tags) > n_old
-    numpy.testing.assert_allclose(after.emissions[:, :n_old], before.emissions, atol=1e-6)
-    numpy.testing.assert_array_equal(after.transitions[:n_old, :n_old], before.transitions)
-    numpy.testing.assert_array_equal(after.end[:n_old], before.end)
-    more = Example.from_dict(nlp.make_doc("In Ghana"), {"entities": [(3, 8, "GPE")]})
+    assert after.emissions.shape[1] == len(ner.tags) > n_before
+    numpy.testing.assert_allclose(after.emissions[:, :n_before], before.emissions, atol=1e-6)
+    numpy.testing.assert_array_equal(after.transitions[:n_before, :n_before], before.transitions)
+    numpy.testing.assert_array_equal(after.end[:n_before], before.end)
+    # Layers that grow are new ones: what an optimizer keeps of the old ones has another shape.
+    for ref in ("emissions", "output_layer"):
+        if ner.model.has_ref(ref):
+            assert ner.model.get_ref(ref).id not in ids_of_layers_before
+
+    ghana = Example.from_dict(nlp.make_doc("In Ghana"), {"entities": [(3, 8, "GPE")]})
     for _ in range(40):
-        nlp.update([*examples(nlp), more], sgd=optimizer, losses={})
-    assert [ent.label_ for ent in nlp("In Ghana").ents] == ["GPE"] and found(nlp) == EXPECTED
+        nlp.update([*examples(nlp), ghana], sgd=optimizer, losses={})
+    assert [ent.label_ for ent in nlp("In Ghana").ents] == ["GPE"]
+    assert predicted_entities(nlp) == GOLD_ENTITIES
 
 
 def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
+    """And scores of predictions."""
     numpy.random.seed(0)
     model = crf(dropout=0.5)
     expected = model.predict(DOCS).emissions
-    runs = [model.begin_update(DOCS)[0].emissions for _ in range(4000)]
-    numpy.testing.assert_allclose(numpy.mean(runs, axis=0), expected, atol=0.12)
-    assert not numpy.allclose(runs[0], runs[1])
+
+    emissions_of_runs = [model.begin_update(DOCS)[0].emissions for _ in range(4000)]
+
+    numpy.testing.assert_allclose(numpy.mean(emissions_of_runs, axis=0), expected, atol=0.12)
+    assert not numpy.allclose(emissions_of_runs[0], emissions_of_runs[1])
     numpy.testing.assert_array_equal(model.predict(DOCS).emissions, expected)
 
 
@@ -365,7 +479,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
         ({"first_pass_epochs": 0}, "first_pass_epochs: expected a number of at least 1"),
     ],
 )
-def test_bad_settings_are_named(settings: dict[str, float], message: str) -> None:
+def test_bad_settings_are_refused_by_name(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"spacy_costner.SparseCRF: {message}"):
         crf(**settings)
 
@@ -374,16 +488,21 @@ def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
     nlp = pipeline(model=HYBRID)
     train(nlp, steps=5)
     model = nlp.get_pipe("ner").model
-    sparse, dense = model.layers
-    potentials, alone = model.predict(DOCS), sparse.predict(DOCS)
-    vectors = dense.predict(DOCS).data
-    assert vectors.any() and alone.emissions.any()
-    numpy.testing.assert_allclose(potentials.emissions, alone.emissions + vectors, rtol=1e-5)
-    numpy.testing.assert_array_equal(potentials.transitions, alone.transitions)
+    sparse_part, dense_part = model.layers
+
+    potentials = model.predict(DOCS)
+
+    sparse = sparse_part.predict(DOCS)
+    dense_emissions = dense_part.predict(DOCS).data
+    assert dense_emissions.any() and sparse.emissions.any()
+    expected = sparse.emissions + dense_emissions
+    numpy.testing.assert_allclose(potentials.emissions, expected, rtol=1e-5)
+    numpy.testing.assert_array_equal(potentials.transitions, sparse.transitions)
 
 
-def test_hybrid_parts_take_turns() -> None:
-    """Each doc has the sum of the parts, or one of them twice; and both have their gradients."""
+def test_part_dropout_leaves_out_a_part_of_the_hybrid_in_some_docs() -> None:
+    """With the probability 0.6 a doc has one of both parts, twice: each part in 0.3 of the docs.
+    The gradient of a part is 2 where it is alone, and on average 1, as without."""
     numpy.random.seed(0)
     nlp = pipeline(model={**HYBRID, "part_dropout": 0.6})
     train(nlp, steps=5)
@@ -391,47 +510,52 @@ def test_hybrid_parts_take_turns() -> None:
     sparse_part, dense_part = model.layers
     docs = [nlp.make_doc("London")] * 3000
     dense = dense_part.predict(docs).data
-    alone = sparse_part.predict(docs).emissions
+    sparse = sparse_part.predict(docs).emissions
+
     potentials, backprop = model.begin_update(docs)
-    per_doc = potentials.emissions.reshape(len(docs), -1)
-    counts = {}
-    for name, total in (("sum", alone + dense), ("sparse", 2 * alone), ("dense", 2 * dense)):
-        same = numpy.isclose(per_doc, total.reshape(len(docs), -1), rtol=1e-4, atol=1e-6)
-        counts[name] = same.all(axis=1).mean()
-    assert counts == pytest.approx({"sum": 0.4, "sparse": 0.3, "dense": 0.3}, abs=0.03)
-    assert sum(counts.values()) == 1
+
+    by_doc = potentials.emissions.reshape(len(docs), -1)
+    shares = {}
+    for name, total in (("sum", sparse + dense), ("sparse", 2 * sparse), ("dense", 2 * dense)):
+        same = numpy.isclose(by_doc, total.reshape(len(docs), -1), rtol=1e-4, atol=1e-6)
+        shares[name] = same.all(axis=1).mean()
+    assert shares == pytest.approx({"sum": 0.4, "sparse": 0.3, "dense": 0.3}, abs=0.03)
+    assert sum(shares.values()) == 1
+
     backprop(potentials._replace(emissions=numpy.ones_like(potentials.emissions)))
     features, weights = linear_part(model)
     rows, gradient = weights.gradient()
     london = gradient[rows == features.names().index("ORTH=London")]
     assert london / len(docs) == pytest.approx(1.0, abs=0.06)
     predicted = model.predict(docs).emissions
-    numpy.testing.assert_allclose(predicted, alone + dense, rtol=1e-4, atol=1e-6)
+    numpy.testing.assert_allclose(predicted, sparse + dense, rtol=1e-4, atol=1e-6)
 
 
-def test_hybrid_gradients_reach_the_tok2vec() -> None:
+def test_gradients_of_the_dense_part_of_a_hybrid_are_central_differences() -> None:
+    """Of a sum of emissions with random weights, for three parameters."""
     nlp = pipeline(model=HYBRID)
     train(nlp, steps=3)
-    ner, batch = nlp.get_pipe("ner"), examples(nlp)
-    docs = [eg.predicted for eg in batch]
-
-    def total() -> float:
-        return float((ner.model.predict(docs).emissions * weights).sum())
-
+    ner = nlp.get_pipe("ner")
+    docs = [nlp.make_doc(text) for text in TEXTS]
     shape = ner.model.predict(docs).emissions.shape
     weights = numpy.random.default_rng(0).normal(size=shape).astype("float32")
+
+    def weighted_sum() -> float:
+        return float((ner.model.predict(docs).emissions * weights).sum())
+
     potentials, backprop = ner.model.begin_update(docs)
     zeros = [numpy.zeros_like(array) for array in potentials[1:4]]
     backprop(Potentials(weights, *zeros, lengths=potentials.lengths))
-    emissions = ner.model.get_ref("emissions")
-    param, found_gradient = emissions.get_param("W"), emissions.get_grad("W")
+
+    layer = ner.model.get_ref("emissions")
+    gradient = layer.get_grad("W")
     for index in [(0, 0), (3, 5), (7, 2)]:
-        expected = central_difference(total, param, index)
-        assert found_gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)
+        expected = central_difference(weighted_sum, layer.get_param("W"), index)
+        assert gradient[index] == pytest.approx(expected, rel=0.05, abs=1e-2)
 
 
-def test_the_template_of_features_has_a_default() -> None:
-    """`add_pipe` needs only the name of the architecture, and the pipeline is saved and loaded."""
+def test_add_pipe_needs_only_the_name_of_the_architecture() -> None:
+    """The template is the default one then, and the pipeline can be saved and loaded."""
     nlp = spacy.blank("en")
     model = {"@architectures": "spacy_costner.SparseCRF.v1"}
     nlp.add_pipe("cost_sensitive_ner", "ner", config={"model": model})
@@ -441,4 +565,4 @@ def test_the_template_of_features_has_a_default() -> None:
     train(nlp, steps=5)
     loaded = spacy.blank("en").from_config(nlp.config)
     loaded.from_bytes(nlp.to_bytes())
-    assert found(loaded) == found(nlp)
+    assert predicted_entities(loaded) == predicted_entities(nlp)

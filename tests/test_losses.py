@@ -27,7 +27,7 @@ from spacy_costner.tags import SCHEMES, Tags
 from spacy_costner.training.incorrect_spans import IncorrectSpan, collapse, exclude
 from spacy_costner.training.objective import gold_cost, to_loss_inputs
 from spacy_costner.training.targets import Targets
-from spacy_costner.types import Constraints, Cost, Gold, Loss, LossResult, Potentials
+from spacy_costner.types import Constraints, Cost, CostTable, Gold, Loss, LossResult, Potentials
 
 from . import oracle, oracle_losses
 from .oracle_losses import Split
@@ -55,10 +55,10 @@ COSTS: dict[str, Cost | None] = {
 }
 
 
-class Case(NamedTuple):
-    """A loss as a config builds it, and its row in the oracle."""
+class DefinedLoss(NamedTuple):
+    """A loss as a config builds it, and its definition in the oracle."""
 
-    name: str
+    name: str  # its registered name in short; after a comma, which settings it has
     row: oracle_losses.Row
 
     def build(self) -> Loss:
@@ -67,6 +67,7 @@ class Case(NamedTuple):
         return factory(self.name.split(",")[0])(**self.row.settings, **cost)
 
     def compute(self, potentials: Potentials, gold: Gold) -> LossResult:
+        """Its value and gradient, by the package."""
         loss = self.build()
         if loss.cost is None:
             gold = gold._replace(cost=None)
@@ -75,13 +76,18 @@ class Case(NamedTuple):
     def sequences(
         self, potentials: Potentials, gold: Gold, split: Split | None = None
     ) -> oracle_losses.Batch:
+        """All paths of a batch, from which `row.define` makes its value."""
         if self.build().cost is None:
             gold = gold._replace(cost=None)
         return oracle_losses.sequences(potentials, gold, split=split)
 
-    def is_clear(self, batch: oracle_losses.Batch) -> bool:
-        """Whether nothing that the loss picks the best of has a tie."""
-        return all(oracle_losses.gap(some) > GAP for c in batch for some in self.row.choices(c))
+    def is_smooth(self, batch: oracle_losses.Batch) -> bool:
+        """Whether a small step has no corner: the loss picks no best path out of a near tie."""
+        for sequence in batch:
+            for choices in self.row.choices(sequence):
+                if oracle_losses.gap(choices) <= GAP:
+                    return False
+        return True
 
 
 @cache
@@ -90,13 +96,14 @@ def factory(name: str) -> Callable[..., Loss]:
     return registry.losses.get(f"spacy_costner.{name}.v1")
 
 
-LOSSES = {name: Case(name, row) for name, row in oracle_losses.LOSSES.items()}
+LOSSES = {name: DefinedLoss(name, row) for name, row in oracle_losses.LOSSES.items()}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
-def test_every_loss_is_defined_here() -> None:
+def test_every_registered_loss_has_its_definition_in_the_oracle() -> None:
     """But a schedule, which is of losses."""
     defined = {f"spacy_costner.{name.split(',')[0]}.v1" for name in LOSSES}
+
     assert {*declared("thinc_losses")} == {*defined, "spacy_costner.Schedule.v1"}
 
 
@@ -104,100 +111,137 @@ def test_every_loss_is_defined_here() -> None:
 
 
 def check_by_enumeration(
-    case: Case, potentials: Potentials, gold: Gold, annotation: Gold, split: Split | None
+    loss: DefinedLoss, potentials: Potentials, gold: Gold, annotation: Gold, split: Split | None
 ) -> None:
-    """Check the value, and that the gradient is its own, where nothing has a tie."""
-    result = case.compute(potentials, gold)
-    batch = case.sequences(potentials, annotation, split)
-    assert result.value == pytest.approx(case.row.define(batch), rel=1e-8, abs=1e-8)
+    """Check the value, and that the gradient is its derivative, where nothing has a tie. Gold is
+    over the tags of the chain, annotation over those of the annotation; `split` maps paths."""
+    result = loss.compute(potentials, gold)
+    batch = loss.sequences(potentials, annotation, split)
+    assert result.value == pytest.approx(loss.row.define(batch), rel=1e-8, abs=1e-8)
     check_forbidden(result.gradient, potentials)
-    if case.is_clear(batch):
-        check_loss_directions(partial(case.compute, gold=gold), potentials)
+    if loss.is_smooth(batch):
+        check_loss_directions(partial(loss.compute, gold=gold), potentials)
 
 
 @pytest.mark.parametrize("cost", COSTS)
 @each_loss
 @given(data=st.data())
 @settings(max_examples=8)
-def test_values_and_gradients(name: str, cost: str, data: st.DataObject) -> None:
+def test_values_and_gradients_are_those_of_the_definition(
+    name: str, cost: str, data: st.DataObject
+) -> None:
     batch = data.draw(annotated_NK(COSTS[cost]))
+
     for gold in (batch.complete, batch.partial):
-        check_by_enumeration(LOSSES[name], batch.potentials, gold, gold, None)
+        check_by_enumeration(LOSSES[name], batch.potentials, gold, annotation=gold, split=None)
 
 
 @pytest.mark.parametrize("cost", [cost for cost in COSTS if COSTS[cost]])
 @each_loss
 @given(data=st.data())
 @settings(max_examples=8)
-def test_values_and_gradients_with_a_split_outside(
+def test_values_and_gradients_with_a_split_outside_are_those_of_the_definition(
     name: str, cost: str, data: st.DataObject
 ) -> None:
     """Paths have the scores of the chain; what is right and what it costs is in the annotation."""
     batch = data.draw(split_NK(COSTS[cost]))
+    split = split_of(batch.tags)
+
     for gold, annotation in batch.golds:
-        check_by_enumeration(LOSSES[name], batch.potentials, gold, annotation, split_of(batch.tags))
+        check_by_enumeration(LOSSES[name], batch.potentials, gold, annotation, split)
+
+
+class WithIncorrectSpans(NamedTuple):
+    """A sequence with gold, and spans that are known to be no entities."""
+
+    tags: Tags
+    targets: Targets  # what training makes of gold and incorrect spans
+    scores: Potentials
+    annotation: Gold  # over `tags.collapsed`, without the incorrect spans
+    spans: set[tuple[int, int]]  # the incorrect ones: first token and end
+
+
+def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorrectSpans:
+    """A sequence of 3 to 5 tokens, random entities, some of which are missing, and up to three
+    incorrect spans that are none of them."""
+    lengths = rng.integers(3, 6, size=1).astype("int32")
+    n_tokens = int(lengths[0])
+    annotation_tags = tags.collapsed
+    gold_entities = random_entities(rng, lengths, 1)
+    begin = rng.integers(n_tokens, size=3)
+    end = rng.integers(begin, n_tokens) + 1
+    gold_spans = {*zip(gold_entities.begin.tolist(), gold_entities.end.tolist())}
+    spans = {*zip(begin.tolist(), end.tolist())} - gold_spans
+
+    path = annotation_tags.encode(gold_entities, n_tokens)
+    # The tokens of an entity are missing together: each has the number of its entity.
+    entity_of_token = numpy.cumsum(~annotation_tags.continuing[path])
+    is_missing = (rng.uniform(size=n_tokens + 1) < 0.2)[entity_of_token]
+    path = numpy.where(is_missing, -1, path)
+
+    gold = Gold(
+        tags.split_outside(path, lengths),
+        tags.agreeing(path, lengths) if is_missing.any() else None,
+        opening=tags.opening,
+        continuing=tags.continuing,
+        collapsed_of=tags.collapsed_of if tags.is_split else None,
+    )
+    targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(1))
+    if spans:
+        incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]  # sequence 0, label 0
+        gold, constraints = exclude(incorrect, gold, tags.constraints, tags)
+        targets = targets._replace(gold=gold, constraints=constraints)
+    targets, _ = targets.leave_out_impossible()
+    annotation = Gold(
+        path,
+        annotation_tags.agreeing(path, lengths) if is_missing.any() else None,
+        cost=gold_cost(path, HAMMING(annotation_tags), None),
+        opening=annotation_tags.opening,
+        continuing=annotation_tags.continuing,
+    )
+    scores = random_potentials([n_tokens], len(tags), scale=2.0, seed=int(rng.integers(2**32)))
+    return WithIncorrectSpans(tags, targets, scores, annotation, spans)
 
 
 @each_loss
 @given(scheme=st.sampled_from([*SCHEMES]), outside=st.sampled_from(["single", "before"]), rng=seeds)
 @settings(max_examples=20)
-def test_values_and_gradients_with_incorrect_spans(
+def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
     name: str, scheme: str, outside: str, rng: numpy.random.Generator
 ) -> None:
-    """Paths with an incorrect span are wrong, in whichever copy of the tags they are."""
-    tags, lengths = Tags(["a"], scheme, outside), rng.integers(3, 6, size=1).astype("int32")
-    plain, n_tokens = tags.collapsed, int(lengths[0])
-    right = random_entities(rng, lengths, 1)
-    begin = rng.integers(n_tokens, size=3)
-    ends = rng.integers(begin, n_tokens) + 1
-    spans = {*zip(begin.tolist(), ends.tolist())} - {*zip(right.begin.tolist(), right.end.tolist())}
-    path = plain.encode(right, n_tokens)
-    missing = (rng.uniform(size=n_tokens + 1) < 0.2)[numpy.cumsum(~plain.continuing[path])]
-    path = numpy.where(missing, -1, path)
-    gold = Gold(
-        tags.split_outside(path, lengths),
-        tags.agreeing(path, lengths) if (path < 0).any() else None,
-        opening=tags.opening,
-        continuing=tags.continuing,
-        collapsed_of=tags.collapsed_of if tags.is_split else None,
+    """A path with an incorrect span is wrong. Training has more tags for that, which are tied: the
+    gradient is collapsed to those of the model. Where gold is complete, no path that agrees with it
+    has an incorrect span: only losses of single tokens change."""
+    loss = LOSSES[name]
+    tags, targets, scores, annotation, spans = with_incorrect_spans(
+        Tags(["a"], scheme, outside), rng
     )
-    targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(len(lengths)))
-    if spans:
-        incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]
-        gold, constraints = exclude(incorrect, gold, tags.constraints, tags)
-        targets = targets._replace(gold=gold, constraints=constraints)
-    case, table = LOSSES[name], HAMMING(plain)
-    annotation = Gold(
-        path,
-        plain.agreeing(path, lengths) if (path < 0).any() else None,
-        cost=gold_cost(path, table, None),
-        opening=plain.opening,
-        continuing=plain.continuing,
-    )
-    if case.build().cost is None:
-        table, annotation = None, annotation._replace(cost=None)
-
-    def ends_incorrect(b: int, t: int, y: oracle.Tags) -> bool:
-        return any(span[:2] in spans for span in entities(plain, y) if span[1] == t + 1)
+    is_partial = (annotation.tags < 0).any()
+    cost_table: CostTable | None = HAMMING(tags.collapsed)
+    if loss.build().cost is None:
+        cost_table, annotation = None, annotation._replace(cost=None)
 
     def compute(scores: Potentials) -> LossResult:
-        value, gradient = case.build().compute(*to_loss_inputs(targets, scores, table))
-        tied_to = targets.gold.tied_to
-        if tied_to is not None:
-            gradient = collapse(gradient, tied_to, len(tags))
+        value, gradient = loss.build().compute(*to_loss_inputs(targets, scores, cost_table))
+        if targets.gold.tied_to is not None:
+            gradient = collapse(gradient, targets.gold.tied_to, len(tags))
         return LossResult(value, gradient)
 
-    targets, _ = targets.leave_out_impossible()
-    scores = random_potentials([n_tokens], len(tags), scale=2.0, seed=int(rng.integers(2**32)))
+    def ends_incorrect(b: int, t: int, path: oracle.Tags) -> bool:
+        for begin, end, _ in entities(tags.collapsed, path):
+            if end == t + 1 and (begin, end) in spans:
+                return True
+        return False
+
     legal = chain.constrain(scores, tags.constraints)
     split = split_of(tags) if tags.is_split else None
     batch = oracle_losses.sequences(legal, annotation, ends_incorrect, split)
-    expected = case.row.define(batch)
+    expected = loss.row.define(batch)
     assert compute(scores).value == pytest.approx(expected, rel=1e-8, abs=1e-8)
-    if not missing.any() and not name.startswith(("Pointwise", "Mixed")):
+    if not is_partial and not name.startswith(("Pointwise", "Mixed")):
         without_spans = oracle_losses.sequences(legal, annotation, split=split)
-        assert expected == pytest.approx(case.row.define(without_spans))
-    if case.is_clear(batch):
+        assert expected == pytest.approx(loss.row.define(without_spans))
+    if loss.is_smooth(batch):
         check_loss_directions(compute, scores)
 
 
@@ -205,104 +249,121 @@ def test_values_and_gradients_with_incorrect_spans(
 @given(data=st.data())
 @settings(max_examples=10)
 def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
-    case, batch = LOSSES[name], data.draw(annotated_NK())
-    potentials = in_precision(batch.potentials, "float32")
+    """Where nothing has a tie, which rounding would decide."""
+    loss, batch = LOSSES[name], data.draw(annotated_NK())
+    in_float32 = in_precision(batch.potentials, "float32")
+
     for gold in (batch.complete, batch.partial):
-        assume(case.is_clear(case.sequences(batch.potentials, gold)))
-        single = gold._replace(cost=gold.cost.astype("float32"))
-        result, exact = case.compute(potentials, single), case.compute(batch.potentials, gold)
-        assert all(array.dtype == "float32" for array in result.gradient[:4])
-        check_forbidden(result.gradient, potentials)
+        assume(loss.is_smooth(loss.sequences(batch.potentials, gold)))
+        gold_in_float32 = gold._replace(cost=gold.cost.astype("float32"))
+        result = loss.compute(in_float32, gold_in_float32)
+        exact = loss.compute(batch.potentials, gold)
+
+        check_forbidden(result.gradient, in_float32)
         assert result.value == pytest.approx(exact.value, rel=1e-4, abs=1e-4)
         largest = max(1.0, abs(oracle.vector(exact.gradient)).max(initial=0))
         for array, expected in zip(result.gradient[:4], exact.gradient):
+            assert array.dtype == "float32"
             assert_allclose(array, expected, atol=2e-4 * largest)
 
 
 # Sequences of a batch
 
 
-def take(potentials: Potentials, gold: Gold, which: list[int]) -> tuple[Potentials, Gold]:
+def take(potentials: Potentials, gold: Gold, sequences: list[int]) -> tuple[Potentials, Gold]:
     """Some of the sequences of a batch."""
-    tokens = tokens_of(potentials, which)
-    potentials_of_these = potentials._replace(
-        emissions=potentials.emissions[tokens], lengths=potentials.lengths[which]
+    tokens = tokens_of(potentials, sequences)
+    taken_potentials = potentials._replace(
+        emissions=potentials.emissions[tokens], lengths=potentials.lengths[sequences]
     )
-    gold_of_these = gold
+    taken_gold = gold
     if gold.weights is not None:
-        gold_of_these = gold_of_these._replace(weights=gold.weights[which])
+        taken_gold = taken_gold._replace(weights=gold.weights[sequences])
     for field in ("tags", "allowed", "cost", "token_weights", "features"):
         array = getattr(gold, field)
         if array is not None:
-            gold_of_these = gold_of_these._replace(**{field: array[tokens]})
-    return potentials_of_these, gold_of_these
+            taken_gold = taken_gold._replace(**{field: array[tokens]})
+    return taken_potentials, taken_gold
 
 
-def tokens_of(potentials: Potentials, which: list[int]) -> list[int]:
+def tokens_of(potentials: Potentials, sequences: list[int]) -> list[int]:
     """The tokens of some of the sequences."""
     tokens: list[int] = []
-    for b in which:
+    for b in sequences:
         span = oracle.spans(potentials)[b]
         tokens += range(span.start, span.stop)
     return tokens
 
 
-# Edges
-
-
 @each_loss
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nothing_to_learn_from_one_legal_path(name: str, dtype: str) -> None:
+def test_a_loss_is_0_where_gold_is_the_only_legal_path(name: str, dtype: str) -> None:
+    """So is its gradient: with one tag, or with one tag that constraints allow at each token."""
     value_atol, gradient_atol = (1e-9, 1e-9) if dtype == "float64" else (1e-3, 1e-5)
+
     for n_tags, scale in ((1, 1.0), (1, 50.0), (3, 1.0), (3, 50.0)):
-        potentials, complete, some = example([30, 0, 1], n_tags, dtype, scale)
-        only = complete.tags[:, None] == numpy.arange(n_tags)
-        potentials = chain.restrict(potentials, only)
-        for gold in (complete, some):
+        potentials, complete, partial_gold = example([30, 0, 1], n_tags, dtype, scale)
+        is_gold = complete.tags[:, None] == numpy.arange(n_tags)
+        potentials = chain.restrict(potentials, is_gold)
+        for gold in (complete, partial_gold):
             value, gradient = LOSSES[name].compute(potentials, gold)
             assert value == pytest.approx(0, abs=value_atol)
             assert_allclose(oracle.vector(gradient), 0, atol=gradient_atol)
 
 
 @each_loss
-@pytest.mark.parametrize("how", ["gold is forbidden", "another tag is preset"])
-@pytest.mark.parametrize("which", [[1], [0, 2], [0, 1, 2, 3]])
-def test_what_is_impossible_is_left_out(name: str, how: str, which: list[int]) -> None:
-    scores, complete, some = example([4, 3, 5, 1], 3)
-    some = some._replace(weights=numpy.asarray([1.0, 0.5, 2.0, 1.5]))
-    some.allowed[[1, 5, 8, 12]] = complete.tags[[1, 5, 8, 12], None] == numpy.arange(3)
-    possible = numpy.ones((13, 3), dtype=bool)
-    for b in which:
-        token = [1, 5, 8, 12][b]
-        right = numpy.arange(3) == complete.tags[token]
-        possible[token] = ~right if how[0] == "g" else numpy.roll(right, 1)
-    possible_docs = [b for b in range(4) if b not in which]
-    for annotation in (complete, some):
-        tags = Tags(("A",), "IOB2")
-        constraints = Constraints(possible)
-        without_cost = annotation._replace(cost=None)
+@pytest.mark.parametrize("reason", ["gold is forbidden", "another tag is preset"])
+@pytest.mark.parametrize("impossible", [[1], [0, 2], [0, 1, 2, 3]])
+def test_sequences_whose_gold_is_impossible_are_left_out(
+    name: str, reason: str, impossible: list[int]
+) -> None:
+    """Value and gradient are those of the other sequences; their own gradient is 0. The gold of one
+    token of each makes it impossible, which partial gold knows, too."""
+    token_of_sequence = [1, 5, 8, 12]
+    scores, complete, partial_gold = example([4, 3, 5, 1], 3)
+    is_gold = complete.tags[:, None] == numpy.arange(3)
+    partial_gold = partial_gold._replace(weights=numpy.asarray([1.0, 0.5, 2.0, 1.5]))
+    partial_gold.allowed[token_of_sequence] = is_gold[token_of_sequence]
+    possible_tags = numpy.ones((13, 3), dtype=bool)
+    for b in impossible:
+        token = token_of_sequence[b]
+        if reason == "gold is forbidden":
+            possible_tags[token] = ~is_gold[token]
+        else:
+            possible_tags[token] = numpy.roll(is_gold[token], 1)
+    possible = [b for b in range(4) if b not in impossible]
+    # IOB2 with one label has three tags, as the scores have.
+    tags, constraints = Tags(("A",), "IOB2"), Constraints(possible_tags)
+
+    for gold in (complete, partial_gold):
+        without_cost = gold._replace(cost=None)
         all_targets = Targets(tags, without_cost, constraints, scores.lengths, numpy.arange(4))
         targets, left_out = all_targets.leave_out_impossible()
-        assert numpy.flatnonzero(left_out).tolist() == which
-        potentials, gold = to_loss_inputs(targets, scores, 1 - numpy.eye(3))
-        result = LOSSES[name].compute(potentials, gold)
-        expected = LOSSES[name].compute(*take(potentials, annotation, possible_docs))
+        potentials, loss_gold = to_loss_inputs(targets, scores, 1 - numpy.eye(3))
+        result = LOSSES[name].compute(potentials, loss_gold)
+
+        assert numpy.flatnonzero(left_out).tolist() == impossible
         check_forbidden(result.gradient, potentials)
+        impossible_tokens = tokens_of(potentials, impossible)
+        assert_allclose(result.gradient.emissions[impossible_tokens], 0, atol=1e-12)
+        expected = LOSSES[name].compute(*take(potentials, gold, possible))
         assert result.value == pytest.approx(expected.value, rel=1e-9, abs=1e-9)
-        tokens = tokens_of(potentials, which)
-        assert_allclose(result.gradient.emissions[tokens], 0, atol=1e-12)
-        d_emissions = numpy.delete(result.gradient.emissions, tokens, axis=0)
+        d_emissions = numpy.delete(result.gradient.emissions, impossible_tokens, axis=0)
         gradient = result.gradient._replace(emissions=d_emissions)
-        for array, wanted in zip(gradient[:4], expected.gradient):
-            assert_allclose(array, wanted, rtol=1e-7, atol=1e-9)
+        for array, expected_array in zip(gradient[:4], expected.gradient):
+            assert_allclose(array, expected_array, rtol=1e-7, atol=1e-9)
 
 
 @each_loss
-def test_long_sequences_of_large_scores(name: str) -> None:
-    potentials, complete, some = example([2_000], 5, "float32", 50.0)
-    for gold in (complete, some):
-        value, gradient = LOSSES[name].compute(potentials, gold)
-        assert math.isfinite(value)
-        check_forbidden(gradient, potentials)
-    exact = LOSSES[name].compute(in_precision(potentials, "float64"), gold)
+def test_losses_of_long_sequences_with_large_scores_are_finite(name: str) -> None:
+    """And in float32 as in float64, for partial gold."""
+    potentials, complete, partial_gold = example([2_000], 5, "float32", 50.0)
+
+    value_of_complete, gradient_of_complete = LOSSES[name].compute(potentials, complete)
+    value, gradient = LOSSES[name].compute(potentials, partial_gold)
+
+    assert math.isfinite(value_of_complete) and math.isfinite(value)
+    check_forbidden(gradient_of_complete, potentials)
+    check_forbidden(gradient, potentials)
+    exact = LOSSES[name].compute(in_precision(potentials, "float64"), partial_gold)
     assert value == pytest.approx(exact.value, rel=1e-4, abs=1e-3)

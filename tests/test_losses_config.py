@@ -1,6 +1,7 @@
 """What a config may say of a loss: bad parameters are named, schedules are kept to."""
 
 import math
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from inspect import signature
 from typing import Any
@@ -20,82 +21,94 @@ from spacy_costner.losses.mce import make_mce
 from spacy_costner.losses.perceptron import make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
-from spacy_costner.types import Progress
+from spacy_costner.types import Loss, Progress
 
 from .support.config import REQUIRED, declared, resolve
 
 COST = {"cost": hamming_cost}
 LIKELIHOODS = "Sequential Pointwise Mixed SoftmaxMargin Risk JensenRiskBound MCE MCEF"
 ALL = [*LIKELIHOODS.split(), "MaxMargin", "Perceptron", "MIRA", "ZScore"]
-AT_LEAST_0, ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
+BELOW_0, NOT_ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
+
+# A loss, a parameter, values that it can't have, and the other settings.
 BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("Mixed", "lam", (-0.1, 1.1, math.inf, math.nan, None), {"k": None}),
-    ("Mixed", "lam", (0.5,), {}),
-    ("Mixed", "k", AT_LEAST_0, {}),
-    ("Mixed", "multiplier", AT_LEAST_0, COST),
-    ("SoftmaxMargin", "multiplier", AT_LEAST_0, COST),
-    ("MaxMargin", "multiplier", AT_LEAST_0, COST),
-    ("JensenRiskBound", "multiplier", AT_LEAST_0, COST),
-    ("MIRA", "multiplier", AT_LEAST_0, COST),
-    ("MIRA", "aggressiveness", ABOVE_0, COST),
-    ("Perceptron", "alpha", (0.0, *AT_LEAST_0), COST),
-    ("Perceptron", "alpha", AT_LEAST_0, {}),
+    ("Mixed", "lam", (0.5,), {}),  # k is set, too
+    ("Mixed", "k", BELOW_0, {}),
+    ("Mixed", "multiplier", BELOW_0, COST),
+    ("SoftmaxMargin", "multiplier", BELOW_0, COST),
+    ("MaxMargin", "multiplier", BELOW_0, COST),
+    ("JensenRiskBound", "multiplier", BELOW_0, COST),
+    ("MIRA", "multiplier", BELOW_0, COST),
+    ("MIRA", "aggressiveness", NOT_ABOVE_0, COST),
+    ("Perceptron", "alpha", (0.0, *BELOW_0), COST),
+    ("Perceptron", "alpha", BELOW_0, {}),
     ("MCE", "smoothing", ("step", ""), {}),
-    ("MCE", "slope", ABOVE_0, {}),
+    ("MCE", "slope", NOT_ABOVE_0, {}),
     ("MCE", "offset", (math.inf,), {}),
     ("MCE", "psi", (0.0, -1.0), {}),
-    ("MCEF", "gamma", ABOVE_0, {}),
+    ("MCEF", "gamma", NOT_ABOVE_0, {}),
     ("MCEF", "psi", (0.0, 2.0), {}),
-    ("MCEF", "slope", (2.0, *ABOVE_0), {}),
-    ("MCEF", "slope", ABOVE_0, {"psi": math.inf}),
+    ("MCEF", "slope", (2.0, *NOT_ABOVE_0), {}),
+    ("MCEF", "slope", NOT_ABOVE_0, {"psi": math.inf}),
     ("MCEF", "offset", (0.5, math.inf), {}),
     ("MCEF", "offset", (math.inf,), {"psi": math.inf}),
     ("MCEF", "decay", (-0.1, 1.1, math.inf), {}),
-    ("ZScore", "multiplier", ABOVE_0, COST),
-]
-EVERY_NUMBER = [
-    (name.split(".")[1], field, (math.nan, -math.inf, 1e39), COST if "cost" in parameters else {})
-    for name in declared("thinc_losses")
-    for parameters in [signature(registry.losses.get(name)).parameters]
-    for field in parameters
-    if parameters[field].annotation in (float, float | None)
+    ("ZScore", "multiplier", NOT_ABOVE_0, COST),
 ]
 
 
-@pytest.mark.parametrize(
-    "loss, field, value, others",
-    [
-        (loss, field, value, others)
-        for loss, field, values, others in [*BAD, *EVERY_NUMBER]
-        for value in values
-    ],
-)
+def bad_values() -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
+    """The rows of BAD, a value each; then of every number of every loss what no number can be:
+    float32 has none of 1e39."""
+    for loss, field, values, settings in BAD:
+        for value in values:
+            yield loss, field, value, settings
+    for name in declared("thinc_losses"):
+        loss = name.split(".")[1]
+        parameters = signature(registry.losses.get(name)).parameters
+        settings = COST if "cost" in parameters else {}
+        for field, parameter in parameters.items():
+            if parameter.annotation in (float, float | None):
+                for value in (math.nan, -math.inf, 1e39):
+                    yield loss, field, value, settings
+
+
+@pytest.mark.parametrize("loss, field, value, settings", [*bad_values()])
 def test_a_bad_parameter_is_named(
-    loss: str, field: str, value: Any, others: dict[str, Any]
+    loss: str, field: str, value: Any, settings: dict[str, Any]
 ) -> None:
     name = f"spacy_costner.{loss}.v1"
-    settings = {**REQUIRED.get(name, {}), **others, field: value}
+    all_settings = {**REQUIRED.get(name, {}), **settings, field: value}
+
     with pytest.raises(ValueError, match=rf"spacy_costner\.{loss}: .*{field}.*expected.*got "):
-        registry.losses.get(name)(**settings)
+        registry.losses.get(name)(**all_settings)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "many"])
-def test_numbers_that_are_text_to_a_config(value: str) -> None:
+def test_numbers_that_are_text_to_a_config_are_refused(value: str) -> None:
+    """An override on the command line, such as `--components.ner.loss.multiplier nan`, is text."""
     with pytest.raises(ValueError, match=r"multiplier"):
         resolve("losses", "spacy_costner.SoftmaxMargin.v1", multiplier=value)
 
 
 @pytest.mark.parametrize("loss", ["MCE", "MCEF"])
 def test_a_config_can_say_infinite(loss: str) -> None:
+    """It is still infinite when the config has been written and read again."""
     text = f'[block]\n@losses = "spacy_costner.{loss}.v1"\npsi = inf\n'
     config = Config().from_str(Config().from_str(text).to_str())
+
     compute = registry.resolve(config)["block"].compute
-    assert getattr(compute, "compute", compute).keywords["psi"] == math.inf
+
+    # `compute` is a partial function, which that of MCEF has inside.
+    arguments = getattr(compute, "compute", compute).keywords
+    assert arguments["psi"] == math.inf
 
 
-def test_the_ends_of_what_is_allowed() -> None:
-    for settings in ({"lam": 0.0}, {"lam": 1.0}, {"k": 0.0}):
-        make_mixed(**settings)
+def test_parameters_may_be_at_the_ends_of_what_is_allowed() -> None:
+    make_mixed(lam=0.0)
+    make_mixed(lam=1.0)
+    make_mixed(k=0.0)
     make_softmax_margin(cost=hamming_cost, multiplier=0.0)
     make_mce(psi=math.inf)
     make_mce_f(psi=math.inf, slope=3.0, offset=-1.0, decay=0.0)
@@ -117,11 +130,16 @@ def test_a_loss_says_what_it_needs_and_does(field: str, names: str) -> None:
         assert bool(getattr(build_loss(name), field)) is (name in names.split()), name
 
 
+@pytest.mark.parametrize("make", [make_sequential, make_mce, make_zscore, make_perceptron])
+def test_some_losses_have_no_cost_by_default(make: Callable[..., Loss]) -> None:
+    assert make().cost is None
+
+
 def test_settings_decide_what_a_loss_needs_and_does() -> None:
-    without_cost = (make_sequential, make_mce, make_zscore, make_perceptron)
-    assert [make().cost for make in without_cost] == [None] * 4
-    assert make_perceptron(alpha=0.5).cost is make_zscore(cost=hamming_cost).cost is hamming_cost
-    assert make_mixed(lam=0.5).weighs_tokens and not make_mixed(k=1.0).shifts_probabilities
+    assert make_zscore(cost=hamming_cost).cost is hamming_cost
+    assert make_perceptron(alpha=0.5).cost is hamming_cost  # alpha is the weight of a cost
+    assert make_mixed(lam=0.5).weighs_tokens
+    assert not make_mixed(k=1.0).shifts_probabilities  # only with a multiplier
 
 
 @pytest.mark.parametrize("name", ["SoftmaxMargin", "MaxMargin", "Risk", "JensenRiskBound", "MIRA"])
@@ -135,30 +153,58 @@ def test_the_hamming_cost_is_the_default(name: str, block: dict[str, Any]) -> No
 FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 
 
-@pytest.mark.parametrize("unit, ends", [("steps", (10, 30)), ("epochs", (0.5, 2.0))])
-def test_stages(unit: str, ends: tuple[float, float]) -> None:
-    schedule = make_schedule(FIRST, SECOND, THIRD, **{unit: ends})
-    reached = (0, ends[0] - 0.01, ends[0], ends[1] - 0.01, ends[1], 99)
-    found = []
-    for n in reached:
-        seen = Progress(epochs=0, n_seen=round(100 * n), n_examples=100)
-        found.append(schedule.stage_at(seen if unit == "epochs" else Progress(int(n), 50)))
-    assert found == [FIRST, FIRST, SECOND, SECOND, THIRD, THIRD]
-    assert schedule.stages == (FIRST, SECOND, THIRD)
-    assert FIRST.stage_at(Progress(steps=50)) is FIRST and FIRST.stages == (FIRST,)
+@pytest.mark.parametrize(
+    "steps, loss",
+    [(0, FIRST), (9, FIRST), (10, SECOND), (29, SECOND), (30, THIRD), (99, THIRD)],
+)
+def test_a_schedule_of_steps_changes_to_the_next_loss_after_so_many(steps: int, loss: Loss) -> None:
+    schedule = make_schedule(FIRST, SECOND, THIRD, steps=(10, 30))
+
+    assert schedule.stage_at(Progress(steps, 50)) is loss
+
+
+@pytest.mark.parametrize(
+    "passes, loss",
+    [(0, FIRST), (0.49, FIRST), (0.5, SECOND), (1.99, SECOND), (2.0, THIRD), (99, THIRD)],
+)
+def test_a_schedule_of_epochs_changes_to_the_next_loss_after_so_many(
+    passes: float, loss: Loss
+) -> None:
+    """Parts of an epoch count: the docs seen, of 100."""
+    schedule = make_schedule(FIRST, SECOND, THIRD, epochs=(0.5, 2.0))
+    progress = Progress(epochs=0, n_seen=round(100 * passes), n_examples=100)
+
+    assert schedule.stage_at(progress) is loss
+
+
+def test_the_stages_of_a_schedule_are_its_losses() -> None:
+    """A loss alone is its only stage."""
+    assert make_schedule(FIRST, SECOND, THIRD, steps=(10, 30)).stages == (FIRST, SECOND, THIRD)
+    assert FIRST.stages == (FIRST,)
+    assert FIRST.stage_at(Progress(steps=50)) is FIRST
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 4))
-def test_an_epoch_ends_with_its_last_batch(sizes: list[int], n_epochs: int) -> None:
+def test_an_epoch_ends_with_its_last_batch(batch_sizes: list[int], n_epochs: int) -> None:
+    """`passes` are the epochs and the part of the last one, without rounding errors."""
+    n_examples = sum(batch_sizes)
     progress = Progress()
     for epoch in range(n_epochs):
-        for i, size in enumerate(sizes):
-            passes = epoch + Fraction(sum(sizes[:i]), sum(sizes))
+        for i, size in enumerate(batch_sizes):
+            passes = epoch + Fraction(sum(batch_sizes[:i]), n_examples)
             assert progress.epochs == epoch and progress.passes == float(passes)
-            progress = progress.after_update(size, sum(sizes))
-    assert progress == Progress(n_epochs * len(sizes), n_epochs, 0, sum(sizes))
-    assert progress.after_update(3, 10) == Progress(progress.steps + 1, n_epochs, 3, 10)
-    assert Progress(0, 1, 5, 10).after_update(7, 20) == Progress(1, 1, 17, 20)
+            progress = progress.after_update(size, n_examples)
+
+    assert progress == Progress(n_epochs * len(batch_sizes), n_epochs, 0, n_examples)
+
+
+def test_the_number_of_examples_may_change_between_updates() -> None:
+    """At the beginning of an epoch, or within it: 5 of 10 are half an epoch, as 10 of 20 are."""
+    between_epochs = Progress(steps=8, epochs=2, n_seen=0, n_examples=40)
+    within_epoch = Progress(steps=0, epochs=1, n_seen=5, n_examples=10)
+
+    assert between_epochs.after_update(3, 10) == Progress(9, 2, 3, 10)
+    assert within_epoch.after_update(7, 20) == Progress(1, 1, 17, 20)
 
 
 NUMBER, GROWING, LOSSES = "two losses .* steps or epochs", "growing numbers", ".*losses"
@@ -182,16 +228,24 @@ BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, m
         ([FIRST, None], {"steps": [10]}, LOSSES),
     ],
 )
-def test_schedules_that_are_refused(losses: Any, settings: dict[str, Any], expected: str) -> None:
-    where = f"{next(iter(settings))}: " if expected is GROWING else ""
-    with pytest.raises(ValueError, match=rf"Schedule: {where}expected {expected}.*got "):
+def test_a_schedule_that_makes_no_sense_is_refused(
+    losses: Any, settings: dict[str, Any], expected: str
+) -> None:
+    """Numbers that don't grow are named by their setting."""
+    setting = next(iter(settings), "")
+    field = f"{setting}: " if expected is GROWING else ""
+
+    with pytest.raises(ValueError, match=rf"Schedule: {field}expected {expected}.*got "):
         make_schedule(*losses, **settings)
 
 
 def test_a_schedule_keeps_the_order_of_the_config() -> None:
+    """Not that of the alphabet. Of the two losses MCEF is a ratio, Mixed isn't."""
     stages = {
         "zeta": {"@losses": "spacy_costner.Mixed.v1", "k": 1.0},
         "alpha": {"@losses": "spacy_costner.MCEF.v1"},
     }
+
     schedule = resolve("losses", "spacy_costner.Schedule.v1", **{"*": stages})
+
     assert [stage.is_ratio for stage in schedule.stages] == [False, True]

@@ -33,31 +33,42 @@ from .support.strategies import Annotated, annotated_NK
         partial(perceptron, alpha=0.5),
     ],
 )
-def test_a_model_that_is_level_learns(loss: Callable, score: float, dtype: str) -> None:
-    """Gold must not win ties: a model that starts at 0 would stay there."""
-    potentials, complete, partly = example([7, 0, 1, 40], 3, dtype)
+def test_a_model_whose_scores_are_all_the_same_learns(
+    loss: Callable, score: float, dtype: str
+) -> None:
+    """All paths tie. If gold won ties, a model that starts at 0 would stay there. Each sequence has
+    a gradient, unless no token of it is annotated."""
+    potentials, complete, partial_gold = example([7, 0, 1, 40], 3, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, score), potentials)
-    for gold in (complete, partly, *(of_one_tag(complete, tag) for tag in range(3))):
+
+    for gold in (complete, partial_gold, *(of_one_tag(complete, tag) for tag in range(3))):
         _, gradient = loss(potentials, gold)
-        steps = [abs(gradient.emissions[tokens]).sum() for tokens in oracle.spans(potentials)]
-        known = [(gold.tags[tokens] >= 0).any() for tokens in oracle.spans(potentials)]
-        assert [step > 0 for step in steps] == known
+
+        for tokens in oracle.spans(potentials):
+            is_annotated = (gold.tags[tokens] >= 0).any()
+            assert (gradient.emissions[tokens] != 0).any() == is_annotated
 
 
 def of_one_tag(gold: Gold, tag: int) -> Gold:
+    """Gold whose tokens all have the same of three tags, with the Hamming cost."""
     tags = numpy.full_like(gold.tags, tag)
     return gold._replace(tags=tags, cost=(tags[:, None] != numpy.arange(3)).astype("float64"))
 
 
 @pytest.mark.parametrize("loss", [max_margin, mira, partial(perceptron, alpha=1.0)])
-def test_the_rival_is_the_best_path(loss: Callable) -> None:
-    """However long the sequence is, and however large the scores are."""
+def test_the_rival_is_the_best_path_with_scores_raised_by_costs(loss: Callable) -> None:
+    """However long the sequence is, and however large the scores are. The gradient is positive
+    where the rival has a tag that gold doesn't have."""
     potentials, gold, _ = example([2_000], 9, "float32", scale=50.0)
     raised = potentials._replace(emissions=potentials.emissions + gold.cost)
     rival = chain.best_path(in_precision(raised, "float64"))
-    steps = chain.path_score(potentials, rival.tags)[1](numpy.ones(1))
+
     gradient = loss(potentials, gold).gradient
-    assert_array_equal(gradient.emissions > 0, (steps.emissions > 0) & (gold.cost > 0))
+
+    _, backprop = chain.path_score(potentials, rival.tags)
+    rival_has_tag = backprop(numpy.ones(1)).emissions > 0
+    is_wrong = gold.cost > 0
+    assert_array_equal(gradient.emissions > 0, rival_has_tag & is_wrong)
 
 
 # The F-score
@@ -65,21 +76,25 @@ def test_the_rival_is_the_best_path(loss: Callable) -> None:
 
 @pytest.mark.parametrize("psi", [1.0, math.inf])
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
-def test_running_totals(decay: float, psi: float) -> None:
+def test_mce_f_is_that_of_decaying_totals_of_all_batches(decay: float, psi: float) -> None:
+    """With psi 1 counts are expected ones, with infinity those of the best path. 1 is added to the
+    true positives, so that there is an F from the start."""
     compute = make_mce_f(psi=psi, decay=decay).compute
-    total = oracle_losses.Counts(0.0, 0.0, 0.0)
+    totals = oracle_losses.Counts(tp=0.0, fp=0.0, fn=0.0)
+
     for lengths in ([4, 2], [], [3], [0], [5, 1]):
         potentials, gold, _ = example(lengths, 3)
-        sequences = oracle_losses.sequences(potentials, gold)
-        counts = (
-            oracle_losses.expected_counts(sequences)
-            if psi == 1
-            else oracle_losses.best_counts(sequences, slope=1.0, offset=0.0)
-        )
-        total = oracle_losses.Counts(*(decay * old + new for old, new in zip(total, counts)))
-        on_top = total._replace(tp=1 + total.tp)
         value = compute(potentials, gold).value
-        assert value == pytest.approx(oracle_losses.mce_f(on_top, 1.0), rel=1e-7)
+
+        batch = oracle_losses.sequences(potentials, gold)
+        if psi == 1:
+            counts = oracle_losses.expected_counts(batch)
+        else:
+            counts = oracle_losses.best_counts(batch, slope=1.0, offset=0.0)
+        decayed = [decay * total + count for total, count in zip(totals, counts)]
+        totals = oracle_losses.Counts(*decayed)
+        expected = oracle_losses.mce_f(totals._replace(tp=1 + totals.tp), 1.0)
+        assert value == pytest.approx(expected, rel=1e-7)
 
 
 # The Z-score
@@ -101,10 +116,11 @@ def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_z_of_a_level_model_is_nothing(dtype: str) -> None:
-    potentials, complete, partly = example([30, 1, 0], 5, dtype)
+def test_z_of_a_model_whose_scores_are_all_the_same_is_0(dtype: str) -> None:
+    """So is its gradient: the variance, by which it would be divided, is 0."""
+    potentials, complete, partial_gold = example([30, 1, 0], 5, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, 5.37), potentials)
-    for gold in (complete, partly):
+    for gold in (complete, partial_gold):
         value, gradient = zscore(potentials, gold._replace(cost=None))
         assert value == 0
         assert (oracle.vector(gradient) == 0).all()

@@ -15,65 +15,109 @@ from spacy_costner.metrics import (
 from spacy_costner.metrics.calibration import calibration_error, reliability
 
 COUNTS = numpy.random.default_rng(0).integers(5, size=(7, 3)).astype("float64")
+"""Of seven docs three counts, such as true positives."""
 
 
 def test_samples_are_sums_over_docs_drawn_with_replacement() -> None:
     sums = bootstrap(COUNTS, n_samples=20, seed=3)
-    drawn = numpy.random.default_rng(3).integers(len(COUNTS), size=(20, len(COUNTS)))
-    for sample, docs in zip(sums, drawn):
+
+    drawn_docs = numpy.random.default_rng(3).integers(len(COUNTS), size=(20, len(COUNTS)))
+    for sample, docs in zip(sums, drawn_docs):
         assert sample.tolist() == sum(COUNTS[doc] for doc in docs).tolist()
-    paired = bootstrap(numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1), n_samples=50)
-    assert set(paired[:, 1] - paired[:, 0]) == {len(COUNTS)}
 
 
-def test_p_and_interval_by_hand() -> None:
+def test_all_counts_of_a_sample_are_of_the_same_docs() -> None:
+    """Of two counts that differ by 1 in each of the seven docs, the sums differ by 7."""
+    one_apart = numpy.stack([COUNTS[:, 0], COUNTS[:, 0] + 1], axis=1)
+
+    sums = bootstrap(one_apart, n_samples=50)
+
+    assert set(sums[:, 1] - sums[:, 0]) == {7}
+
+
+def test_p_is_twice_the_share_of_samples_on_the_other_side_of_0() -> None:
+    """Two of 99 samples are 0 or below. The difference itself counts as a sample on that side."""
     sampled = numpy.asarray([-1.0, 0.0, *[1.0] * 97])
+
     assert difference(1.0, sampled).p == pytest.approx(2 * (1 + 2) / (1 + 99))
     assert difference(-1.0, -sampled).p == difference(1.0, sampled).p
-    assert difference(1.0, numpy.ones(99)).p == pytest.approx(2 / 100)
-    assert difference(0.0, numpy.zeros(99)) == (0.0, 0.0, 0.0, 1.0)
+    assert difference(1.0, numpy.ones(99)).p == pytest.approx(2 * (1 + 0) / (1 + 99))
+
+
+def test_no_difference_has_p_1() -> None:
+    value, low, high, p = difference(0.0, numpy.zeros(99))
+
+    assert (value, low, high, p) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_the_interval_has_the_middle_95_percent_of_samples() -> None:
     value, low, high, _ = difference(0.5, numpy.linspace(0, 1, 1001))
+
     assert (value, low, high) == pytest.approx((0.5, 0.025, 0.975))
 
 
-def test_f_by_hand() -> None:
+def test_f_of_arrays_of_counts() -> None:
+    """3 right, 3 false alarms, 1 miss: 2 * 3 / (2 * 3 + 3 + 1). Without true positives it is 0."""
     tp, fp, fn = numpy.asarray([[3, 0, 0], [3, 0, 2], [1, 0, 0]])
+
     assert f_score(tp, fp, fn).tolist() == [0.6, 0, 0]
-    assert (precision(3, 3), recall(3, 1), precision(0, 0)) == (0.5, 0.75, 0)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1, 2])
+def test_f_beta_is_the_weighted_harmonic_mean_of_precision_and_recall(beta: float) -> None:
+    """3 right, 3 false alarms, 1 miss."""
     p, r = precision(3, 3), recall(3, 1)
-    for beta in (0.5, 1, 2):
-        expected = (1 + beta**2) * p * r / (beta**2 * p + r)
-        assert f_score(3, 3, 1, beta) == pytest.approx(expected)
-        assert f_beta(p, r, beta) == pytest.approx(expected)
+    assert (p, r) == (0.5, 0.75)
+
+    expected = (1 + beta**2) * p * r / (beta**2 * p + r)
+    assert f_score(3, 3, 1, beta) == pytest.approx(expected)
+    assert f_beta(p, r, beta) == pytest.approx(expected)
+
+
+def test_precision_and_f_of_nothing_are_0() -> None:
+    assert precision(0, 0) == 0
     assert f_beta(0.0, 0.0) == 0
 
 
+GOOD_DOCS = numpy.full((60, 3), [1, 0, 0])
+BAD_DOCS = numpy.full((60, 3), [0, 1, 1])
+THREE_SYSTEMS = numpy.asarray(
+    [[GOOD_DOCS, BAD_DOCS], [BAD_DOCS, GOOD_DOCS], [GOOD_DOCS, GOOD_DOCS]]
+)
+"""Of three systems, trained with two seeds each, the counts tp, fp and fn of 60 docs. The first two
+have F 1 with a seed and 0 with the other, the third F 1 with both."""
+
+
+def f_and_false_positives(sums: numpy.ndarray) -> numpy.ndarray:
+    tp, fp, fn = numpy.moveaxis(sums, -1, 0)
+    return numpy.stack([f_score(tp, fp, fn), fp])
+
+
 def test_mean_scores_of_seeds_are_compared() -> None:
-    """What one seed wins and the other loses is no difference; each score has its own."""
-    good = numpy.full((60, 3), [1, 0, 0])
-    bad = numpy.full((60, 3), [0, 1, 1])
-    counts = numpy.asarray([[good, bad], [bad, good], [good, good]])
+    """With the first system: what one seed wins and the other loses is no difference. Of 100
+    samples none is on the other side of 0."""
+    f, fp = paired_differences(THREE_SYSTEMS, f_and_false_positives, n_samples=100)
 
-    def scores(sums: numpy.ndarray) -> numpy.ndarray:
-        tp, fp, fn = numpy.moveaxis(sums, -1, 0)
-        return numpy.stack([f_score(tp, fp, fn), fp])
-
-    f, fp = paired_differences(counts, scores, n_samples=100)
-    assert [(difference.value, difference.p) for difference in f] == [
-        (0, 1),
-        (0, 1),
-        (0.5, 2 / 101),
-    ]
+    assert [difference.value for difference in f] == [0, 0, 0.5]
+    assert [difference.p for difference in f] == [1, 1, 2 / 101]
     assert [difference.value for difference in fp] == [0, 0, -30]
-    assert paired_differences(counts, scores, baseline=2, n_samples=100)[0][0].value == -0.5
+
+
+def test_systems_are_compared_with_the_baseline_given() -> None:
+    """The third system, which has a mean F of 1; the first has 0.5."""
+    f, _ = paired_differences(THREE_SYSTEMS, f_and_false_positives, baseline=2, n_samples=100)
+
+    assert f[0].value == -0.5
 
 
 PROBS = numpy.asarray([0.0, 0.3, 0.35, 0.95, 1.0])
 RIGHT = numpy.asarray([False, True, False, True, True])
+"""Of five predictions the probability, and whether they are right."""
 
 
-def test_reliability_by_hand() -> None:
+def test_reliability_has_mean_probability_and_share_of_right_ones_of_each_bin() -> None:
     rows = reliability(PROBS, RIGHT, n_bins=4)
+
     assert [row["from"] for row in rows] == [0.0, 0.25, 0.5, 0.75]
     assert [row["to"] for row in rows] == [0.25, 0.5, 0.75, 1.0]
     assert [row["n"] for row in rows] == [1, 2, 0, 2]
@@ -81,7 +125,9 @@ def test_reliability_by_hand() -> None:
     assert [row["right"] for row in rows] == [0.0, 0.5, None, 1.0]
 
 
-def test_calibration_error_by_hand() -> None:
-    expected = (1 * 0.0 + 2 * abs(0.325 - 0.5) + 2 * abs(0.975 - 1)) / 5
-    assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(expected)
+def test_calibration_error_is_the_mean_gap_of_bins_weighted_by_their_size() -> None:
+    """In four bins as above, and in one: the mean of PROBS is 0.52, and 3 of 5 are right."""
+    in_four_bins = (1 * 0.0 + 2 * abs(0.325 - 0.5) + 2 * abs(0.975 - 1)) / 5
+
+    assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(in_four_bins)
     assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))

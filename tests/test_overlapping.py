@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
@@ -43,10 +43,16 @@ from .support.pipelines import LISTENING, SMALL
 from .support.posteriors import probs_of_entities
 
 Place = tuple[int, int, str]
+"""First token, last token + 1, label."""
+
 GROUPS = {"places": ["GPE"], "others": ["ORG", "PER"]}
+"""The labels of each component."""
+
+BANK_OF_ROME = "the bank of Rome lost"
+BANK_OF_OSLO = "Ann left the bank of Oslo"
 TEXTS: list[tuple[str, list[Place]]] = [
-    ("the bank of Rome lost", [(0, 4, "ORG"), (3, 4, "GPE")]),
-    ("Ann left the bank of Oslo", [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]),
+    (BANK_OF_ROME, [(0, 4, "ORG"), (3, 4, "GPE")]),
+    (BANK_OF_OSLO, [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]),
     ("Ann saw Oslo and Rome", [(0, 1, "PER"), (2, 3, "GPE"), (4, 5, "GPE")]),
     ("nobody lost", []),
 ]
@@ -56,38 +62,55 @@ SPARSE = {
     "@architectures": "spacy_costner.SparseCRF.v1",
     "features": {**FEATURES, "memory_unit": 1, "elsewhere": None},
 }
+"""A linear model with label memory and a first pass."""
+
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
 
 
-def gold(
-    nlp: Language, labels: Sequence[str] | None = None, texts: Any = TEXTS, key: str = "sc"
+def docs_with_spans(
+    nlp: Language,
+    labels: Sequence[str] | None = None,
+    texts: Sequence[tuple[str, list[Place]]] = TEXTS,
 ) -> list[Doc]:
-    """The texts with the spans of all labels or some."""
+    """The texts, with those of their spans in `doc.spans["sc"]` that have one of the labels."""
     docs = []
     for text, places in texts:
         doc = Doc(nlp.vocab, words=text.split())
-        doc.spans[key] = [Span(doc, *p) for p in places if labels is None or p[2] in labels]
+        spans = [Span(doc, *place) for place in places]
+        doc.spans["sc"] = [span for span in spans if labels is None or span.label_ in labels]
         docs.append(doc)
     return docs
 
 
-def examples(docs: Iterable[Doc]) -> list[Example]:
-    return [Example(Doc(doc.vocab, words=[t.text for t in doc]), doc) for doc in docs]
+def examples_of(docs: Iterable[Doc]) -> list[Example]:
+    """The docs, and docs of the same words without annotation to predict."""
+    examples = []
+    for doc in docs:
+        predicted = Doc(doc.vocab, words=[token.text for token in doc])
+        examples.append(Example(predicted, doc))
+    return examples
 
 
-def places(doc: Doc, key: str = "sc") -> list[Place]:
+def places_of(doc: Doc, key: str = "sc") -> list[Place]:
     return [(span.start, span.end, span.label_) for span in doc.spans[key]]
 
 
-def answers(nlp: Language) -> list[list[Place]]:
-    return [places(nlp(text)) for text, _ in TEXTS]
+def predicted_places(nlp: Language) -> list[list[Place]]:
+    """The spans that a pipeline predicts in each of TEXTS."""
+    return [places_of(nlp(text)) for text, _ in TEXTS]
 
 
-def make(
-    model: Any = SPARSE, groups: Any = GROUPS, competing: bool = False, **settings: Any
+def pipeline_of_groups(
+    model: Any = SPARSE,
+    groups: dict[str, list[str]] = GROUPS,
+    competing: bool = False,
+    **settings: Any,
 ) -> Language:
-    """A pipeline with a component for each group of labels: the only ones that it knows or, if
-    labels compete, its own."""
-    labels = {name: {"labels": own} for name, own in groups.items() if not competing}
+    """A pipeline with a component for each group of labels. A component knows only the labels of
+    its group; if labels compete, it knows all labels and writes those of its group."""
+    labels = {}
+    if not competing:
+        labels = {name: {"labels": labels_of_group} for name, labels_of_group in groups.items()}
     nlp = spacy.blank("en", config={"initialize": {"components": labels}})
     if model is LISTENING:
         nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
@@ -98,9 +121,10 @@ def make(
     return nlp
 
 
-def train(nlp: Language, docs: Any = None, steps: int = 30, batch: Any = None) -> Language:
+def train(nlp: Language, examples: list[Example] | None = None, steps: int = 30) -> Language:
+    """Train on TEXTS, or on other examples."""
     fix_random_seed(0)
-    batch = batch or examples(gold(nlp) if docs is None else docs)
+    batch = examples or examples_of(docs_with_spans(nlp))
     optimizer = nlp.initialize(lambda: batch)
     optimizer.learn_rate = 0.01
     for _ in range(steps):
@@ -110,240 +134,364 @@ def train(nlp: Language, docs: Any = None, steps: int = 30, batch: Any = None) -
 
 @pytest.fixture(scope="module", params=[False, True], ids=["alone", "competing"])
 def trained(request: pytest.FixtureRequest) -> Language:
-    return train(make(competing=request.param), steps=100)
+    """A pipeline that predicts the spans of TEXTS."""
+    return train(pipeline_of_groups(competing=request.param), steps=100)
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .spacy file with TEXTS, each six times."""
     path = tmp_path_factory.mktemp("corpus") / "train.spacy"
-    DocBin(docs=gold(spacy.blank("en")) * 6).to_disk(path)
+    DocBin(docs=docs_with_spans(spacy.blank("en")) * 6).to_disk(path)
     return path
 
 
 # Learning and writing
 
 
-@pytest.mark.parametrize("model, steps", [(SPARSE, 30), (LISTENING, 150)], ids=["own", "shared"])
-def test_spans_of_different_components_overlap(model: Any, steps: int) -> None:
-    """With features of their own and on a shared Tok2Vec."""
-    nlp = train(make(model), steps=steps)
-    assert answers(nlp) == [sorted(places, key=lambda p: p[:2]) for _, places in TEXTS]
-    scores = nlp.evaluate(examples(gold(nlp)))
+@pytest.mark.parametrize(
+    "model, steps", [(SPARSE, 30), (LISTENING, 150)], ids=["sparse", "shared Tok2Vec"]
+)
+def test_two_components_learn_spans_that_overlap(model: Any, steps: int) -> None:
+    nlp = train(pipeline_of_groups(model), steps=steps)
+
+    in_order = [sorted(places, key=lambda place: place[:2]) for _, places in TEXTS]
+    assert predicted_places(nlp) == in_order
+    scores = nlp.evaluate(examples_of(docs_with_spans(nlp)))
     assert (scores["spans_sc_p"], scores["spans_sc_r"], scores["spans_sc_f"]) == (1, 1, 1)
     assert sorted(scores["spans_sc_per_type"]) == ["GPE", "ORG", "PER"]
     assert not any(name.startswith("ents") for name in scores)
 
 
-def test_a_component_learns_from_spans_as_others_from_entities() -> None:
-    """The weights are the same, with label memory and a first pass. Entities and presets of the
-    docs, and the spans of other labels, don't count."""
-    flat = spacy.blank("en")
-    config = {"model": SPARSE, "scheme": "IOB2"}
-    flat.add_pipe("cost_sensitive_ner", name="others", config=config)
+def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
+    """The weights, those of the first pass too, are equal: entities and presets of docs with the
+    key, and spans of labels of other components, don't count."""
     spans = [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]
     words = product(("Ann", "Bo"), ("left", "saw"), ("bank", "port"), ("Oslo", "Rome"))
     texts = [(f"{who} {did} the {what} of {where}", spans) for who, did, what, where in words]
-    docs = gold(flat, GROUPS["others"], texts)
+
+    of_entities = spacy.blank("en")
+    config = {"model": SPARSE, "scheme": "IOB2"}
+    of_entities.add_pipe("cost_sensitive_ner", name="others", config=config)
+    docs = docs_with_spans(of_entities, GROUPS["others"], texts)
     for doc in docs:
         doc.set_ents(list(doc.spans["sc"]))
-    train(flat, docs)
-    nlp = make(groups={"others": GROUPS["others"]})
-    docs = gold(nlp, texts=texts)
+    train(of_entities, examples_of(docs))
+
+    of_spans = pipeline_of_groups(groups={"others": GROUPS["others"]})
+    docs = docs_with_spans(of_spans, texts=texts)
     for doc in docs:
         doc.set_ents([Span(doc, 1, 3, "ORG")])
-    batch = examples(docs)
-    for eg in batch:
+    examples = examples_of(docs)
+    for eg in examples:
         eg.predicted.set_ents([Span(eg.predicted, 0, 2, "PER")])
-    train(nlp, batch=batch)
-    rows = []
-    for model in (n.get_pipe("others").model for n in (flat, nlp)):
-        folds = [weights.rows for _, weights in first_pass_of(model)._folds]
-        rows.append([linear_part(model)[1].rows, numpy.stack(folds)])
-    assert rows[0][0].any()
-    for expected, got in zip(*rows):
-        assert_array_equal(got, expected)
+    train(of_spans, examples)
+
+    expected = weights_of(of_entities.get_pipe("others").model)
+    assert expected[0].any()
+    for weights, expected_weights in zip(
+        weights_of(of_spans.get_pipe("others").model), expected, strict=True
+    ):
+        assert_array_equal(weights, expected_weights)
 
 
-def test_docs_without_the_key_and_missing_spans_are_not_annotated() -> None:
-    nlp = make()
-    train(nlp, steps=0)
-    ner: Any = nlp.get_pipe("others")
-
-    def gradient(doc: Doc) -> numpy.ndarray:
-        (eg,) = examples([doc])
-        return numpy.abs(ner.get_loss([eg], ner.model.predict([eg.predicted]))[1].emissions).sum(1)
-
-    bare = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"], ents=["O", "B-ORG", "O", "O"])
-    assert not gradient(bare).any()
-    partial = bare.copy()
-    partial.spans["sc"] = [Span(partial, 3, 4, "PER")]
-    partial.spans["sc_missing"] = [partial[0:2], partial[3:4]]
-    assert is_missing(partial, "sc").tolist() == [True, True, False, True]
-    seen = spans_as_entities(partial, "sc", ["PER"])
-    assert [token.ent_iob for token in seen] == [0, 0, 2, 3]
-    # Only a gradient of annotated tokens is needed: others are free but for their neighbours.
-    assert gradient(partial)[3] > 0
-    assert is_missing(bare, "sc").all()
+def weights_of(model: Any) -> list[numpy.ndarray]:
+    """The weights of a linear model, and those of each fold of its first pass."""
+    rows_of_folds = [weights.rows for _, weights in first_pass_of(model)._folds]
+    return [linear_part(model)[1].rows, numpy.stack(rows_of_folds)]
 
 
-def test_labels_of_others_compete_where_they_do_not_overlap(trained: Language) -> None:
-    """The component learns them as entities, and writes only its own."""
-    doc = gold(trained)[1]
-    seen = spans_as_entities(doc, "sc", own_labels=["GPE"])
-    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(0, 1, "PER"), (5, 6, "GPE")]
-    seen = spans_as_entities(doc, "sc", ["ORG", "GPE"], own_labels=["ORG"])
-    assert [(e.start, e.end, e.label_) for e in seen.ents] == [(2, 6, "ORG")]
-    confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
-    nlp = train(make(competing=True, confidence=confidence), steps=2)
-    ner: Any = nlp.get_pipe("places")
-    # Each ORG overlaps with a GPE.
-    assert (ner.labels, ner.own_labels, ner.other_labels) == (("GPE", "PER"), ("GPE",), (1,))
-    doc = nlp(TEXTS[1][0])
+def gradient_of_tokens(ner: Any, reference: Doc) -> numpy.ndarray:
+    """How far training on a doc would move the scores of each of its tokens."""
+    (eg,) = examples_of([reference])
+    _, gradient = ner.get_loss([eg], ner.model.predict([eg.predicted]))
+    return numpy.abs(gradient.emissions).sum(1)
+
+
+def test_a_doc_without_the_key_is_not_annotated() -> None:
+    """Its entities don't count for a component of spans."""
+    nlp = train(pipeline_of_groups(), steps=0)
+    doc = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"], ents=["O", "B-ORG", "O", "O"])
+
+    assert not gradient_of_tokens(nlp.get_pipe("others"), doc).any()
+    assert is_missing(doc, "sc").all()
+
+
+def test_tokens_of_the_key_for_missing_are_not_annotated() -> None:
+    """But for those that have a span."""
+    nlp = train(pipeline_of_groups(), steps=0)
+    doc = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"])
+    doc.spans["sc"] = [Span(doc, 3, 4, "PER")]
+    doc.spans["sc_missing"] = [doc[0:2], doc[3:4]]
+
+    assert is_missing(doc, "sc").tolist() == [True, True, False, True]
+    as_entities = spans_as_entities(doc, "sc", ["PER"])
+    # ENT_IOB of spaCy: 0 is missing, 2 is O, 3 is B.
+    assert [token.ent_iob for token in as_entities] == [0, 0, 2, 3]
+    # Only annotated tokens have to have a gradient: that of others depends on their neighbours.
+    assert gradient_of_tokens(nlp.get_pipe("others"), doc)[3] > 0
+
+
+@pytest.mark.parametrize(
+    "labels, own_labels, expected",
+    [
+        (None, ["GPE"], [(0, 1, "PER"), (5, 6, "GPE")]),  # ORG overlaps with this GPE
+        (["ORG", "GPE"], ["ORG"], [(2, 6, "ORG")]),  # PER is not among the labels
+    ],
+)
+def test_spans_of_other_labels_count_where_they_do_not_overlap_with_own_ones(
+    labels: list[str] | None, own_labels: list[str], expected: list[Place]
+) -> None:
+    (doc,) = docs_with_spans(spacy.blank("en"), texts=[TEXTS[1]])
+
+    as_entities = spans_as_entities(doc, "sc", labels, own_labels=own_labels)
+
+    assert [(ent.start, ent.end, ent.label_) for ent in as_entities.ents] == expected
+
+
+def test_a_component_learns_labels_of_others_and_writes_its_own() -> None:
+    nlp = train(pipeline_of_groups(competing=True, confidence=CONFIDENCE), steps=2)
+    places: Any = nlp.get_pipe("places")
+
+    doc = nlp(BANK_OF_OSLO)
+
+    # ORG is no label of `places`: each ORG of TEXTS overlaps with a GPE.
+    assert places.labels == ("GPE", "PER")
+    assert places.own_labels == ("GPE",)
+    assert places.other_labels == (places.labels.index("PER"),)
     for key in ("places_confidence", "places_confidence_alternatives"):
         assert {span.label_ for span in doc.spans[key]} <= {"GPE"}
-    assert {label for *_, label in places(doc, "others_confidence_alternatives")} == {"ORG", "PER"}
+    alternatives = doc.spans["others_confidence_alternatives"]
+    assert {span.label_ for span in alternatives} == {"ORG", "PER"}
+
+
+def test_own_labels_that_the_corpus_lacks_are_refused() -> None:
+    nlp = pipeline_of_groups(groups={"places": ["GPE", "CITY"]}, competing=True)
+
     with pytest.raises(ValueError, match=r"own_labels: expected some of .*, got \['CITY'\]"):
-        train(make(groups={"places": ["GPE", "CITY"]}, competing=True))
+        train(nlp)
+
+
+def test_filter_spans_is_refused_without_a_spans_key() -> None:
     with pytest.raises(ValueError, match="filter_spans: expected a spans_key with them"):
-        make(spans_key=None, filter_spans=True)
+        pipeline_of_groups(spans_key=None, filter_spans=True)
 
 
-def test_labels_of_the_corpus_and_added_ones() -> None:
-    """One that is added is predicted after an update with it."""
+def test_an_added_label_is_untrained_until_an_update_with_it() -> None:
     nlp = spacy.blank("en")
     ner: Any = nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
-    train(nlp, gold(nlp, ["ORG"]), steps=1)
+    without_per = examples_of(docs_with_spans(nlp, ["ORG"]))
+    train(nlp, without_per, steps=1)
     assert ner.labels == ("ORG",)
+
     ner.add_label("PER")
-    nlp.update(examples(gold(nlp, ["ORG"])))
+    nlp.update(without_per)
     assert ner.cfg["untrained"] == ["PER"]
-    nlp.update(examples(gold(nlp, GROUPS["others"])))
+    nlp.update(examples_of(docs_with_spans(nlp, ["ORG", "PER"])))
     assert ner.cfg["untrained"] == []
 
 
-def test_probabilities_are_those_of_the_enumeration(trained: Language) -> None:
+def test_scores_of_spans_are_probabilities_by_enumeration(trained: Language) -> None:
     doc = trained("the bank of Rome")
-    group, probs = doc.spans["sc"], {}
+
+    probs = {}
     for name in GROUPS:
         ner: Any = trained.get_pipe(name)
-        for (b, e, label), p in probs_of_entities(ner.posterior([doc])).items():
+        for (begin, end, label), prob in probs_of_entities(ner.posterior([doc])).items():
             if ner.labels[label] in GROUPS[name]:
-                probs[b, e, ner.labels[label]] = p
-    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
-    assert_allclose(group.attrs["scores"], [probs[p] for p in places(doc)], rtol=1e-5)
+                probs[begin, end, ner.labels[label]] = prob
+    assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+    expected = [probs[place] for place in places_of(doc)]
+    assert_allclose(doc.spans["sc"].attrs["scores"], expected, rtol=1e-5)
 
 
-def test_entities_and_spans_of_others_stay(trained: Language) -> None:
-    doc = trained.make_doc(TEXTS[0][0])
+def test_entities_and_spans_of_other_labels_stay(trained: Language) -> None:
+    """Spans of labels of the components are predicted anew, as often as they are called."""
+    doc = trained.make_doc(BANK_OF_ROME)
     doc.set_ents([Span(doc, 4, 5, "EVENT")])
     doc.spans["sc"] = [Span(doc, 4, 5, "EVENT"), Span(doc, 0, 2, "ORG"), Span(doc, 0, 1, "GPE")]
-    expected = [(0, 4, "ORG"), (3, 4, "GPE"), (4, 5, "EVENT")]
+
     for _ in range(2):
         doc = trained(doc)
-        assert places(doc) == expected
+
+        assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE"), (4, 5, "EVENT")]
         assert [(ent.start, ent.end, ent.label_) for ent in doc.ents] == [(4, 5, "EVENT")]
         scores = doc.spans["sc"].attrs["scores"]
         assert (scores[:2] > 0.5).all() and numpy.isnan(scores[2])
-    assert places(trained("")) == []
 
 
-def test_scores_of_others_stay_with_their_spans(trained: Language) -> None:
-    doc = trained.make_doc("a b c")
+def test_an_empty_text_has_no_spans(trained: Language) -> None:
+    assert places_of(trained("")) == []
+
+
+def test_scores_of_others_stay_with_their_spans() -> None:
+    """Spans are in the order of the text, and their scores with them."""
+    doc = spacy.blank("en").make_doc("a b c")
     spans = [Span(doc, 1, 3, "X"), Span(doc, 0, 1, "ORG"), Span(doc, 2, 3, "Y")]
     attrs = {"scores": numpy.asarray([0.25, 0.5, 0.75]), "more": 1}
     doc.spans["sc"] = SpanGroup(doc, name="sc", spans=spans, attrs=attrs)
+
     replace_spans(doc, "sc", [Span(doc, 0, 2, "PER")], numpy.asarray([0.9]), ("ORG", "PER"))
-    assert places(doc) == [(0, 2, "PER"), (1, 3, "X"), (2, 3, "Y")]
+
+    assert places_of(doc) == [(0, 2, "PER"), (1, 3, "X"), (2, 3, "Y")]
     assert doc.spans["sc"].attrs["scores"].tolist() == [0.9, 0.25, 0.75]
     assert doc.spans["sc"].attrs["more"] == 1
 
 
-def test_spans_of_a_component_must_not_overlap() -> None:
-    nlp = make(groups={"ner": ["GPE", "ORG"]})
+def test_gold_spans_of_one_component_that_overlap_are_refused() -> None:
+    nlp = pipeline_of_groups(groups={"ner": ["GPE", "ORG"]})
+
     message = (
         r"ner: doc.spans\['sc'\]: expected spans .* got ORG 'the bank of Rome' \(0-4\) and GPE "
         r"'Rome' \(3-4\) in 'the bank of Rome lost': .*filter_spans = true"
     )
     with pytest.raises(ValueError, match=message):
         train(nlp)
-    nlp = train(make(groups={"ner": ["GPE", "ORG"]}, filter_spans=True))
-    assert answers(nlp)[:2] == [[(0, 4, "ORG")], [(2, 6, "ORG")]]
-    doc = gold(nlp)[0]
-    doc.spans["sc"].extend(doc.spans["sc"])  # the same span twice is no overlap
+
+
+def test_filter_spans_trains_on_the_longest_of_spans_that_overlap() -> None:
+    nlp = train(pipeline_of_groups(groups={"ner": ["GPE", "ORG"]}, filter_spans=True))
+
+    assert places_of(nlp(BANK_OF_ROME)) == [(0, 4, "ORG")]
+    assert places_of(nlp(BANK_OF_OSLO)) == [(2, 6, "ORG")]
+
+
+def test_the_same_span_twice_is_no_overlap() -> None:
+    (doc,) = docs_with_spans(spacy.blank("en"), ["ORG"], [TEXTS[0]])
+    doc.spans["sc"].extend(doc.spans["sc"])
+
     assert [ent.label_ for ent in spans_as_entities(doc, "sc", ["ORG"]).ents] == ["ORG"]
 
 
-def test_confidences_have_keys_of_their_own() -> None:
-    confidence = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01}
-    nlp = train(make(confidence=confidence), steps=3)
-    doc = nlp(TEXTS[1][0])
+def test_each_component_writes_confidences_to_a_key_of_its_own() -> None:
+    nlp = train(pipeline_of_groups(confidence=CONFIDENCE), steps=3)
+
+    doc = nlp(BANK_OF_OSLO)
+
     for name, labels in GROUPS.items():
-        own = [place for place in places(doc) if place[2] in labels]
-        assert places(doc, f"{name}_confidence") == own and own
+        places = [place for place in places_of(doc) if place[2] in labels]
+        assert places_of(doc, f"{name}_confidence") == places and places
         assert doc.spans[f"{name}_confidence_alternatives"]
-        p = doc.spans["sc"].attrs["scores"][places(doc).index(own[0])]
-        assert doc.spans[f"{name}_confidence"][0]._.confidence == pytest.approx(p)
+        prob = doc.spans["sc"].attrs["scores"][places_of(doc).index(places[0])]
+        assert doc.spans[f"{name}_confidence"][0]._.confidence == pytest.approx(prob)
+
+
+def test_confidences_need_another_key_than_the_spans() -> None:
+    ner: Any = train(pipeline_of_groups(confidence=CONFIDENCE), steps=0).get_pipe("places")
+
     with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected another key"):
-        nlp.get_pipe("places").set_confidence(Confidence("sc"))
-    nlp.get_pipe("places").set_confidence(Confidence("mine"))
-    assert nlp.get_pipe("places").confidence == Confidence("mine")
+        ner.set_confidence(Confidence("sc"))
+    ner.set_confidence(Confidence("mine"))
+    assert ner.confidence == Confidence("mine")
 
 
 @pytest.mark.parametrize(
     "scorer, settings", [("cost_scorer", {"cost": HAMMING}), ("confidence_scorer", {})]
 )
-def test_scorers_of_entities_refuse_spans(scorer: str, settings: dict[str, Any]) -> None:
-    nlp = train(make(scorer={"@scorers": f"spacy_costner.{scorer}.v1", **settings}), steps=0)
+def test_scorers_of_entities_refuse_a_component_of_spans(
+    scorer: str, settings: dict[str, Any]
+) -> None:
+    block = {"@scorers": f"spacy_costner.{scorer}.v1", **settings}
+    nlp = train(pipeline_of_groups(scorer=block), steps=0)
+
     with pytest.raises(ValueError, match=f"{scorer}: works on doc.ents, .* spans_key 'sc'"):
-        nlp.evaluate(examples(gold(nlp)))
+        nlp.evaluate(examples_of(docs_with_spans(nlp)))
 
 
 # Round trips
 
 
-def test_round_trips(trained: Language, tmp_path: Path) -> None:
-    path, expected = tmp_path / "pipeline", answers(trained)
-    trained.to_disk(path)
-    again = {"disk": spacy.load(path), "pickle": pickle.loads(pickle.dumps(trained))}
-    again["bytes"] = load_model_from_config(trained.config).from_bytes(trained.to_bytes())
-    again["source"] = spacy.blank("en", vocab=trained.vocab)
+def through_disk(nlp: Language, folder: Path) -> Language:
+    nlp.to_disk(folder)
+    return spacy.load(folder)
+
+
+def through_pickle(nlp: Language, folder: Path) -> Language:
+    return pickle.loads(pickle.dumps(nlp))
+
+
+def through_bytes(nlp: Language, folder: Path) -> Language:
+    return load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+
+
+def through_source(nlp: Language, folder: Path) -> Language:
+    """Its components in a new pipeline of the same vocab."""
+    new = spacy.blank("en", vocab=nlp.vocab)
     for name in GROUPS:
-        again["source"].add_pipe(name, source=trained)
-    config: dict[str, Any] = {"nlp": {"lang": "en", "pipeline": [*GROUPS]}}
-    config["components"] = {name: {"source": str(path)} for name in GROUPS}
-    Config(config).to_disk(tmp_path / "config.cfg")
-    arguments = ["assemble", str(tmp_path / "config.cfg"), str(tmp_path / "assembled")]
+        new.add_pipe(name, source=nlp)
+    return new
+
+
+def through_assemble(nlp: Language, folder: Path) -> Language:
+    """`spacy assemble`, of a config whose components name the saved pipeline as their source."""
+    nlp.to_disk(folder / "pipeline")
+    components = {name: {"source": str(folder / "pipeline")} for name in GROUPS}
+    config = Config({"nlp": {"lang": "en", "pipeline": [*GROUPS]}, "components": components})
+    config.to_disk(folder / "config.cfg")
+    arguments = ["assemble", str(folder / "config.cfg"), str(folder / "assembled")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    again["assemble"] = spacy.load(tmp_path / "assembled")
-    for way, nlp in again.items():
-        assert (nlp.pipe_names, answers(nlp)) == ([*GROUPS], expected), way
-    one = spacy.blank("en", vocab=trained.vocab)
-    one.add_pipe("others", source=trained)
-    assert answers(one)[0] == [(0, 4, "ORG")]
-    # The key may change.
-    nlp = spacy.load(path, config={"components": {n: {"spans_key": "new"} for n in GROUPS}})
-    doc = nlp(TEXTS[0][0])
-    assert places(doc, "new") == expected[0] and "sc" not in doc.spans
+    return spacy.load(folder / "assembled")
 
 
-def test_processes_and_threads(trained: Language) -> None:
+@pytest.mark.parametrize(
+    "copy", [through_disk, through_pickle, through_bytes, through_source, through_assemble]
+)
+def test_a_copied_pipeline_predicts_the_same(
+    copy: Callable[[Language, Path], Language], trained: Language, tmp_path: Path
+) -> None:
+    copied = copy(trained, tmp_path)
+
+    assert copied.pipe_names == ["places", "others"]
+    assert predicted_places(copied) == predicted_places(trained)
+
+
+def test_a_component_predicts_its_spans_without_the_other(trained: Language) -> None:
+    nlp = spacy.blank("en", vocab=trained.vocab)
+    nlp.add_pipe("others", source=trained)
+
+    assert places_of(nlp(BANK_OF_ROME)) == [(0, 4, "ORG")]
+
+
+def test_the_key_may_change_when_a_pipeline_is_loaded(trained: Language, tmp_path: Path) -> None:
+    trained.to_disk(tmp_path)
+    settings = {name: {"spans_key": "new"} for name in GROUPS}
+    nlp = spacy.load(tmp_path, config={"components": settings})
+
+    doc = nlp(BANK_OF_ROME)
+
+    assert places_of(doc, "new") == [(0, 4, "ORG"), (3, 4, "GPE")] and "sc" not in doc.spans
+
+
+def test_processes_predict_the_same(trained: Language) -> None:
     texts = [text for text, _ in TEXTS] * 3
-    expected = answers(trained) * 3
-    assert [places(doc) for doc in trained.pipe(texts, n_process=2, batch_size=2)] == expected
+    docs = trained.pipe(texts, n_process=2, batch_size=2)
+    assert [places_of(doc) for doc in docs] == predicted_places(trained) * 3
+
+
+def test_threads_predict_the_same(trained: Language) -> None:
+    texts = [text for text, _ in TEXTS] * 3
+    expected = predicted_places(trained) * 3
     with ThreadPoolExecutor(4) as pool:
-        assert [places(doc) for doc in pool.map(trained, texts)] == expected
+        docs = list(pool.map(trained, texts))
+    assert [places_of(doc) for doc in docs] == expected
 
 
-def test_spacy_shows_and_evaluates_them(trained: Language, tmp_path: Path, corpus: Path) -> None:
-    html = displacy.render(trained(TEXTS[0][0]), style="span", options={"spans_key": "sc"})
+def test_displacy_shows_the_spans(trained: Language) -> None:
+    html = displacy.render(trained(BANK_OF_ROME), style="span", options={"spans_key": "sc"})
     assert "ORG" in html and "GPE" in html
-    trained.to_disk(tmp_path / "pipeline")
-    scores = evaluate(str(tmp_path / "pipeline"), corpus, silent=True)
+
+
+def test_spacy_evaluate_scores_the_spans(trained: Language, tmp_path: Path, corpus: Path) -> None:
+    trained.to_disk(tmp_path)
+    scores = evaluate(str(tmp_path), corpus, silent=True)
     assert scores["spans_sc_f"] == 1.0
-    doc = DocBin(docs=[trained(TEXTS[0][0])]).to_bytes()
-    (again,) = DocBin().from_bytes(doc).get_docs(trained.vocab)
-    assert places(again) == answers(trained)[0]
-    assert (again.spans["sc"].attrs["scores"] > 0.5).all()
+
+
+def test_a_docbin_keeps_the_spans_and_their_scores(trained: Language) -> None:
+    saved = DocBin(docs=[trained(BANK_OF_ROME)]).to_bytes()
+    (doc,) = DocBin().from_bytes(saved).get_docs(trained.vocab)
+    assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+    assert (doc.spans["sc"].attrs["scores"] > 0.5).all()
 
 
 # Reading
@@ -355,209 +503,363 @@ TASKS: list[dict[str, Any]] = [
     {"text": "nobody", "spans": []},
     {"text": "not annotated"},
 ]
-READ: list[Any] = [
+READ: list[tuple[list[Place] | None, list[bool]]] = [
     ([(0, 4, "ORG"), (3, 4, "GPE")], [False] * 4),
-    ([(0, 1, "PER")], [False, True, True]),
+    ([(0, 1, "PER")], [False, True, True]),  # the GPE ends within "Oslo", which is missing then
     ([], [False]),
     (None, [True, True]),
 ]
+"""Of each task: the spans of its doc, or None without the key; and which tokens are missing."""
+
 SPANS_KEY = ReadOptions(spans_key="sc")
+reads_tasks = pytest.mark.filterwarnings(
+    "ignore:spans don't begin:UserWarning", "ignore:texts without"
+)
 
 
-def written(path: Path, tasks: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+def write_jsonl(path: Path, records: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
-def check_read(docs: Sequence[Doc]) -> None:
-    for doc, (expected, missing) in zip(docs, READ, strict=True):
-        assert (sorted(places(doc)) if "sc" in doc.spans else None) == expected
-        assert is_missing(doc, "sc").tolist() == missing
+def check_docs_of_tasks(docs: Sequence[Doc]) -> None:
+    """Check that docs have what TASKS say."""
+    for doc, (expected_places, expected_missing) in zip(docs, READ, strict=True):
+        places = sorted(places_of(doc)) if "sc" in doc.spans else None
+        assert places == expected_places
+        assert is_missing(doc, "sc").tolist() == expected_missing
 
 
-@pytest.mark.filterwarnings("ignore:spans don't begin:UserWarning", "ignore:texts without")
-def test_jsonl_keeps_overlapping_spans(trained: Language, tmp_path: Path) -> None:
-    """And back, by `convert`, as .spacy and JSONL. Commands and the reader of configs read them,
-    too."""
-    path, nlp = written(tmp_path / "tasks.jsonl", TASKS), spacy.blank("en")
-    docs = list(read_docs(nlp, path, SPANS_KEY))
-    check_read(docs)
+@reads_tasks
+def test_jsonl_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
+    docs = list(read_docs(spacy.blank("en"), path, SPANS_KEY))
+    check_docs_of_tasks(docs)
     assert not any(doc.ents for doc in docs)
-    for suffix in (".spacy", ".jsonl"):
-        output = tmp_path / f"converted{suffix}"
-        result = run("convert", path, output, "--spans-key", "sc", "--json")
-        assert result.exit_code == 0, result.output
-        found = json.loads(result.stdout)
-        assert found["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and found["missing"] == 4
-        check_read(list(read_docs(nlp, output, SPANS_KEY)))
+
+
+@reads_tasks
+@pytest.mark.parametrize("suffix", [".spacy", ".jsonl"])
+def test_convert_keeps_spans_that_overlap(suffix: str, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
+    output = tmp_path / f"converted{suffix}"
+
+    result = run("convert", path, output, "--spans-key", "sc", "--json")
+
+    assert result.exit_code == 0, result.output
+    counts = json.loads(result.stdout)
+    assert counts["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and counts["missing"] == 4
+    check_docs_of_tasks(list(read_docs(spacy.blank("en"), output, SPANS_KEY)))
+
+
+@reads_tasks
+def test_convert_refuses_formats_that_have_no_spans(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
     result = run("convert", path, tmp_path / "c.iob", "--spans-key", "sc")
-    assert result.exit_code == 1 and "expected .spacy or .jsonl with --spans-key" in result.output
-    reader = {"@readers": "spacy_costner.read.v1", "path": str(path), "spans_key": "sc"}
-    read = registry.resolve({"reader": reader})["reader"]
-    check_read([eg.reference for eg in read(nlp)])
+    assert result.exit_code == 1
+    assert "expected .spacy or .jsonl with --spans-key" in result.output
+
+
+@reads_tasks
+def test_the_reader_of_configs_reads_spans(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
+    block = {"@readers": "spacy_costner.read.v1", "path": str(path), "spans_key": "sc"}
+    reader = registry.resolve({"reader": block})["reader"]
+    check_docs_of_tasks([eg.reference for eg in reader(spacy.blank("en"))])
+
+
+@reads_tasks
+def test_commands_read_the_spans_of_the_pipeline_they_load(
+    trained: Language, tmp_path: Path
+) -> None:
+    path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
     trained.to_disk(tmp_path / "pipeline")
-    _, egs = load(str(tmp_path / "pipeline"), path, -1, None)
-    check_read([eg.reference for eg in egs])
+    _, examples = load(str(tmp_path / "pipeline"), path, -1, None)
+    check_docs_of_tasks([eg.reference for eg in examples])
 
 
-def test_other_formats(tmp_path: Path) -> None:
-    """Label Studio, rejected spans of Prodigy, and columns."""
-    nlp = spacy.blank("en")
-    values = [{"start": b, "end": e, "labels": [x]} for b, e, x in TASKS[0]["spans"][:2]]
+def test_label_studio_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
+    values = [
+        {"start": 0, "end": 16, "labels": ["ORG"]},
+        {"start": 12, "end": 16, "labels": ["GPE"]},
+    ]
     results = [{"value": value, "type": "labels"} for value in values]
-    task = {"data": {"text": TASKS[0]["text"]}, "annotations": [{"result": results}]}
-    (doc,) = read_docs(nlp, written(tmp_path / "tasks.json", [task]), SPANS_KEY)
-    assert places(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
-    rejected = {**TASKS[0], "spans": [[12, 16, "ORG"]], "answer": "reject"}
+    task = {"data": {"text": "the bank of Rome"}, "annotations": [{"result": results}]}
+    path = write_jsonl(tmp_path / "tasks.json", [task])
+
+    (doc,) = read_docs(spacy.blank("en"), path, SPANS_KEY)
+
+    assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
+
+
+def test_rejected_spans_of_prodigy_are_incorrect_ones(tmp_path: Path) -> None:
+    rejected = {"text": "the bank of Rome", "spans": [[12, 16, "ORG"]], "answer": "reject"}
+    path = write_jsonl(tmp_path / "tasks.jsonl", [rejected])
     options = ReadOptions(spans_key="sc", incorrect_spans_key="no")
-    (doc,) = read_docs(nlp, written(tmp_path / "tasks.jsonl", [rejected]), options)
-    assert places(doc, "no") == [(3, 4, "ORG")] and "sc" not in doc.spans
+
+    (doc,) = read_docs(spacy.blank("en"), path, options)
+
+    assert places_of(doc, "no") == [(3, 4, "ORG")] and "sc" not in doc.spans
+
+
+def test_entities_in_columns_are_read_as_spans(tmp_path: Path) -> None:
     path = tmp_path / "columns.iob"
     path.write_text("the O\nbank B-ORG\nof -\nRome B-GPE\n")
-    (doc,) = read_docs(nlp, path, SPANS_KEY)
-    assert places(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
+
+    (doc,) = read_docs(spacy.blank("en"), path, SPANS_KEY)
+
+    assert places_of(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
     assert is_missing(doc, "sc").tolist() == [False, False, True, False]
 
 
 # Commands
 
 
-def test_init_finds_groups_of_labels(corpus: Path, tmp_path: Path) -> None:
-    """And `check` and `fit` take what it writes."""
-    path = tmp_path / "config.cfg"
-    arguments = ["--train", corpus, "--dev", corpus, "--spans-key", "sc"]
-    result = run("init", path, *arguments)
+def test_check_and_fit_take_the_groups_that_init_finds(corpus: Path, tmp_path: Path) -> None:
+    config_path = tmp_path / "config.cfg"
+
+    result = run("init", config_path, "--train", corpus, "--dev", corpus, "--spans-key", "sc")
+
     assert result.exit_code == 0, result.output
-    config = Config().from_disk(path)
+    config = Config().from_disk(config_path)
     labels = {name: block["own_labels"] for name, block in config["components"].items()}
+    # ORG overlaps with GPE in half of the docs.
     assert labels == {"ner_1": ["GPE", "PER"], "ner_2": ["ORG"]}
-    assert config["nlp"]["pipeline"] == [*labels]
+    assert config["nlp"]["pipeline"] == ["ner_1", "ner_2"]
     weights = config["training"]["score_weights"]
-    assert {k: v for k, v in weights.items() if v} == {"spans_sc_f": 1.0}
-    result = run("check", path, "--name", "ner_1")
+    assert {score: weight for score, weight in weights.items() if weight} == {"spans_sc_f": 1.0}
+
+    result = run("check", config_path, "--name", "ner_1")
     assert result.exit_code == 0 and "overlap" not in result.output, result.output
-    result = run("fit", path, "--output", tmp_path / "fitted")
+
+    result = run("fit", config_path, "--output", tmp_path / "fitted")
     assert result.exit_code == 0, result.output
     assert "ner_1: " in result.output and "ner_2: " in result.output
     assert "dev: F 100.00" in result.output
     nlp = spacy.load(tmp_path / "fitted" / "model-best")
-    assert answers(nlp)[0] == [(0, 4, "ORG"), (3, 4, "GPE")]
+    assert places_of(nlp(BANK_OF_ROME)) == [(0, 4, "ORG"), (3, 4, "GPE")]
     assert nlp.meta["performance"]["spans_sc_f"] == 1.0
-    result = run("fit", path, "--output", tmp_path / "again", "--calibrate")
+
+    result = run("fit", config_path, "--output", tmp_path / "again", "--calibrate")
     assert result.exit_code == 1 and "expected one component to train" in result.output
 
 
-def test_init_reads_groups(corpus: Path, tmp_path: Path) -> None:
-    path = tmp_path / "groups.json"
+@pytest.fixture
+def init_with_groups(corpus: Path, tmp_path: Path) -> Callable[..., Config]:
+    """A function: the config that `init` makes of a file with these groups, and of the corpus."""
 
-    def read(groups: Any, **options: Any) -> Config:
+    def make_config(groups: Any, **options: Any) -> Config:
+        path = tmp_path / "groups.json"
         path.write_text(json.dumps(groups))
         return Config().from_str(init(groups_path=path, train_path=corpus, **options))
 
-    config = read({"ner": ["ORG", "GPE", "PER"]})
-    component = config["components"]["ner"]
-    assert component["spans_key"] == "sc" and component["filter_spans"] is True
-    assert init(groups_path=path).count("filter_spans = false") == 1  # overlaps are not known
-    config = read(GROUPS, model="cnn", aim="guarantee")
-    assert config["nlp"]["pipeline"] == ["tok2vec", *GROUPS]
-    assert config["components"]["places"]["confidence"]["spans_key"] == "places_confidence"
+    return make_config
+
+
+def test_init_filters_spans_of_a_group_whose_labels_overlap(
+    init_with_groups: Callable[..., Config],
+) -> None:
+    config = init_with_groups({"ner": ["ORG", "GPE", "PER"]})
+    assert config["components"]["ner"]["spans_key"] == "sc"
+    assert config["components"]["ner"]["filter_spans"] is True
+
+
+def test_init_filters_no_spans_where_it_has_no_corpus(tmp_path: Path) -> None:
+    """It can't know whether labels overlap."""
+    path = tmp_path / "groups.json"
+    path.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
+    assert init(groups_path=path).count("filter_spans = false") == 1
+
+
+def test_init_makes_a_component_of_each_group(init_with_groups: Callable[..., Config]) -> None:
+    config = init_with_groups(GROUPS, model="cnn", aim="guarantee")
+    places = config["components"]["places"]
+    assert config["nlp"]["pipeline"] == ["tok2vec", "places", "others"]
+    assert places["confidence"]["spans_key"] == "places_confidence"
+    assert places["filter_spans"] is False
     assert config["corpora"]["dev"]["spans_key"] == "sc"
-    assert config["components"]["places"]["filter_spans"] is False
-    for groups, message in (
+
+
+@pytest.mark.parametrize(
+    "groups, message",
+    [
         ({"a": ["ORG", "GPE"], "b": ["PER", "GPE"]}, r"each label in one component, got \['GPE'\]"),
         ({"a": ["ORG", "GPE"]}, r"all labels of the corpus, got none of \['PER'\]"),
         ({"a.b": ["ORG"]}, "expected {component: "),
         ([], "expected {component: "),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read(groups)
-    with pytest.raises(ValueError, match=r"expected docs with entities in doc.spans\['terms'\]"):
-        read(GROUPS, spans_key="terms")
-    with pytest.raises(ValueError, match="--spans-key: expected no costs with it"):
-        read(GROUPS, miss=5.0)
+    ],
+    ids=["a label twice", "a label missing", "a name with a dot", "a list"],
+)
+def test_init_refuses_groups(
+    groups: Any, message: str, init_with_groups: Callable[..., Config]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        init_with_groups(groups)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"spans_key": "terms"}, r"expected docs with entities in doc.spans\['terms'\]"),
+        ({"miss": 5.0}, "--spans-key: expected no costs with it"),
+    ],
+    ids=["a key without spans", "a cost"],
+)
+def test_init_refuses_options_with_groups(
+    options: dict[str, Any], message: str, init_with_groups: Callable[..., Config]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        init_with_groups(GROUPS, **options)
+
+
+def test_init_refuses_a_spans_key_without_groups_and_corpus() -> None:
     with pytest.raises(ValueError, match="expected --groups or --train"):
         init(spans_key="sc")
 
 
 def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
-    """At most 1 % of the spans of a label may be lost. Those that overlap with their own label have
-    to be."""
+    """At most 1 % of the spans of a label may be lost: A and B overlap in 2 tokens of 100 of B, A
+    and C in 1 of 100 of C, B and C in 99."""
     doc = Doc(spacy.blank("en").vocab, words=["w"] * 400)
-    doc.spans["sc"] = [
-        *(Span(doc, i, i + 1, "A") for i in range(300)),
-        *(Span(doc, i, i + 1, "B") for i in range(298, 398)),
-        *(Span(doc, i, i + 1, "C") for i in range(299, 399)),
-    ]
+    tokens_of_label = {"A": range(300), "B": range(298, 398), "C": range(299, 399)}
+    spans = [Span(doc, i, i + 1, label) for label in "ABC" for i in tokens_of_label[label]]
+    doc.spans["sc"] = spans
     path = tmp_path / "train.spacy"
     DocBin(docs=[doc]).to_disk(path)
+
     corpus = measure_corpus(path, "en", "sc")
+
     assert corpus.overlaps["A", "B"] == 2 and corpus.overlaps["B", "C"] == 99
     assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}
 
 
-def test_check_counts_what_is_lost(corpus: Path, tmp_path: Path) -> None:
-    path, groups = tmp_path / "config.cfg", tmp_path / "groups.json"
-    groups.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
-    text = init(groups_path=groups, train_path=corpus, dev_path=corpus)
-    for severity in ("warning", "error"):
-        is_error = severity == "error"
-        text = text.replace("filter_spans = true", f"filter_spans = {str(not is_error).lower()}")
-        path.write_text(text)
-        result = run("check", path)
-        assert result.exit_code == is_error, result.output
-        line = f"{severity}: train: spans overlap with longer ones of the same component"
-        assert line in result.output and "(12)" in result.output and "'Rome' GPE" in result.output
+@pytest.mark.parametrize("severity, filter_spans", [("warning", "true"), ("error", "false")])
+def test_check_counts_the_spans_that_overlap_in_a_component(
+    severity: str, filter_spans: str, corpus: Path, tmp_path: Path
+) -> None:
+    groups_path = tmp_path / "groups.json"
+    groups_path.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
+    config = init(groups_path=groups_path, train_path=corpus, dev_path=corpus)
+    config = config.replace("filter_spans = true", f"filter_spans = {filter_spans}")
+    config_path = tmp_path / "config.cfg"
+    config_path.write_text(config)
+
+    result = run("check", config_path)
+
+    assert result.exit_code == (1 if severity == "error" else 0), result.output
+    line = f"{severity}: train: spans overlap with longer ones of the same component"
+    assert line in result.output
+    # Two of TEXTS have a GPE in an ORG, and each of them is six times in the corpus.
+    assert "(12)" in result.output and "'Rome' GPE" in result.output
 
 
-@pytest.mark.parametrize("competing", [False, True])
-def test_commands_take_a_component_by_its_name(competing: bool) -> None:
-    # Without label memory, which knows training docs.
-    nlp = train(make(LISTENING, competing=competing), steps=150)
-    egs = examples(gold(nlp) * 30)
-    before = nlp.evaluate(egs)["spans_sc_f"]
-    assert tune(nlp, egs, name="others").chosen.scores == (1, 1, 1)
-    assert nlp.meta["performance"]["measured_on"]["docs"] == len(egs)
-    assert calibrate(nlp, egs, name="others").error < 0.5
-    after = nlp.evaluate(egs)["spans_sc_f"]
-    assert after >= before
+@pytest.fixture(scope="module", params=[False, True], ids=["alone", "competing"])
+def saved_on_tok2vec(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A saved pipeline that predicts the spans of TEXTS, without label memory: that would know the
+    docs that commands measure on."""
+    folder = tmp_path_factory.mktemp("tok2vec")
+    train(pipeline_of_groups(LISTENING, competing=request.param), steps=150).to_disk(folder)
+    return folder
+
+
+@pytest.fixture
+def nlp(saved_on_tok2vec: Path) -> Language:
+    return spacy.load(saved_on_tok2vec)
+
+
+def texts_30_times(nlp: Language) -> list[Example]:
+    """120 examples with 60 PER, 60 ORG and 120 GPE."""
+    return examples_of(docs_with_spans(nlp) * 30)
+
+
+def test_tune_measures_the_spans_of_a_component(nlp: Language) -> None:
+    examples = texts_30_times(nlp)
+    assert tune(nlp, examples, name="others").chosen.scores == (1, 1, 1)
+    assert nlp.meta["performance"]["measured_on"]["docs"] == 120
+
+
+def test_calibrate_keeps_the_scores_of_spans(nlp: Language) -> None:
+    examples = texts_30_times(nlp)
+    f_before = nlp.evaluate(examples)["spans_sc_f"]
+
+    assert calibrate(nlp, examples, name="others").error < 0.5
+
+    f_after = nlp.evaluate(examples)["spans_sc_f"]
+    assert f_after >= f_before
     ner: Any = nlp.get_pipe("others")
-    scores = evaluate_dev(nlp, ner, predict_dev(nlp, ner, egs))
-    assert scores["spans_sc_f"] == pytest.approx(after)
-    result = guarantee(nlp, egs, name="others", miss=0.1)
-    assert result.promise.entities == 30 * 4
-    doc = nlp(TEXTS[0][0])
-    assert (0, 4, "ORG") in places(doc, "others_confidence_guaranteed")
-    assert observe(nlp, "others", egs)[0][1] == 0.0
-    found = report(nlp, egs, name="others")
-    assert (found.total.tp, found.total.fp, found.total.fn) == (120, 0, 0)
-    assert sorted(found.labels) == ["ORG", "PER"]
-    watched = watch(nlp.get_pipe("others"), nlp.pipe([text for text, _ in TEXTS[:2]]))
-    expected_by_label = watched.shift.expected["ents_per_type"]
-    assert sorted(expected_by_label) == ["ORG", "PER"]
-    assert min(scores["r"] for scores in expected_by_label.values()) > 0.9
-    ner: Any = nlp.get_pipe("others")
-    if competing:  # the promise is of these labels
-        annotation = ner.annotation
-        ner.annotation = replace(annotation, own_labels=["ORG"])
-        assert ner.guarantee is None
-        ner.annotation = annotation
-        assert ner.guarantee is not None
-    result = guarantee(nlp, egs, name="others", miss=0.1, per_label=True)
+    scores = evaluate_dev(nlp, ner, predict_dev(nlp, ner, examples))
+    assert scores["spans_sc_f"] == pytest.approx(f_after)
+
+
+def test_guarantee_counts_the_spans_of_a_component(nlp: Language) -> None:
+    examples = texts_30_times(nlp)
+
+    result = guarantee(nlp, examples, name="others", miss=0.1)
+
+    assert result.promise.entities == 120  # 60 PER, 60 ORG
+    assert (0, 4, "ORG") in places_of(nlp(BANK_OF_ROME), "others_confidence_guaranteed")
+    assert observe(nlp, "others", examples)[0][1] == 0.0  # none is missed
+
+
+def test_guarantee_per_label_has_the_labels_of_the_component(nlp: Language) -> None:
+    result = guarantee(nlp, texts_30_times(nlp), name="others", miss=0.1, per_label=True)
     assert [part.label for part in result.parts] == ["ORG", "PER"]
-    result = guarantee(nlp, egs, name="places", false_alarm=0.1)
+
+
+def test_guarantee_of_false_alarms_counts_spans(nlp: Language) -> None:
+    """The set has one span for each annotated GPE."""
+    result = guarantee(nlp, texts_30_times(nlp), name="places", false_alarm=0.1)
     assert result.parts[0].spans == 1.0
+
+
+@pytest.mark.parametrize("saved_on_tok2vec", [True], indirect=True, ids=["competing"])
+def test_a_promise_holds_only_for_the_own_labels_it_was_made_for(nlp: Language) -> None:
+    guarantee(nlp, texts_30_times(nlp), name="others", miss=0.1)
+    ner: Any = nlp.get_pipe("others")
+    annotation = ner.annotation
+
+    ner.annotation = replace(annotation, own_labels=["ORG"])
+    assert ner.guarantee is None
+    ner.annotation = annotation
+    assert ner.guarantee is not None
+
+
+def test_report_counts_the_spans_of_a_component(nlp: Language) -> None:
+    result = report(nlp, texts_30_times(nlp), name="others")
+    # 60 PER and 60 ORG, all found
+    assert (result.total.tp, result.total.fp, result.total.fn) == (120, 0, 0)
+    assert sorted(result.labels) == ["ORG", "PER"]
+
+
+def test_watch_expects_scores_of_the_labels_of_the_component(nlp: Language) -> None:
+    calibrate(nlp, texts_30_times(nlp), name="others")
+    docs = nlp.pipe([BANK_OF_ROME, BANK_OF_OSLO])
+
+    watched = watch(nlp.get_pipe("others"), docs)
+
+    scores_of_label = watched.shift.expected["ents_per_type"]
+    assert sorted(scores_of_label) == ["ORG", "PER"]
+    assert min(scores["r"] for scores in scores_of_label.values()) > 0.9
+
+
+def test_suggest_refuses_a_component_of_spans(nlp: Language) -> None:
     with pytest.raises(ValueError, match=r"suggest: works on doc\.ents, but others has"):
-        suggest(nlp, [doc], name="others")
+        suggest(nlp, [nlp(BANK_OF_ROME)], name="others")
 
 
-def test_annotate_writes_all_spans(trained: Language, tmp_path: Path) -> None:
+def test_annotate_writes_spans_that_overlap(trained: Language, tmp_path: Path) -> None:
     trained.to_disk(tmp_path / "pipeline")
     (tmp_path / "texts.txt").write_text("\n".join(text for text, _ in TEXTS))
+
     result = run("annotate", tmp_path / "pipeline", tmp_path / "texts.txt", "--output", tmp_path)
+
     assert result.exit_code == 0, result.output
-    (file,) = [path for path in tmp_path.glob("texts.txt-*")]
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    spans = rows[0]["spans"]
-    found = [(one["start"], one["end"], one["label"]) for one in spans]
-    assert found == [(0, 16, "ORG"), (12, 16, "GPE")]
-    assert all(0.5 < one["score"] <= 1 for one in spans) and rows[0]["entities"] == []
+    (output_path,) = tmp_path.glob("texts.txt-*")
+    bank_of_rome = json.loads(output_path.read_text().splitlines()[0])
+    spans = bank_of_rome["spans"]
+    in_characters = [(span["start"], span["end"], span["label"]) for span in spans]
+    assert in_characters == [(0, 16, "ORG"), (12, 16, "GPE")]
+    assert all(0.5 < span["score"] <= 1 for span in spans)
+    assert bank_of_rome["entities"] == []

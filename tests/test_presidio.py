@@ -25,7 +25,7 @@ ENTITIES = ["PERSON", "LOCATION", "ORGANIZATION", "ID"]
 MISSING = "presidio-analyzer is not installed: run `make test-presidio`"
 
 
-def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importing_without_presidio_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("presidio_analyzer", "spacy_costner.presidio"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "spacy_costner.presidio")
@@ -56,32 +56,37 @@ def saved(trained: Language, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def group(doc: Doc, name: str, spans: list[Any]) -> None:
+def add_scored_spans(doc: Doc, name: str, spans: list[Any]) -> None:
+    """Write a group as a component does. Each span is (start, end, label, score)."""
     attrs = {"scores": [score for *_, score in spans], "source": SOURCE}
     made = [Span(doc, begin, end, label) for begin, end, label, _ in spans]
     doc.spans[name] = SpanGroup(doc, name=name, attrs=attrs, spans=made)
 
 
-def shown(found: list[Any]) -> list[Any]:
+def in_tokens(found: list[Any]) -> list[Any]:
     return [(span.start, span.end, span.label_, score) for span, score in found]
 
 
-def test_find_takes_the_guaranteed_set_and_cuts_overlaps(presidio: Any) -> None:
+def test_find_scored_spans_takes_the_guaranteed_set_and_cuts_spans_that_overlap(
+    presidio: Any,
+) -> None:
     doc = Doc(spacy.blank("en").vocab, words=list("abcdefghij"))
-    group(doc, "confidence", [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)])
-    assert shown(presidio.find_scored_spans(doc)) == [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
+    add_scored_spans(doc, "confidence", [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)])
+    assert in_tokens(presidio.find_scored_spans(doc)) == [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
     wide = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
-    group(doc, "confidence_guaranteed", wide)
+    add_scored_spans(doc, "confidence_guaranteed", wide)
     expected = [(1, 2, "LOC", 0.125), (2, 4, "PER", 0.75), (4, 6, "LOC", 0.125)]
     expected.append((7, 8, "ORG", presidio.LEAST_SCORE))
-    assert shown(presidio.find_scored_spans(doc)) == expected
+    assert in_tokens(presidio.find_scored_spans(doc)) == expected
     doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
-    assert shown(presidio.find_scored_spans(doc, 0.5)) == [*expected, (8, 10, "ID", 0.5)]
+    assert in_tokens(presidio.find_scored_spans(doc, 0.5)) == [*expected, (8, 10, "ID", 0.5)]
     assert [span.label_ for span in doc.spans["confidence_guaranteed"]] == ["LOC", "PER", "ORG"]
 
 
-def test_find_after_tokens_are_merged(presidio: Any, trained: Language) -> None:
-    """Entities by their characters, as before; and all of a token that has a part of one."""
+def test_find_scored_spans_finds_entities_by_their_characters_after_tokens_are_merged(
+    presidio: Any, trained: Language
+) -> None:
+    """And all of a token that has a part of an entity."""
     nlp = trained
     docs = [nlp(text) for text in TEXTS[:3]]
     for doc in docs:
@@ -102,7 +107,7 @@ def test_find_after_tokens_are_merged(presidio: Any, trained: Language) -> None:
     assert presidio.find_scored_spans(docs[1])[0][0].start == first.start - 1
 
 
-def test_two_components_with_one_key(presidio: Any, saved: Path) -> None:
+def test_scores_of_two_components_with_one_key_are_both_found(presidio: Any, saved: Path) -> None:
     first, second = (spacy.load(saved) for _ in range(2))
     second.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = -50.0
     first.add_pipe("ner", name="other", source=second, before="ner")
@@ -125,7 +130,7 @@ def as_tuples(results: list[Any]) -> list[Any]:
     return sorted((r.start, r.end, r.entity_type, round(r.score, 5)) for r in results)
 
 
-def test_engine_has_our_scores_and_every_label(
+def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
     analyzer = make_analyzer(presidio, saved, "en", "de")
@@ -148,7 +153,7 @@ def test_engine_has_our_scores_and_every_label(
         assert recognizer.analyze(text, []) == []
 
 
-def test_batches_processes_and_threads(presidio: Any, saved: Path) -> None:
+def test_batches_processes_and_threads_return_the_same_results(presidio: Any, saved: Path) -> None:
     from presidio_analyzer import BatchAnalyzerEngine
 
     analyzer, texts = make_analyzer(presidio, saved, "en"), TEXTS[:3] * 8
@@ -162,7 +167,9 @@ def test_batches_processes_and_threads(presidio: Any, saved: Path) -> None:
     assert [as_tuples(results) for results in found] == expected
 
 
-def test_bad_pipelines(presidio: Any, saved: Path, tmp_path: Path) -> None:
+def test_pipelines_without_a_component_are_refused(
+    presidio: Any, saved: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=r"expected an installed pipeline or .*, got 'nowhere'"):
         presidio.CostnerNlpEngine(models=[{"lang_code": "en", "model_name": "nowhere"}]).load()
     with pytest.raises(ValueError, match=r"expected an installed pipeline or .*, got 'nowhere'"):
@@ -173,7 +180,9 @@ def test_bad_pipelines(presidio: Any, saved: Path, tmp_path: Path) -> None:
         presidio.CostnerRecognizer(tmp_path)
 
 
-def test_label_of_no_component_is_an_error(presidio: Any, trained: Language, saved: Path) -> None:
+def test_a_label_that_presidio_has_no_entity_for_is_refused(
+    presidio: Any, trained: Language, saved: Path
+) -> None:
     analyzer = make_analyzer(presidio, saved, "en")
     ruler = {"annotate_ents": True, "spans_key": None}
     added = analyzer.nlp_engine.nlp["en"].add_pipe("span_ruler", config=ruler)
@@ -208,7 +217,7 @@ def without_decimals(text: str) -> str:
     return re.sub(r"\d\.\d+", "", text)
 
 
-def test_page(
+def test_the_page_prints_what_it_says(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace)
@@ -226,7 +235,9 @@ def test_page(
     assert [names["text"][r.start : r.end] for r in results] == ["Anna Keller", "may"]
 
 
-def test_anonymizer_leaves_no_token_of_the_set(presidio: Any, workplace: Path) -> None:
+def test_the_anonymizer_leaves_no_token_of_the_guaranteed_set(
+    presidio: Any, workplace: Path
+) -> None:
     """Not even where spans of the set overlap; in several processes, too."""
     from presidio_analyzer import BatchAnalyzerEngine
     from presidio_anonymizer import AnonymizerEngine

@@ -61,7 +61,7 @@ def test_a_promise_is_read_as_it_was_saved() -> None:
     assert promise.reading == Reading(False, True, None)
 
 
-def test_what_a_promise_does_not_have_is_left_out() -> None:
+def test_a_promise_without_reading_and_settings_is_saved_without_them() -> None:
     """The result of `guarantee` has no reading and no settings, and old promises no reading."""
     saved = without(SAVED_PROMISE, "reading", "holds_for")
     assert as_saved(Promise.from_dict(saved).to_dict()) == saved
@@ -88,31 +88,42 @@ def test_a_promise_without_a_term_is_refused(name: str) -> None:
         ({"by": "entity"}, "by: expected doc or any, got 'entity'"),
     ],
 )
-def test_terms_are_checked_when_they_are_read(changed: dict[str, Any], message: str) -> None:
+def test_a_promise_with_wrong_terms_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Promise.from_dict({**SAVED_PROMISE, **changed})
 
 
-def test_false_alarms_are_promised_of_docs() -> None:
+def test_a_promise_of_false_alarms_is_by_doc() -> None:
     terms = Terms(false_alarm=0.2)
     assert not terms.limits_misses and terms.limit == 0.2
     with pytest.raises(ValueError, match="by: expected doc, got 'any'"):
         replace(terms, by="any")
 
 
-def test_scores_are_read_as_they_were_saved() -> None:
+def test_calibration_scores_are_read_as_they_were_saved() -> None:
     scores = CalibrationScores.from_dict(SAVED_SCORES)
     assert as_saved(scores.to_dict()) == without(SAVED_SCORES, "reading")
+
+
+def test_scores_are_pooled_over_all_docs_or_over_those_with_a_value() -> None:
+    scores = CalibrationScores.from_dict(SAVED_SCORES)
     assert scores.pool() == without(SAVED_SCORES, "keys", "source", "reading", "holds_for")
     assert scores.pool("source", "web")["scores"] == [0.1]
+
+
+def test_calibration_scores_of_old_models_have_no_digest() -> None:
     old = CalibrationScores.from_dict(without(SAVED_SCORES, "digest", "reading"))
     assert "digest" not in old.pool() and "digest" not in old.to_dict()
+
+
+def test_calibration_scores_without_scores_are_refused() -> None:
     with pytest.raises(ValueError, match="shift: expected a mapping with"):
         CalibrationScores.from_dict(without(SAVED_SCORES, "scores"))
 
 
-def test_scores_of_docs_by_their_values() -> None:
-    """Values that too few docs have are left out, and docs without a score."""
+def test_scores_are_collected_by_values_of_user_data() -> None:
+    """Values that too few docs have are left out, and docs without a score: "web" has just enough,
+    "mail" one less, and each row number one doc."""
     vocab = Vocab()
     docs: list[Doc] = []
     for i in range(2 * ENOUGH):
@@ -121,7 +132,7 @@ def test_scores_of_docs_by_their_values() -> None:
         doc.user_data["row"] = i
         docs.append(doc)
     scores = numpy.random.default_rng(0).random(len(docs)).round(3)
-    scores[0] = numpy.nan  # the first of the mails: they are too few without it
+    scores[0] = numpy.nan  # the first of the mails
     collected = CalibrationScores.from_docs(
         docs, scores, "dev", approximate=True, reading=None, holds_for={}
     )
@@ -130,14 +141,14 @@ def test_scores_of_docs_by_their_values() -> None:
     assert collected.digest == digest_of(scores) and collected.approximate
 
 
-def test_the_first_setting_that_differs() -> None:
+def test_first_difference_is_the_first_setting_by_name_whose_value_differs() -> None:
     assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None
     assert first_difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b"
     assert first_difference({"a": 1, "c": None}, {"a": 1, "b": 2}) == "b"
     assert first_difference({"a": 1, "c": 0}, {"a": 1}) == "c"
 
 
-def test_groups_without_levels() -> None:
+def test_groups_of_a_promise_may_have_no_levels() -> None:
     groups = {"": {"threshold": 0.5, "labels": {"LOC": 0.5}}}
     promise = Promise.from_dict({**SAVED_PROMISE, "groups": groups})
     assert promise.groups == {"": Thresholds(0.5, {"LOC": 0.5})}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 import spacy
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus
@@ -37,83 +37,112 @@ from .support.commands import run
 
 WORDS = [["Kim", "Jong", "met", "New", "York", "Giants", "Oslo", "fans"], ["Rain", "in", "Oslo"]]
 ENTITIES = [("Kim Jong", "PER"), ("New York Giants", "ORG"), ("Oslo", "ORG"), ("Oslo", "LOC")]
-TAGS = {
+"""The two sentences of most tests, and their entities: text and label."""
+
+TAGS_OF_SCHEME = {
     "IOB2": ["B-PER I-PER O B-ORG I-ORG I-ORG B-ORG O", "O O B-LOC"],
     "IOB1": ["I-PER I-PER O I-ORG I-ORG I-ORG B-ORG O", "O O I-LOC"],
     "BILUO": ["B-PER L-PER O B-ORG I-ORG L-ORG U-ORG O", "O O U-LOC"],
     "IOBES": ["B-PER E-PER O B-ORG I-ORG E-ORG S-ORG O", "O O S-LOC"],
     "IOE": ["I-PER E-PER O I-ORG I-ORG E-ORG E-ORG O", "O O E-LOC"],
 }
-ONE_RUN = [("Kim Jong", "PER"), ("New York Giants Oslo", "ORG"), ("Oslo", "LOC")]
-"""Without B, entities of one label that touch are one."""
+"""The tags of WORDS, a line for each sentence."""
 
-PLAIN = {
+TAGS_WITHOUT_BEGIN = {
     "IO": ["I-PER I-PER O I-ORG I-ORG I-ORG I-ORG O", "O O I-LOC"],
     "IO without prefixes": ["PER PER O ORG ORG ORG ORG O", "O O LOC"],
 }
+ENTITIES_WITHOUT_BEGIN = [("Kim Jong", "PER"), ("New York Giants Oslo", "ORG"), ("Oslo", "LOC")]
+"""Without B, neighbours of one label are one entity: the two of ORG."""
 
 
 WRITER, READER = spacy.blank("en"), spacy.blank("en")
-"""Of other vocabularies. Made once: that takes longer than what is tested."""
+"""Of two vocabs, as strings must not come from a shared one. Made once, to save time."""
 
 
-def read(path: Path, found: Any = None, **options: Any) -> list[Doc]:
-    docs = read_docs(READER, path, ReadOptions(**options), found or CorpusInfo())
-    return list(docs)
+def read_corpus(path: Path, info: CorpusInfo | None = None, **options: Any) -> list[Doc]:
+    """The docs of a file or folder. `info` takes formats and problems; options of `ReadOptions`."""
+    return list(read_docs(READER, path, ReadOptions(**options), info or CorpusInfo()))
 
 
-def written(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
+    """Write text in UTF-8, with the line ends that it has. RETURNS (Path): The path."""
     path.write_bytes(text.encode("utf8"))
     return path
 
 
-def lines(path: Path, values: list[Any]) -> Path:
-    return written(path, "\n".join(map(json.dumps, values)))
+def write_jsonl(path: Path, values: list[Any]) -> Path:
+    """Write a line of JSON for each value. RETURNS (Path): The path."""
+    return write_text(path, "\n".join(map(json.dumps, values)))
 
 
-def columns(tags: list[str], between: str = "\n", separator: str = " ") -> str:
-    pairs = [zip(words, line.split()) for words, line in zip(WORDS, tags)]
-    rows = [[f"{separator.join((word, 'x', tag))}\n" for word, tag in some] for some in pairs]
-    return between.join(map("".join, rows))
+def columns_text(tags: list[str], between: str = "\n", separator: str = " ") -> str:
+    """WORDS in three columns: the word, an "x", its tag. `between` stands between sentences."""
+    sentences = []
+    for words, tags_of_sentence in zip(WORDS, tags, strict=True):
+        rows = [
+            f"{word}{separator}x{separator}{tag}\n"
+            for word, tag in zip(words, tags_of_sentence.split(), strict=True)
+        ]
+        sentences.append("".join(rows))
+    return between.join(sentences)
 
 
 def entities(docs: list[Doc]) -> list[tuple[str, str]]:
+    """Text and label of the entities of all docs."""
     return [(ent.text, ent.label_) for doc in docs for ent in doc.ents]
 
 
-def words(docs: list[Doc]) -> list[list[str]]:
+def words_of(docs: list[Doc]) -> list[list[str]]:
+    """The words of each doc."""
     return [[token.text for token in doc] for doc in docs]
 
 
-def iob(doc: Doc) -> str:
+def iob_letters(doc: Doc) -> str:
+    """A letter for each token: I, O or B, and "-" where annotation is missing."""
     return "".join("-IOB"[token.ent_iob] for token in doc)
 
 
-@pytest.mark.parametrize("scheme", [*TAGS, *PLAIN])
+# Columns
+
+
+@pytest.mark.parametrize("scheme", [*TAGS_OF_SCHEME, *TAGS_WITHOUT_BEGIN])
 @pytest.mark.parametrize(
     "between, separator", [("\n", " "), ("\n", "\t"), ("\t\n", "\t"), (" \t \n\n", "   ")]
 )
-def test_schemes(scheme: str, between: str, separator: str, tmp_path: Path) -> None:
-    tags = {**TAGS, **PLAIN}[scheme]
-    text = columns(tags, between, separator)
-    docs = read(written(tmp_path / "esp.train", text), found := CorpusInfo())
-    assert words(docs) == WORDS
-    assert entities(docs) == (ENTITIES if scheme in TAGS else ONE_RUN)
-    assert found.schemes == {scheme: 1} and found.problems == []
+def test_each_tag_scheme_is_recognized(
+    scheme: str, between: str, separator: str, tmp_path: Path
+) -> None:
+    """Whatever separates columns, and with white space in the empty line between sentences."""
+    tags = {**TAGS_OF_SCHEME, **TAGS_WITHOUT_BEGIN}[scheme]
+    path = write_text(tmp_path / "esp.train", columns_text(tags, between, separator))
+
+    info = CorpusInfo()
+    docs = read_corpus(path, info)
+
+    assert words_of(docs) == WORDS
+    assert entities(docs) == (ENTITIES if scheme in TAGS_OF_SCHEME else ENTITIES_WITHOUT_BEGIN)
+    assert info.schemes == {scheme: 1} and info.problems == []
     assert all(doc.has_unknown_spaces and doc[0].is_sent_start for doc in docs)
 
 
-@pytest.mark.parametrize("form", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) -> None:
-    """And tags with an underscore."""
-    text = mark + columns(TAGS["BILUO"]).replace("\n", form)
-    for tagged in (text, text.replace("-", "_")):
-        assert entities(read(written(tmp_path / "a.conll", tagged))) == ENTITIES
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("byte_order_mark", ["", "\ufeff"])
+@pytest.mark.parametrize("after_prefix", ["-", "_"])
+def test_line_ends_and_byte_order_marks_are_no_part_of_words(
+    line_end: str, byte_order_mark: str, after_prefix: str, tmp_path: Path
+) -> None:
+    """With tags such as B-PER and such as B_PER."""
+    text = columns_text(TAGS_OF_SCHEME["BILUO"]).replace("\n", line_end).replace("-", after_prefix)
+
+    docs = read_corpus(write_text(tmp_path / "a.conll", byte_order_mark + text))
+
+    assert words_of(docs) == WORDS
+    assert entities(docs) == ENTITIES
 
 
 @pytest.mark.parametrize(
-    "text, expected, tagged",
+    "text, words, letters",
     [
         ("Kim B-PER\nin -\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
         ("Kim B-PER\nin _\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
@@ -123,45 +152,53 @@ def test_line_ends_and_byte_order_marks(form: str, mark: str, tmp_path: Path) ->
         ("10\u00a0000  O\n\u2028x O\na\x85b O\n", ["10\u00a0000", "\u2028x", "a\x85b"], "OOO"),
         *((f"{first} O\nKim B-PER\n", [first, "Kim"], "OB") for first in ("[", "{", "{}", "[]")),
     ],
+    ids=["- for no tag", "_ for no tag", "white space beside TABs", "white space beside blanks",
+         *(f"{first} as first word" for first in ("[", "{", "{}", "[]"))],
 )  # fmt: skip
-def test_tokens_and_missing_tags(
-    text: str, expected: list[str], tagged: str, tmp_path: Path
+def test_words_with_white_space_and_words_without_tag_are_read(
+    text: str, words: list[str], letters: str, tmp_path: Path
 ) -> None:
-    (doc,) = read(written(tmp_path / "a", text))
-    assert (words([doc]), iob(doc)) == ([expected], tagged)
+    (doc,) = read_corpus(write_text(tmp_path / "a", text))
+
+    assert words_of([doc]) == [words]
+    assert iob_letters(doc) == letters
 
 
 @pytest.mark.parametrize(
-    "tags, irregular",
+    "tags, n_irregular",
     [
-        ("B-PER I-PER O I-ORG I-ORG", 1),
-        ("B-PER L-PER O I-ORG L-ORG", 1),
-        ("B-PER L-PER O B-ORG I-ORG", 1),
-        ("U-PER I-PER O L-ORG B-ORG", 3),
-        ("I-PER I-PER O B-ORG I-PER", 1),
+        ("B-PER I-PER O I-ORG I-ORG", 1),  # IOB2: ORG has no B
+        ("B-PER L-PER O I-ORG L-ORG", 1),  # BILUO: ORG has no B
+        ("B-PER L-PER O B-ORG I-ORG", 1),  # BILUO: ORG has no L
+        ("U-PER I-PER O L-ORG B-ORG", 3),  # I has no B, L has no B, B has no L
+        ("I-PER I-PER O B-ORG I-PER", 1),  # I-PER follows ORG
     ],
 )
-def test_tags_that_do_not_fit_are_read_and_reported(
-    tags: str, irregular: int, tmp_path: Path
+def test_tags_that_break_their_scheme_are_read_and_reported(
+    tags: str, n_irregular: int, tmp_path: Path
 ) -> None:
     text = "\n".join(f"w {tag}" for tag in tags.split())
-    (doc,) = read(written(tmp_path / "a", text), found := CorpusInfo())
-    (problem,) = found.problems
-    assert problem.n == irregular and ", line " in problem.places[0]
-    assert len(doc.ents) >= 2
+
+    info = CorpusInfo()
+    (doc,) = read_corpus(write_text(tmp_path / "a", text), info)
+
+    (problem,) = info.problems
+    assert problem.n == n_irregular and ", line " in problem.places[0]
+    assert len(doc.ents) >= 2  # at least PER and ORG
 
 
 def begin_by_conlleval(tags: list[str]) -> list[bool]:
     """Where entities begin: the rules of conlleval.pl, one by one."""
-    begins, before_prefix, before = [], "O", ""
+    begins = []
+    before_prefix, before_label = "O", ""
     for tag in tags:
         prefix, _, label = tag.partition("-")
         start = prefix in "BSU" and label != ""
-        start = start or (before_prefix in "ESLU" and before != "" and prefix in "EILB")
+        start = start or (before_prefix in "ESLU" and before_label != "" and prefix in "EILB")
         start = start or (before_prefix == "O" and prefix in "EIL")
-        start = start or (prefix not in "O" and before != label)
+        start = start or (prefix not in "O" and before_label != label)
         begins.append(start)
-        before_prefix, before = prefix, label
+        before_prefix, before_label = prefix, label
     return begins
 
 
@@ -171,52 +208,71 @@ PREFIXES = st.sampled_from(["IOB", "BILUO", "BIOES", "IO", "IOE"])
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_decoding_is_that_of_conlleval(data: st.DataObject) -> None:
-    letters = data.draw(PREFIXES)
-    tag = st.sampled_from([*(f"{p}-{label}" for p in letters if p != "O" for label in "XY"), "O"])
-    sentences = data.draw(st.lists(st.lists(tag, min_size=1, max_size=7), min_size=1, max_size=4))
-    flat = [tag for sentence in sentences for tag in sentence]
-    starts = [i == 0 for sentence in sentences for i in range(len(sentence))]
-    iob, *_ = decode_tags(flat, numpy.asarray(starts), lambda i, message: AssertionError(message))
+    """For tags in any order, of the prefixes of a scheme, with the labels X and Y."""
+    prefixes = data.draw(PREFIXES)
+    entity_tags = [f"{p}-{label}" for p in prefixes if p != "O" for label in "XY"]
+    sentence = st.lists(st.sampled_from([*entity_tags, "O"]), min_size=1, max_size=7)
+    sentences = data.draw(st.lists(sentence, min_size=1, max_size=4))
+    tags = [tag for sentence in sentences for tag in sentence]
+    is_sent_start = [i == 0 for sentence in sentences for i in range(len(sentence))]
+
+    ent_iob, *_ = decode_tags(
+        tags, numpy.asarray(is_sent_start), lambda i, message: AssertionError(message)
+    )
+
     begins = [begin for sentence in sentences for begin in begin_by_conlleval(sentence)]
-    assert (iob == 3).tolist() == begins
-    assert (iob == 2).tolist() == [tag == "O" for tag in flat]
+    assert (ent_iob == 3).tolist() == begins  # 3 is B for spaCy
+    assert (ent_iob == 2).tolist() == [tag == "O" for tag in tags]  # 2 is O
 
 
-PARTS = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne O\n"
+FIVE_SENTENCES = "-DOCSTART- -X- O O\n\na O\n\nb O\n\nc O\n\n-DOCSTART- -X- O O\nd O\n\ne O\n"
+"""Of a word each, in two documents: a, b, c and d, e."""
 
 
 @pytest.mark.parametrize(
-    "n_sents, docs, without_docstart",
+    "n_sents, with_docstart, without_docstart",
     [
-        (None, ["a b c", "d e"], [*"abcde"]),
+        (None, ["a b c", "d e"], ["a", "b", "c", "d", "e"]),
         (0, ["a b c", "d e"], ["a b c d e"]),
-        (1, [*"abcde"], [*"abcde"]),
+        (1, ["a", "b", "c", "d", "e"], ["a", "b", "c", "d", "e"]),
         (2, ["a b", "c", "d e"], ["a b", "c d", "e"]),
         (9, ["a b c", "d e"], ["a b c d e"]),
     ],
 )
-def test_documents(
-    n_sents: Any, docs: list[str], without_docstart: list[str], tmp_path: Path
+def test_sentences_are_grouped_into_docs_that_end_at_docstart(
+    n_sents: int | None, with_docstart: list[str], without_docstart: list[str], tmp_path: Path
 ) -> None:
-    plain = PARTS.replace("-DOCSTART- -X- O O\n", "")
-    for text, expected in ((PARTS, docs), (plain, without_docstart)):
-        found = read(written(tmp_path / "a", text), n_sents=n_sents)
-        assert [doc.text.strip() for doc in found] == expected
-        assert all(token.is_sent_start for doc in found for token in doc)
+    plain_text = FIVE_SENTENCES.replace("-DOCSTART- -X- O O\n", "")
+
+    for text, expected in ((FIVE_SENTENCES, with_docstart), (plain_text, without_docstart)):
+        docs = read_corpus(write_text(tmp_path / "a", text), n_sents=n_sents)
+
+        assert [doc.text.strip() for doc in docs] == expected
+        assert all(token.is_sent_start for doc in docs for token in doc)
 
 
-def test_columns_and_comments(tmp_path: Path) -> None:
+def test_comments_are_left_out_and_the_column_of_tags_can_be_chosen(tmp_path: Path) -> None:
+    """A line that begins with "#" is a comment at the start of a sentence, unless it is a row."""
     text = "# id 1 of a corpus\nKim B-PER O\nis O O\n\n# O O\n# B-X O\n\n# id 2\n# more\nA B-X O\n"
-    docs = read(written(tmp_path / "a", text), found := CorpusInfo(), column=2)
-    assert words(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
+    path = write_text(tmp_path / "a", text)
+
+    info = CorpusInfo()
+    docs = read_corpus(path, info, column=2)
+
+    assert words_of(docs) == [["Kim", "is"], ["#", "#"], ["A"]]
     assert entities(docs) == [("Kim", "PER"), ("#", "X"), ("A", "X")]
-    assert [(one.message, one.n) for one in found.problems] == [("comments are left out", 3)]
-    assert entities(read(tmp_path / "a", column=-2)) == entities(docs)
+    (problem,) = info.problems
+    assert (problem.message, problem.n) == ("comments are left out", 3)
+    # The second of three columns is also the last but one.
+    assert entities(read_corpus(path, column=-2)) == entities(docs)
+
+
+# Texts and their spans
 
 
 TEXT = "Kim met Ann in Oslo."
 SPANS = [(0, 3, "PER"), (8, 11, "PER"), (15, 19, "LOC")]
-FOUND = [("Kim", "PER"), ("Ann", "PER"), ("Oslo", "LOC")]
+TEXT_ENTITIES = [("Kim", "PER"), ("Ann", "PER"), ("Oslo", "LOC")]
 DICTS = [{"start": start, "end": end, "label": label} for start, end, label in SPANS]
 OFFSETS = [
     {"start_offset": start, "end_offset": end, "label": label, "id": 1}
@@ -246,80 +302,112 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("form", ["lines", "array", "indented", "one"])
-def test_texts_and_spans(name: str, form: str, tmp_path: Path) -> None:
-    value = FORMS[name]
-    if form == "one" and isinstance(value, list):
+@pytest.mark.parametrize("layout", ["lines", "array", "indented array", "one value"])
+def test_texts_and_spans_of_each_tool_are_read(name: str, layout: str, tmp_path: Path) -> None:
+    """Two equal tasks, or one alone, each with TEXT and its three entities."""
+    task = FORMS[name]
+    if layout == "one value" and isinstance(task, list):
         pytest.skip("a list is an array")
-    text = {
-        "lines": json.dumps(value) + "\n" + json.dumps(value),
-        "array": json.dumps([value] * 2),
-        "indented": json.dumps([value] * 2, indent=1),
-        "one": json.dumps(value, indent=1),
-    }[form]
-    docs = read(written(tmp_path / "export.json", text))
-    n = 1 if form == "one" or "_input_hash" in value else 2
-    assert entities(docs) == FOUND * n
-    assert [doc.text for doc in docs] == [TEXT] * n
-    assert all(token.ent_iob for doc in docs for token in doc)
+    file_text = {
+        "lines": json.dumps(task) + "\n" + json.dumps(task),
+        "array": json.dumps([task, task]),
+        "indented array": json.dumps([task, task], indent=1),
+        "one value": json.dumps(task, indent=1),
+    }[layout]
+
+    docs = read_corpus(write_text(tmp_path / "export.json", file_text))
+
+    # Tasks of Prodigy with the same hash are one text that was annotated twice.
+    n_docs = 1 if layout == "one value" or "_input_hash" in task else 2
+    assert [doc.text for doc in docs] == [TEXT] * n_docs
+    assert entities(docs) == TEXT_ENTITIES * n_docs
+    assert all(token.ent_iob != 0 for doc in docs for token in doc)  # 0: annotation is missing
 
 
-def test_tokens_of_a_task_are_kept(tmp_path: Path) -> None:
-    tokens = [{"text": "a-b", "start": 1, "end": 4}, {"start": 4, "end": 5}, {"start": 8, "end": 9}]
-    value: dict[str, Any] = {"text": " a-bc  \nd", "tokens": tokens}
-    value["spans"] = [{"start": 1, "end": 5, "label": "X"}]
-    (doc,) = read(lines(tmp_path / "a.jsonl", [value]))
+def test_tokens_of_a_task_are_tokens_of_the_doc(tmp_path: Path) -> None:
+    """White space between them becomes tokens, as it is part of the text."""
+    task = {
+        "text": " a-bc  \nd",
+        "tokens": [
+            {"text": "a-b", "start": 1, "end": 4},
+            {"start": 4, "end": 5},
+            {"start": 8, "end": 9},
+        ],
+        "spans": [{"start": 1, "end": 5, "label": "X"}],
+    }
+
+    (doc,) = read_corpus(write_jsonl(tmp_path / "a.jsonl", [task]))
+
     assert [token.text for token in doc] == [" ", "a-b", "c", " \n", "d"]
-    assert doc.text == value["text"] and entities([doc]) == [("a-bc", "X")]
+    assert doc.text == task["text"]
+    assert entities([doc]) == [("a-bc", "X")]
 
 
-NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
-TAG_NUMBERS = [[NAMES.index(tag) for tag in tags.split()] for tags in TAGS["IOB2"]]
+TAG_NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
+TAG_NUMBERS = [[TAG_NAMES.index(tag) for tag in tags.split()] for tags in TAGS_OF_SCHEME["IOB2"]]
 
 
 @pytest.mark.parametrize("key", ["ner_tags", "tags", "labels"])
-def test_tokens_and_tags(key: str, tmp_path: Path) -> None:
-    rows = [{"tokens": tokens, key: tags.split()} for tokens, tags in zip(WORDS, TAGS["IOB2"])]
-    docs = read(lines(tmp_path / "a.jsonl", rows))
-    assert words(docs) == WORDS and entities(docs) == ENTITIES
-    (doc,) = read(tmp_path / "a.jsonl", n_sents=2)
-    assert len([*doc.sents]) == 2
+def test_words_with_names_of_tags_are_read(key: str, tmp_path: Path) -> None:
+    rows = []
+    for words, tags in zip(WORDS, TAGS_OF_SCHEME["IOB2"], strict=True):
+        rows.append({"tokens": words, key: tags.split()})
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+
+    docs = read_corpus(path)
+    (doc_of_two_sentences,) = read_corpus(path, n_sents=2)
+
+    assert words_of(docs) == WORDS and entities(docs) == ENTITIES
+    assert len([*doc_of_two_sentences.sents]) == 2
 
 
-@pytest.mark.parametrize("info", ["dataset_info.json", "dataset_infos.json", None])
-def test_tags_that_are_numbers(info: Any, tmp_path: Path) -> None:
-    rows = [{"tokens": tokens, "ner_tags": tags} for tokens, tags in zip(WORDS, TAG_NUMBERS)]
-    rows.append({"tokens": ["[CLS]", "Oslo"], "ner_tags": [-100, 5]})
-    if info:
-        feature = {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}
-        written(tmp_path / info, json.dumps({"x": {"features": {"ner_tags": feature}}}))
-    docs = read(lines(tmp_path / "a.jsonl", rows), tag_names=None if info else NAMES)
+@pytest.mark.parametrize("info_file", ["dataset_info.json", "dataset_infos.json", None])
+def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Path) -> None:
+    """Their names are in a file beside the corpus, or in the setting `tag_names`."""
+    rows = []
+    for words, numbers in zip(WORDS, TAG_NUMBERS, strict=True):
+        rows.append({"tokens": words, "ner_tags": numbers})
+    rows.append({"tokens": ["[CLS]", "Oslo"], "ner_tags": [-100, TAG_NAMES.index("B-LOC")]})
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    if info_file is not None:
+        labels = {"feature": {"names": TAG_NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}
+        info = {"default": {"features": {"ner_tags": labels}}}
+        write_text(tmp_path / info_file, json.dumps(info))
+
+    docs = read_corpus(path, tag_names=TAG_NAMES if info_file is None else None)
+
     assert entities(docs) == [*ENTITIES, ("Oslo", "LOC")]
-    assert docs[-1][0].ent_iob == 0
+    # -100 is what Hugging Face writes where a token has no annotation.
+    assert iob_letters(docs[-1]) == "-B"
 
 
-def prodigy(spans: list[Any], **more: Any) -> dict[str, Any]:
-    spans = [dict(zip(("start", "end", "label", "text"), span)) for span in spans]
-    return {"text": TEXT, "spans": spans, "_input_hash": 5, **more}
+def prodigy(spans: list[Any], **fields: Any) -> dict[str, Any]:
+    """A task of Prodigy: TEXT with spans (start, end, label and, if you like, their text)."""
+    named_spans = [dict(zip(("start", "end", "label", "text"), span)) for span in spans]
+    return {"text": TEXT, "spans": named_spans, "_input_hash": 5, **fields}
 
 
 def rejected(span: Any) -> dict[str, Any]:
+    """A task whose answer to a span was no."""
     return prodigy([span], answer="reject")
 
 
 def one_by_one(*spans: Any) -> list[Any]:
+    """Tasks that asked about a span each, and whose answer was yes."""
     return [prodigy([span], answer="accept", _is_binary=True) for span in spans]
 
 
 EMOJI = "\U0001f600 Kim met \U0001f600\U0001f600 Ann"
 BY_UTF_16 = [{"start": 16, "end": 19, "label": "P", "text": "Ann"}]
-"""Offsets as JavaScript counts."""
+"""Ann begins at 13. JavaScript counts each emoji twice."""
 
 OUTSIDE_TOKENS = "spans don't begin and end with tokens"
+SEVERAL_WAYS = "texts were annotated in several ways"
 
 
+# The six tokens of TEXT are Kim, met, Ann, in, Oslo and the full stop: a letter of IOB for each.
 @pytest.mark.parametrize(
-    "tasks, expected, message, n",
+    "tasks, letters, message, n_problems",
     [
         ([prodigy([(0, 2, "PER"), (15, 19, "LOC")])], "-OOOBO", OUTSIDE_TOKENS, 1),
         ([prodigy([(5, 10, "PER")])], "O--OOO", OUTSIDE_TOKENS, 1),
@@ -337,51 +425,96 @@ OUTSIDE_TOKENS = "spans don't begin and end with tokens"
         ([{"text": TEXT, "answer": "accept"}], "OOOOOO", "", 0),
         ([prodigy(SPANS[:1]), rejected(SPANS[1]), prodigy(SPANS, answer="ignore")], "BOOOOO",
          "examples that were rejected or ignored are left out", 2),
-        # Yes or no to one span says nothing of others.
+        # Yes to one span says nothing of others.
         (one_by_one(*SPANS[:2]), "B-B---", "", 0),
         ([prodigy(SPANS)] * 2, "BOBOBO", "texts were annotated several times in the same way", 1),
-        ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", "texts were annotated in several ways", 1),
-        ([prodigy(SPANS[:1]), prodigy([(0, 7, "PER")])], "--OOOO",
-         "texts were annotated in several ways", 1),
+        ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", SEVERAL_WAYS, 1),
+        ([prodigy(SPANS[:1]), prodigy([(0, 7, "PER")])], "--OOOO", SEVERAL_WAYS, 1),
+    ],
+    ids=[
+        "one of two ends within a word", "begins and ends within words", "one within another",
+        "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
+        "the same twice", "another text than its own", "offsets of JavaScript", "no annotation",
+        "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
+        "two equal tasks", "a task with more spans", "a task with another span",
     ],
 )  # fmt: skip
-def test_what_docs_can_not_have(
-    tasks: list[Any], expected: str, message: str, n: int, tmp_path: Path
+def test_tokens_whose_annotation_is_unclear_are_missing_it_and_reported(
+    tasks: list[Any], letters: str, message: str, n_problems: int, tmp_path: Path
 ) -> None:
-    (doc,) = read(lines(tmp_path / "a.jsonl", tasks), found := CorpusInfo())
-    assert iob(doc) == expected
-    problems = {problem.message.split(":")[0]: problem.n for problem in found.problems}
-    assert problems == ({message: n} if n else {})
-    assert all("a.jsonl, line " in place for one in found.problems for place in one.places)
+    info = CorpusInfo()
+    (doc,) = read_corpus(write_jsonl(tmp_path / "a.jsonl", tasks), info)
+
+    assert iob_letters(doc) == letters
+    problems = {problem.message.split(":")[0]: problem.n for problem in info.problems}
+    assert problems == ({message: n_problems} if n_problems else {})
+    for problem in info.problems:
+        assert all("a.jsonl, line " in place for place in problem.places)
 
 
-def test_a_text_twice_without_annotation(tmp_path: Path) -> None:
-    (doc,) = read(lines(tmp_path / "a.jsonl", [{"text": TEXT, "_input_hash": 5}] * 2))
-    assert iob(doc) == "------"
+def test_a_text_twice_without_annotation_stays_without(tmp_path: Path) -> None:
+    task = {"text": TEXT, "_input_hash": 5}
+
+    (doc,) = read_corpus(write_jsonl(tmp_path / "a.jsonl", [task, task]))
+
+    assert iob_letters(doc) == "------"
 
 
-def test_rejected_spans(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [prodigy(SPANS[:1]), rejected(SPANS[1])])
-    accepted, other = read(path, incorrect_spans_key="wrong")
-    assert iob(accepted) == "BOOOOO" and iob(other) == "------"
-    assert [(span.text, span.label_) for span in other.spans["wrong"]] == [("Ann", "PER")]
+def test_rejected_spans_become_incorrect_spans(tmp_path: Path) -> None:
+    """They say nothing of the other tokens of their doc."""
+    kim, ann = SPANS[0], SPANS[1]
+    path = write_jsonl(tmp_path / "a.jsonl", [prodigy([kim]), rejected(ann)])
+
+    accepted_doc, rejected_doc = read_corpus(path, incorrect_spans_key="wrong")
+
+    assert iob_letters(accepted_doc) == "BOOOOO"
+    assert iob_letters(rejected_doc) == "------"
+    (span,) = rejected_doc.spans["wrong"]
+    assert (span.text, span.label_) == ("Ann", "PER")
+
+
+def studio_result(spans: list[Any]) -> dict[str, Any]:
+    """The annotation of an annotator in Label Studio."""
+    values = [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]
+    return {"result": [{"value": value} for value in values]}
+
+
+KIM_MET = [(0, 7, "PER")]
+CANCELLED = {"result": [], "was_cancelled": True}
 
 
 @pytest.mark.parametrize(
-    "others, expected", [(SPANS, "BOBOBO"), (SPANS[:1], "BO-O-O"), ([(0, 7, "PER")], "---O-O")]
+    "spans_of_second, letters",
+    [(SPANS, "BOBOBO"), (SPANS[:1], "BO-O-O"), (KIM_MET, "---O-O")],
+    ids=["the same", "fewer", "another"],
 )
-def test_two_annotations_of_a_task(others: list[Any], expected: str, tmp_path: Path) -> None:
-    results: list[dict[str, Any]] = [
-        {"result": [{"value": {"start": s, "end": e, "labels": [label]}} for s, e, label in spans]}
-        for spans in (SPANS, others)
-    ]
-    skipped = {"result": [], "was_cancelled": True}
-    task = {"data": {"text": TEXT}, "annotations": [*results, skipped]}
-    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])))
-    assert iob(doc) == expected
-    results[1]["ground_truth"] = True
-    (doc,) = read(written(tmp_path / "a.json", json.dumps([task])), found := CorpusInfo())
-    assert len(doc.ents) == len(others) and found.problems == []
+def test_tokens_on_which_annotators_disagree_are_missing_annotation(
+    spans_of_second: list[Any], letters: str, tmp_path: Path
+) -> None:
+    annotations = [studio_result(SPANS), studio_result(spans_of_second), CANCELLED]
+    task = {"data": {"text": TEXT}, "annotations": annotations}
+
+    (doc,) = read_corpus(write_text(tmp_path / "a.json", json.dumps([task])))
+
+    assert iob_letters(doc) == letters
+
+
+@pytest.mark.parametrize("spans_of_second", [SPANS, SPANS[:1], KIM_MET])
+def test_the_annotation_that_is_ground_truth_counts_alone(
+    spans_of_second: list[Any], tmp_path: Path
+) -> None:
+    ground_truth = {**studio_result(spans_of_second), "ground_truth": True}
+    task = {"data": {"text": TEXT}, "annotations": [studio_result(SPANS), ground_truth, CANCELLED]}
+
+    info = CorpusInfo()
+    (doc,) = read_corpus(write_text(tmp_path / "a.json", json.dumps([task])), info)
+
+    expected = [(TEXT[start:end], label) for start, end, label in spans_of_second]
+    assert entities([doc]) == expected
+    assert info.problems == []
+
+
+# What is written is read again
 
 
 LABELS = st.sampled_from(["PER", "LOC", "sports-team", "\u00e9"])
@@ -392,19 +525,25 @@ WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 
 @st.composite
 def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
+    """A doc with or without spaces and sentences; of its stretches some are entities, some are
+    missing annotation, the others are O."""
     n = draw(st.integers(1, 9))
     words = draw(st.lists(WORD, min_size=n, max_size=n))
     spaces = draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
-    some = st.sampled_from([True, False, None])
-    starts = draw(st.none() | st.lists(some, min_size=n, max_size=n))
-    doc = Doc(WRITER.vocab, words=words, spaces=spaces, sent_starts=starts)
+    sent_start = st.sampled_from([True, False, None])
+    sent_starts = draw(st.none() | st.lists(sent_start, min_size=n, max_size=n))
+    doc = Doc(WRITER.vocab, words=words, spaces=spaces, sent_starts=sent_starts)
+
     borders = sorted(draw(st.sets(st.integers(0, n), max_size=6)))
     ids = draw(st.sampled_from([{}, {"kb_id": "Q84"}, {"span_id": "x"}]))
     entities, missing = [], []
     for start, end in pairwise(borders):
-        span = Span(doc, start, end, label=draw(LABELS), **ids)
-        draw(st.sampled_from([entities, missing, []])).append(span)
-    doc.set_ents(entities, missing=[doc[span.start : span.end] for span in missing])
+        kind = draw(st.sampled_from(["entity", "missing", "outside"]))
+        if kind == "entity":
+            entities.append(Span(doc, start, end, label=draw(LABELS), **ids))
+        elif kind == "missing":
+            missing.append(doc[start:end])
+    doc.set_ents(entities, missing=missing)
     return doc
 
 
@@ -413,142 +552,212 @@ ATTRS = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT
 
 @settings(max_examples=150, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_docs_come_back(docs: list[Doc], tmp_path_factory: Any) -> None:
-    """From JSONL and from columns, which can't have entities that cross sentences."""
-    path = tmp_path_factory.mktemp("docs")
-    write_tasks(path / "a.jsonl", map(doc_to_task, docs))
-    for doc, other in zip(docs, read(path / "a.jsonl"), strict=True):
-        assert doc.text == other.text and doc.has_unknown_spaces == other.has_unknown_spaces
-        mine, theirs = doc.to_array(ATTRS), other.to_array(ATTRS)
-        assert (mine == theirs).all() and entities([doc]) == entities([other])
-    if not any(token.is_sent_start for doc in docs for ent in doc.ents for token in ent[1:]):
-        assert write_columns(path / "a.conll", docs) == 0
-        again = read(path / "a.conll")
-        assert words(again) == words(docs)
-        assert entities_by_token(again) == entities_by_token(docs)
+def test_docs_come_back_from_jsonl(docs: list[Doc], tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("docs") / "a.jsonl"
+    write_tasks(path, map(doc_to_task, docs))
+
+    for doc, doc_read in zip(docs, read_corpus(path), strict=True):
+        assert doc_read.text == doc.text
+        assert doc_read.has_unknown_spaces == doc.has_unknown_spaces
+        assert (doc_read.to_array(ATTRS) == doc.to_array(ATTRS)).all()
+        assert entities([doc_read]) == entities([doc])
+
+
+@settings(max_examples=70, deadline=None)
+@given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
+def test_words_and_entities_come_back_from_columns(docs: list[Doc], tmp_path_factory: Any) -> None:
+    for doc in docs:
+        for ent in doc.ents:
+            # Columns can't have entities that cross sentences.
+            assume(not any(token.is_sent_start for token in ent[1:]))
+    path = tmp_path_factory.mktemp("docs") / "a.conll"
+    n_left_out = write_columns(path, docs)
+
+    docs_read = read_corpus(path)
+
+    assert n_left_out == 0
+    assert words_of(docs_read) == words_of(docs)
+    assert entities_by_token(docs_read) == entities_by_token(docs)
 
 
 def test_tasks_come_back(tmp_path: Path) -> None:
-    """What docs don't have, too: scores, other keys, and texts without tokens or annotation."""
+    """With what docs don't have: scores, other keys, and texts without tokens or annotation."""
     spans = [TaskSpan(0, 3, "PER", {"score": 0.1}), TaskSpan(0, 7, "\u00e9", {"rank": [1, None]})]
     tokens = [(0, 3, None), (4, 7, True), (8, 9, False)]
-    tasks = [
-        Task(""),
-        Task("Kim met \u20ac", spans, tokens, ((0, 1), (3, 8)), True, {"": {"a": [2]}}),
-    ]
-    tasks += [tasks[1]._replace(spans=[], missing=()), tasks[1]._replace(spans=None, tokens=None)]
+    full_task = Task("Kim met \u20ac", spans, tokens, ((0, 1), (3, 8)), True, {"": {"a": [2]}})
+    without_spans = full_task._replace(spans=[], missing=())
+    without_annotation = full_task._replace(spans=None, tokens=None)
+    tasks = [Task(""), full_task, without_spans, without_annotation]
+
     write_tasks(tmp_path / "a.jsonl", tasks)
+
     assert [task for _, task in read_tasks(tmp_path / "a.jsonl")] == tasks
 
 
-ODD = st.text(st.sampled_from("a#-_ \t\n\r\0\ufeff\u2028"), min_size=1, max_size=3)
-ODD_WORDS = st.lists(
-    (ODD | st.just("-DOCSTART-")).filter(lambda word: not word.isspace()), min_size=1
-)
+ODD_TEXT = st.text(st.sampled_from("a#-_ \t\n\r\0\ufeff\u2028"), min_size=1, max_size=3)
+ODD_WORD = (ODD_TEXT | st.just("-DOCSTART-")).filter(lambda word: not word.isspace())
 
 
 @settings(max_examples=500, deadline=None)
-@given(words_=ODD_WORDS, label=ODD, known=st.booleans())
-@example(words_=["#a", "# b"], label="A", known=True)
-@example(words_=["-a b", "-"], label="A", known=True)
-@example(words_=["\ufeffa"], label="A", known=True)
+@given(
+    words=st.lists(ODD_WORD, min_size=1),
+    label=ODD_TEXT,
+    default=st.sampled_from(["outside", "missing"]),
+)
+@example(words=["#a", "# b"], label="A", default="outside")
+@example(words=["-a b", "-"], label="A", default="outside")
+@example(words=["\ufeffa"], label="A", default="outside")
 def test_columns_are_read_as_written_or_refused(
-    words_: list[str], label: str, known: bool, tmp_path_factory: Any
+    words: list[str], label: str, default: str, tmp_path_factory: Any
 ) -> None:
+    """A doc whose first word is an entity; the others are O, or missing annotation."""
     path = tmp_path_factory.mktemp("columns") / "a.conll"
-    doc = Doc(WRITER.vocab, words=words_)
-    doc.set_ents([Span(doc, 0, 1, label=label)], default="outside" if known else "missing")
+    doc = Doc(WRITER.vocab, words=words)
+    doc.set_ents([Span(doc, 0, 1, label=label)], default=default)
+
     try:
         write_columns(path, [doc])
     except ValueError as error:
         assert re.match(r"expected a (token|label) that columns can have, got ", str(error))
-        odd = [text for text in (*words_, label) if re.search(r"[\t\n\r\0]| $|^-DOCS", text)]
-        assert odd or not label.strip("-_")
+        separators = [text for text in (*words, label) if re.search(r"[\t\n\r\0]| $|^-DOCS", text)]
+        assert separators or label.strip("-_") == ""
     else:
-        again = read(path, CorpusInfo())
-        assert words(again) == [words_]
-        assert entities_by_token(again) == entities_by_token([doc])
+        docs_read = read_corpus(path)
+        assert words_of(docs_read) == [words]
+        assert entities_by_token(docs_read) == entities_by_token([doc])
 
 
 def entities_by_token(docs: list[Doc]) -> list[list[tuple[int, str]]]:
+    """IOB and label of each token, for each doc."""
     return [[(token.ent_iob, token.ent_type_) for token in doc] for doc in docs]
 
 
-def test_folders(tmp_path: Path) -> None:
+# Folders and spaCy's own files
+
+
+def test_a_folder_is_all_its_files_but_a_spacy_file_in_it_counts_alone(tmp_path: Path) -> None:
+    """README and hidden files are left out. Of .spacy files beside others: as spaCy does."""
     corpus = tmp_path / "corpus"
     (corpus / "b").mkdir(parents=True)
-    written(corpus / "b" / "esp.train", columns(TAGS["IOB1"]))
-    lines(corpus / "a.jsonl", [FORMS["doccano"]])
-    written(corpus / "README.md", "About it")
-    written(corpus / ".hidden", "x")
-    docs = read(corpus, found := CorpusInfo())
-    assert entities(docs) == [*FOUND, *ENTITIES] and len(found.formats) == 2
+    write_text(corpus / "b" / "esp.train", columns_text(TAGS_OF_SCHEME["IOB1"]))
+    write_jsonl(corpus / "a.jsonl", [FORMS["doccano"]])
+    write_text(corpus / "README.md", "About it")
+    write_text(corpus / ".hidden", "x")
+
+    info = CorpusInfo()
+    docs = read_corpus(corpus, info)
     DocBin(docs=docs[:1]).to_disk(corpus / "c.spacy")
-    assert entities(read(corpus)) == FOUND, "as spaCy does"
+    docs_beside_spacy_file = read_corpus(corpus)
+
+    assert entities(docs) == [*TEXT_ENTITIES, *ENTITIES]
+    assert len(info.formats) == 2
+    assert entities(docs_beside_spacy_file) == TEXT_ENTITIES
 
 
-def same(one: Any, other: Any) -> bool:
-    def values(doc: Doc) -> Any:
-        return doc.text, doc.has_unknown_spaces, doc.to_array(ATTRS[:5]).tolist()
+def assert_same_example(eg: Any, expected: Any) -> None:
+    """Check text, spaces, words, sentences and entities of both docs of an example."""
+    for doc, expected_doc in (
+        (eg.reference, expected.reference),
+        (eg.predicted, expected.predicted),
+    ):
+        assert doc.text == expected_doc.text
+        assert doc.has_unknown_spaces == expected_doc.has_unknown_spaces
+        # Without the ids of entities
+        assert doc.to_array(ATTRS[:5]).tolist() == expected_doc.to_array(ATTRS[:5]).tolist()
 
-    docs = [(one.reference, other.reference), (one.predicted, other.predicted)]
-    return all(values(a) == values(b) for a, b in docs)
 
-
-TWICE = {"augmenter": lambda nlp, eg: [eg, eg]}
+def norms(examples: list[Any]) -> list[list[str]]:
+    """The norms of the tokens of predicted docs, which depend on the tokenizer."""
+    return [[token.norm_ for token in eg.predicted] for eg in examples]
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"gold_preproc": True}, {"max_length": 5}, {"limit": 2}, TWICE]
+    "reader_settings",
+    [
+        {},
+        {"gold_preproc": True},
+        {"max_length": 5},
+        {"limit": 2},
+        {"augmenter": lambda nlp, eg: [eg, eg]},
+    ],
+    ids=["defaults", "gold_preproc", "max_length", "limit", "augmenter"],
 )
-def test_examples_are_those_of_spacy(settings: dict[str, Any], tmp_path: Path) -> None:
-    """From .spacy and, but for sentences of predicted docs, from the file that it was made of."""
-    nlp = READER
-    tagged = written(tmp_path / "a.conll", columns(TAGS["IOB2"]))
-    more = {"text": "I don't like New York. Kim does.", "label": [[13, 21, "X"], [23, 26, "PER"]]}
-    offsets = lines(tmp_path / "b.jsonl", [FORMS["doccano"], more])
-    for path, n_sents in ((tagged, 1), (tagged, 2), (offsets, None)):
-        DocBin(docs=read(path, n_sents=n_sents)).to_disk(tmp_path / "a.spacy")
-        given = {"gold_preproc": False, **settings}
-        expected = list(Corpus(tmp_path / "a.spacy", **given)(nlp))
-        for read_path, n, kept in ((tmp_path / "a.spacy", None, None), (path, n_sents, False)):
-            examples = list(make_reader(read_path, **settings, n_sents=n, sentences=kept)(nlp))
-            assert len(examples) == len(expected)
-            assert all(map(same, examples, expected))
-        norms = [[token.norm_ for token in eg.predicted] for eg in expected]
-        assert norms == [[token.norm_ for token in eg.predicted] for eg in examples]
+@pytest.mark.parametrize("file", ["columns", "columns, 2 sentences a doc", "texts and spans"])
+def test_examples_are_those_of_spacys_corpus(
+    file: str, reader_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Both from .spacy and from the file that it was made of. `sentences=False`: spaCy leaves
+    predicted docs without sentences."""
+    if file == "texts and spans":
+        text = "I don't like New York. Kim does."
+        task = {"text": text, "label": [[13, 21, "X"], [23, 26, "PER"]]}
+        source, n_sents = write_jsonl(tmp_path / "b.jsonl", [FORMS["doccano"], task]), None
+    else:
+        source = write_text(tmp_path / "a.conll", columns_text(TAGS_OF_SCHEME["IOB2"]))
+        n_sents = 1 if file == "columns" else 2
+    spacy_file = tmp_path / "a.spacy"
+    DocBin(docs=read_corpus(source, n_sents=n_sents)).to_disk(spacy_file)
+
+    theirs = list(Corpus(spacy_file, **{"gold_preproc": False, **reader_settings})(READER))
+    from_spacy_file = list(make_reader(spacy_file, **reader_settings)(READER))
+    read_source = make_reader(source, **reader_settings, n_sents=n_sents, sentences=False)
+    from_source = list(read_source(READER))
+
+    for ours in (from_spacy_file, from_source):
+        for eg, expected in zip(ours, theirs, strict=True):
+            assert_same_example(eg, expected)
+    assert norms(from_source) == norms(theirs)
 
 
-def test_predicted_docs_have_the_values_that_docs_are_grouped_by(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [{"text": "Kim left.", "label": [], "source": "news"}])
-    DocBin(docs=read(path), store_user_data=True).to_disk(tmp_path / "a.spacy")
-    for each in (path, tmp_path / "a.spacy"):
-        (eg,), (text,) = make_reader(each)(READER), read_texts(READER, each)
-        for doc in (eg.predicted, eg.reference, text):
-            assert doc.user_data["source"] == "news"
+@pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
+def test_all_docs_of_a_text_have_the_metadata_of_its_file(suffix: str, tmp_path: Path) -> None:
+    """Such as "source", by which docs are grouped: the docs of an example, and the text alone."""
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kim left.", "label": [], "source": "news"}])
+    DocBin(docs=read_corpus(path), store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    (eg,) = make_reader(path.with_suffix(suffix))(READER)
+    (text_doc,) = read_texts(READER, path.with_suffix(suffix))
+
+    for doc in (eg.predicted, eg.reference, text_doc):
+        assert doc.user_data["source"] == "news"
 
 
-@pytest.mark.parametrize("copies", [False, True])
-def test_augmented_examples_are_as_read(copies: bool, tmp_path: Path) -> None:
-    """With the tokens of the file, where it has tokens, and with its sentences."""
-    path = written(tmp_path / "a.conll", "Dr.Kim's O\nU.S.A. B-LOC\n\nThe O\nUK B-LOC\n")
-    block: Any = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
-    block = {"@augmenters": "spacy_costner.copies.v1", "augmenter": block} if copies else block
-    augmenter = registry.resolve({"augmenter": block})["augmenter"]
-    *whole, lower = make_reader(path, n_sents=2, augmenter=augmenter)(READER)
-    assert [same(eg, *make_reader(path, n_sents=2)(READER)) for eg in whole] == [True] * copies
+LOWER_CASE = {"@augmenters": "spacy.lower_case.v1", "level": 1.0}
+COPIES = {"@augmenters": "spacy_costner.copies.v1", "augmenter": LOWER_CASE}
+
+
+@pytest.mark.parametrize(
+    "augmenter, n_originals", [(LOWER_CASE, 0), (COPIES, 1)], ids=["lower case", "copies"]
+)
+def test_augmented_examples_keep_the_tokens_and_sentences_of_the_file(
+    augmenter: dict[str, Any], n_originals: int, tmp_path: Path
+) -> None:
+    """A tokenizer would cut "Dr.Kim's". `copies` adds to the original, which comes first."""
+    path = write_text(tmp_path / "a.conll", "Dr.Kim's O\nU.S.A. B-LOC\n\nThe O\nUK B-LOC\n")
+    augment = registry.resolve({"augmenter": augmenter})["augmenter"]
+
+    *originals, lower = make_reader(path, n_sents=2, augmenter=augment)(READER)
+
     for doc in (lower.predicted, lower.reference):
         assert [token.text for token in doc] == ["dr.kim's", "u.s.a.", "the", "uk"]
         assert [token.is_sent_start for token in doc] == [True, False, True, False]
     assert entities([lower.reference]) == [("u.s.a.", "LOC"), ("uk", "LOC")]
+    assert len(originals) == n_originals
+    for eg in originals:
+        (expected,) = make_reader(path, n_sents=2)(READER)
+        assert_same_example(eg, expected)
 
 
-def test_problems_are_warnings(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [{"text": "Kims", "label": [[0, 3, "PER"]]}])
+def test_problems_of_a_corpus_are_warnings_in_training(tmp_path: Path) -> None:
+    """The span is Kim, the token Kims."""
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kims", "label": [[0, 3, "PER"]]}])
+
     with pytest.warns(
         UserWarning, match=r"their tokens are missing annotation \(1\)\n.*line 1: 'Kim'"
     ):
-        assert len(list(make_reader(path)(READER))) == 1
+        examples = list(make_reader(path)(READER))
+
+    assert len(examples) == 1
 
 
 @pytest.mark.parametrize(
@@ -556,25 +765,31 @@ def test_problems_are_warnings(tmp_path: Path) -> None:
     [
         ({"n_sents": -1}, "n_sents: expected a number of at least 0, got -1"),
         ({"column": 1}, "column: expected the column of the tags, from 2"),
-        ({"path": None}, "E913"),
+        ({"path": None}, "E913"),  # spaCy's message for a corpus without path
     ],
 )
-def test_bad_settings(options: dict[str, Any], message: str) -> None:
+def test_bad_settings_of_the_reader_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_reader(**{"path": Path("a"), **options})
 
 
+# The command `convert`
+
+
 @pytest.mark.parametrize("suffix", [".spacy", ".jsonl", ".conll"])
-def test_convert(suffix: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "esp.train", columns(TAGS["IOB1"]))
-    out = tmp_path / f"out{suffix}"
-    result = run("convert", path, out, "-n", 2)
+def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path) -> None:
+    path = write_text(tmp_path / "esp.train", columns_text(TAGS_OF_SCHEME["IOB1"]))
+    output = tmp_path / f"out{suffix}"
+
+    result = run("convert", path, output, "-n", 2)  # two sentences a doc
+
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == "3 columns, separated by blanks, IOB1 tags"
     assert lines[1:5] == ["1 docs", "2 sentences", "11 tokens", "4 entities"]
-    (doc,) = read(out)
-    assert entities([doc]) == ENTITIES and len([*doc.sents]) == 2 and doc.has_unknown_spaces
+    (doc,) = read_corpus(output)
+    assert entities([doc]) == ENTITIES
+    assert len([*doc.sents]) == 2 and doc.has_unknown_spaces
 
 
 @pytest.mark.parametrize(
@@ -586,58 +801,89 @@ def test_convert(suffix: str, tmp_path: Path) -> None:
         ("Kim B-PER\n", "b.spacy", ["--column", 1], "column: expected the column of the tags"),
     ],
 )
-def test_convert_says_what_is_wrong(
+def test_convert_says_what_is_wrong_and_writes_nothing(
     text: str, output: str, options: list[Any], message: str, tmp_path: Path
 ) -> None:
-    result = run("convert", written(tmp_path / "a.conll", text), tmp_path / output, *options)
+    result = run("convert", write_text(tmp_path / "a.conll", text), tmp_path / output, *options)
+
     assert result.exit_code == 1 and message in result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]  # nothing was written
 
 
-def test_convert_shows_problems(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [{"text": "Kims \n a", "label": [[0, 3, "PER"]]}])
+def test_convert_shows_what_is_lost(tmp_path: Path) -> None:
+    """Kim is no token of "Kims", and white space is no token of columns."""
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kims \n a", "label": [[0, 3, "PER"]]}])
+
     result = run("convert", path, tmp_path / "a.conll", "--lang", "en")
+
     assert result.exit_code == 0, result.output
-    for shown in (
-        "1 tokens without annotation",
-        "line 1: 'Kim' PER in 'Kims'",
-        "white-space tokens can't be written in columns: they are left out (1)",
-    ):
-        assert shown in result.output
-    assert iob(read(tmp_path / "a.conll")[0]) == "-O"
+    assert "1 tokens without annotation" in result.output
+    assert "line 1: 'Kim' PER in 'Kims'" in result.output
+    left_out = "white-space tokens can't be written in columns: they are left out (1)"
+    assert left_out in result.output
+    (doc,) = read_corpus(tmp_path / "a.conll")
+    assert words_of([doc]) == [["Kims", "a"]] and iob_letters(doc) == "-O"
 
 
-def dataset(path: Path, names: Any = (), **columns: Any) -> Path:
+# Datasets of Hugging Face
+
+
+def save_dataset(path: Path, columns: dict[str, Any], tag_names: list[str] | None = None) -> Path:
+    """Save a dataset of Hugging Face; with `tag_names`, the numbers in `ner_tags` are of a class
+    that knows them. RETURNS (Path): The path."""
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
-    made = datasets.Dataset.from_dict(columns)
-    if names:
-        feature = datasets.Sequence(datasets.ClassLabel(names=names))
-        made = made.cast_column("ner_tags", feature)
-    made.save_to_disk(str(path))
+    dataset = datasets.Dataset.from_dict(columns)
+    if tag_names is not None:
+        feature = datasets.Sequence(datasets.ClassLabel(names=tag_names))
+        dataset = dataset.cast_column("ner_tags", feature)
+    dataset.save_to_disk(str(path))
     return path
 
 
-def test_datasets(tmp_path: Path) -> None:
-    path = dataset(tmp_path / "a" / "train", NAMES, tokens=WORDS, ner_tags=TAG_NUMBERS)
-    docs = read(path, found := CorpusInfo())
-    assert words(docs) == WORDS and entities(docs) == ENTITIES
-    assert found.formats == {"Hugging Face dataset of tokens and ner_tags": 1}
-    assert entities(read(tmp_path / "a")) == ENTITIES, "in a folder"
-    dataset(tmp_path / "a" / "test", text=[TEXT], entities=[DICTS])
-    assert entities(read(tmp_path / "a" / "test")) == FOUND
-    written(tmp_path / "a" / "dataset_dict.json", '{"splits": ["train", "test"]}')
+def test_a_dataset_of_words_and_tags_is_read(tmp_path: Path) -> None:
+    """By its own path, and by that of the folder that it is in."""
+    columns = {"tokens": WORDS, "ner_tags": TAG_NUMBERS}
+    path = save_dataset(tmp_path / "a" / "train", columns, TAG_NAMES)
+
+    info = CorpusInfo()
+    docs = read_corpus(path, info)
+
+    assert words_of(docs) == WORDS and entities(docs) == ENTITIES
+    assert info.formats == {"Hugging Face dataset of tokens and ner_tags": 1}
+    assert entities(read_corpus(path.parent)) == ENTITIES
+
+
+def test_a_dataset_of_texts_and_spans_is_read(tmp_path: Path) -> None:
+    path = save_dataset(tmp_path / "test", {"text": [TEXT], "entities": [DICTS]})
+
+    assert entities(read_corpus(path)) == TEXT_ENTITIES
+
+
+def test_of_a_dataset_with_splits_you_have_to_give_one(tmp_path: Path) -> None:
+    save_dataset(tmp_path / "train", {"tokens": WORDS, "ner_tags": TAG_NUMBERS}, TAG_NAMES)
+    save_dataset(tmp_path / "test", {"text": [TEXT], "entities": [DICTS]})
+    write_text(tmp_path / "dataset_dict.json", '{"splits": ["train", "test"]}')
+
     with pytest.raises(ValueError, match=r"expected one split, got 2: give .*train or .*test"):
-        read(tmp_path / "a")
-    path = dataset(tmp_path / "b", text=[TEXT, "x"], entities=[DICTS, DICTS])
+        read_corpus(tmp_path)
+
+
+def test_a_bad_row_of_a_dataset_is_named(tmp_path: Path) -> None:
+    """The spans of TEXT are outside of "x"."""
+    columns = {"text": [TEXT, "x"], "entities": [DICTS, DICTS]}
+    path = save_dataset(tmp_path / "b", columns)
+
     with pytest.raises(ValueError, match=f"{path}, row 2: entities: expected a start before its"):
-        read(path)
+        read_corpus(path)
 
 
-def test_datasets_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path / "state.json", "{}")
+def test_the_missing_library_datasets_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "state.json", "{}")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"requires the library `datasets`: pip install"):
-        read(tmp_path)
+        read_corpus(tmp_path)
 
 
 # Sentences that become one doc by the id of their document
@@ -649,6 +895,8 @@ TASKS = [
     {"text": "Alone again", "spans": []},
     {"text": "Oslo", "article": 7},
 ]
+"""The first two are of one article, the two alone of none, the last isn't annotated."""
+
 TAGGED = [
     {"tokens": ["Ana", "left", "."], "ner_tags": ["B-PER", "O", "O"], "article": "a"},
     {"tokens": [], "ner_tags": [], "article": "x"},
@@ -658,72 +906,110 @@ TAGGED = [
 
 
 def sentences(doc: Doc) -> list[str]:
+    """The texts of its sentences."""
     return [sent.text.strip() for sent in doc.sents]
 
 
-def test_texts_and_tokens_of_a_document(tmp_path: Path) -> None:
-    """Each text is a sentence. Texts without an id are documents, each of its own. What isn't
-    annotated stays so."""
-    docs = read(lines(tmp_path / "a.jsonl", TASKS), doc_id="article")
+def test_texts_of_a_document_become_the_sentences_of_one_doc(tmp_path: Path) -> None:
+    """Texts without an id are documents, each of its own. What isn't annotated stays so."""
+    path = write_jsonl(tmp_path / "a.jsonl", TASKS)
+
+    docs = read_corpus(path, doc_id="article")
+
     assert [doc.text for doc in docs] == ["Ana left. Rome. Ana", "Alone", "Alone again", "Oslo"]
     assert sentences(docs[0]) == ["Ana left.", "Rome. Ana"]
-    assert [ent.text for ent in docs[0].ents] == ["Ana"] and not docs[0].has_unknown_spaces
-    assert iob(docs[3]) == "-" and len(read(tmp_path / "a.jsonl")) == 5
+    assert [ent.text for ent in docs[0].ents] == ["Ana"]
+    assert not docs[0].has_unknown_spaces
+    assert iob_letters(docs[3]) == "-"
     assert [doc.user_data.get(extension_key("article")) for doc in docs] == ["a", None, None, 7]
-    docs = read(lines(tmp_path / "a.jsonl", TAGGED), doc_id="article")
+    assert len(read_corpus(path)) == len(TASKS)  # without `doc_id`
+
+
+def test_words_of_a_document_become_the_sentences_of_one_doc(tmp_path: Path) -> None:
+    """Rows without words are left out, with their ids."""
+    docs = read_corpus(write_jsonl(tmp_path / "a.jsonl", TAGGED), doc_id="article")
+
     assert [sentences(doc) for doc in docs] == [["Ana left .", "Rome Ana"], ["Oslo"]]
     assert all(doc.has_unknown_spaces for doc in docs)
     assert entities(docs) == [("Ana", "PER"), ("Oslo", "LOC")]
 
 
-def test_docs_of_a_document(tmp_path: Path) -> None:
-    """Of .spacy files the id is an extension attribute; sentences and span groups stay."""
-    docs = [Doc(READER.vocab, words=words.split()) for words in ("a b", "c d", "e")]
-    docs[1][1].is_sent_start = True
-    docs[1].spans["wrong"] = [docs[1][:1]]
-    for doc in docs[:2]:
+def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
+    """In .spacy files the id is an extension attribute; sentences and span groups stay."""
+    first, second, last = (Doc(READER.vocab, words=words.split()) for words in ("a b", "c d", "e"))
+    second[1].is_sent_start = True
+    second.spans["wrong"] = [second[:1]]
+    for doc in (first, second):
         doc.user_data[extension_key("article")] = 1
-    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
-    first, second = read(tmp_path / "a.spacy", doc_id="article")
-    assert sentences(first) == ["a b", "c", "d"]
-    assert [span.text for span in first.spans["wrong"]] == ["c"] and second.text.strip() == "e"
+    DocBin(docs=[first, second, last], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    joined, alone = read_corpus(tmp_path / "a.spacy", doc_id="article")
+
+    assert sentences(joined) == ["a b", "c", "d"]
+    assert [span.text for span in joined.spans["wrong"]] == ["c"]
+    assert alone.text.strip() == "e"
 
 
-def test_examples_of_documents(tmp_path: Path) -> None:
-    """The reader of configs joins, too, and both docs of an example have the same text. What was
-    converted is joined."""
-    path = lines(tmp_path / "a.jsonl", TASKS[:4])
+def test_both_docs_of_an_example_are_joined(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", TASKS[:4])
+
     examples = list(make_reader(path, doc_id="article")(READER))
+
     assert [eg.predicted.text for eg in examples] == [eg.reference.text for eg in examples]
-    assert [len(list(eg.reference.sents)) for eg in examples[:1]] == [2]
+    assert sentences(examples[0].reference) == ["Ana left.", "Rome. Ana"]
+
+
+def test_convert_joins_the_texts_of_a_document(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", TASKS[:4])
+
     result = run("convert", path, tmp_path / "b.spacy", "--doc-id", "article")
+
     assert result.exit_code == 0 and "3 docs" in result.output
-    assert [doc.text for doc in read(tmp_path / "b.spacy")] == [eg.text for eg in examples]
+    docs = read_corpus(tmp_path / "b.spacy")
+    assert [doc.text for doc in docs] == ["Ana left. Rome. Ana", "Alone", "Alone again"]
 
 
-def test_wrong_ids_of_documents(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [*TASKS[:3], TASKS[0]])
+def test_texts_of_a_document_have_to_stand_together(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [*TASKS[:3], TASKS[0]])
+
     with pytest.raises(ValueError, match=r"a\.jsonl.*one after another, got article 'a' again"):
-        read(path, doc_id="article")
+        read_corpus(path, doc_id="article")
+
+
+def test_an_id_of_documents_that_no_text_has_is_refused(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", TASKS[:3])
+
     with pytest.raises(ValueError, match="doc_id: expected texts with 'title', got none"):
-        read(path, doc_id="title")
+        read_corpus(path, doc_id="title")
 
 
-def test_parts_of_speech_of_columns(tmp_path: Path) -> None:
-    """As `spacy convert -c ner` keeps them, for a tagger. Not chunks, nor the tags themselves."""
+# The column of parts of speech
+
+
+def test_convert_keeps_parts_of_speech_as_spacy_does(tmp_path: Path) -> None:
+    """So that a tagger can be trained on them. "-" says that there is none; spaCy keeps it."""
     text = "Ana NP O B-PER\nreads VB O O\n\n, - O O\nRome NP O B-LOC\n"
-    path = written(tmp_path / "a.conll", text)
+    path = write_text(tmp_path / "a.conll", text)
+
     assert run("convert", path, tmp_path / "a.spacy").exit_code == 0
+
     theirs = conll_ner_to_docs(text, no_print=True)
-    tags = [token.tag_ for doc in theirs for token in doc]
-    assert tags == ["NP", "VB", "-", "NP"]
     ours = DocBin().from_disk(tmp_path / "a.spacy").get_docs(READER.vocab)
+    assert [token.tag_ for doc in theirs for token in doc] == ["NP", "VB", "-", "NP"]
     assert [token.tag_ for doc in ours for token in doc] == ["NP", "VB", "", "NP"]
     nlp = spacy.blank("xx")
     tagger: Any = nlp.add_pipe("tagger")
     nlp.initialize(lambda: list(Corpus(tmp_path / "a.spacy")(nlp)))
     assert tagger.labels == ("NP", "VB")
 
-    for text, column in (("Ana B-NP B-PER\n", 3), ("Ana B-PER NP\n", 2)):
-        (doc,) = read(written(tmp_path / "b.conll", text), column=column)
-        assert [token.tag_ for token in doc] == [""] and entities([doc]) == [("Ana", "PER")]
+
+@pytest.mark.parametrize(
+    "text, column", [("Ana B-NP B-PER\n", 3), ("Ana B-PER NP\n", 2)], ids=["chunk", "tag itself"]
+)
+def test_chunks_and_tags_of_entities_are_no_parts_of_speech(
+    text: str, column: int, tmp_path: Path
+) -> None:
+    (doc,) = read_corpus(write_text(tmp_path / "b.conll", text), column=column)
+
+    assert [token.tag_ for token in doc] == [""]
+    assert entities([doc]) == [("Ana", "PER")]

@@ -11,7 +11,7 @@ import pytest
 import spacy
 import srsly
 from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs
 from spacy_costner.readers.context import Context
@@ -19,7 +19,9 @@ from spacy_costner.readers.corpus import read_file
 
 from .support.commands import run
 
-GOOD = "Kim B-PER\nis O\n\n"
+GOOD_COLUMNS = "Kim B-PER\nis O\n\n"
+
+# What is wrong with a file of columns: its content, the line and a part of the message.
 COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "fewer columns": (b"Kim NNP B-PER\nis VBZ\n", 2, "expected 3 columns, got 2: 'is VBZ'"),
     "more columns": (b"Kim B-PER\n\nis VBZ O\n", 3, "expected 2 columns, got 3"),
@@ -42,8 +44,10 @@ COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "CoNLL-U, spaces": (b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n", 1, "no column has entities"),
     "another column": (b"Kim\tB-PER\t_\nis\tO\t_\n", 1, "column 2 has tags such as 'B-PER'"),
 }  # fmt: skip
-TEXT = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
-LINES: dict[str, tuple[str, str]] = {
+
+# What is wrong with a line of JSONL of texts and spans: the line, a part of the message.
+GOOD_TASK = '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER"}]}\n'
+TASK_LINES: dict[str, tuple[str, str]] = {
     "not JSON": ('{"text": "Kim is"', "expected JSON, got "),
     "a number": ("3", "expected a text and its spans, got 3"),
     "no text": ('{"spans": []}', "expected a text and its spans"),
@@ -76,8 +80,10 @@ LINES: dict[str, tuple[str, str]] = {
     "missing of text": ('{"text": "Ki", "spans": [], "missing": "all"}',
      "missing: expected a list"),
 }  # fmt: skip
-TAGGED = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
-TAGGED_LINES: dict[str, tuple[str, str]] = {
+
+# What is wrong with a line of JSONL of words and tags: the line, a part of the message.
+GOOD_WORDS = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
+WORD_LINES: dict[str, tuple[str, str]] = {
     "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
      "expected 2 tags, one a token, got 1"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
@@ -89,40 +95,41 @@ TAGGED_LINES: dict[str, tuple[str, str]] = {
     "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
     "missing prefix": ('{"tokens": ["Kim"], "ner_tags": ["LOC"]}', "such as 'B-PER', got 'LOC'"),
     "missing label": ('{"tokens": ["Kim"], "ner_tags": ["I-"]}', "expected a tag with a label"),
-    "text and spans": (TEXT.strip(), "expected tokens and ner_tags"),
+    "text and spans": (GOOD_TASK.strip(), "expected tokens and ner_tags"),
     "not JSON": ('{"tokens": ["Kim"', "expected JSON"),
 }  # fmt: skip
 
 
-def task(*results: Any, **more: Any) -> dict[str, Any]:
-    return {"data": {"text": "Kim is"}, "annotations": [{"result": [*results]}], **more}
+def studio_task(*results: Any, **fields: Any) -> dict[str, Any]:
+    """A task of Label Studio with the text "Kim is"; `fields` replace its own."""
+    return {"data": {"text": "Kim is"}, "annotations": [{"result": [*results]}], **fields}
 
 
-def result(**value: Any) -> dict[str, Any]:
-    return {"value": {"start": 0, "end": 3, "labels": ["PER"], **value}, "type": "labels"}
+def studio_span(**fields: Any) -> dict[str, Any]:
+    """The span of Kim, a PER, as a result of Label Studio; `fields` replace its own."""
+    return {"value": {"start": 0, "end": 3, "labels": ["PER"], **fields}, "type": "labels"}
 
 
+# What is wrong with a task of Label Studio: the task, a part of the message.
 STUDIO: dict[str, tuple[Any, str]] = {
     "no task": (3, "expected a task of Label Studio, got 3"),
     "no data": ({"annotations": []}, "expected a task of Label Studio"),
-    "no text": (task(data={"image": "a.png", "audio": "b.wav"}), "expected a text under 'text'"),
-    "a text that is a number": (task(data={"text": 3}), "expected a text under 'text'"),
-    "annotations of text": (task(annotations="none"), "expected annotations with results"),
-    "after the text": (task(result(end=9)), "in a text of 6 characters, got 0 to 9"),
-    "offsets of a page": (task(result(start="/p[1]")), "two whole numbers"),
-    "no start": (task({"value": {"end": 3, "labels": ["PER"]}}), "two whole numbers"),
-    "no labels": (task(result(labels=[])), "expected the label of a span"),
-    "a label of nothing": (task(result(labels=[""])), "expected the label of a span"),
+    "no text": (
+        studio_task(data={"image": "a.png", "audio": "b.wav"}),
+        "expected a text under 'text'",
+    ),
+    "a text that is a number": (studio_task(data={"text": 3}), "expected a text under 'text'"),
+    "annotations of text": (studio_task(annotations="none"), "expected annotations with results"),
+    "after the text": (studio_task(studio_span(end=9)), "in a text of 6 characters, got 0 to 9"),
+    "offsets of a page": (studio_task(studio_span(start="/p[1]")), "two whole numbers"),
+    "no start": (studio_task({"value": {"end": 3, "labels": ["PER"]}}), "two whole numbers"),
+    "no labels": (studio_task(studio_span(labels=[])), "expected the label of a span"),
+    "a label of nothing": (studio_task(studio_span(labels=[""])), "expected the label of a span"),
 }
 
 
-NLP = spacy.blank("xx")
-
-
-def read(path: Path, nlp: Language = NLP, **options: Any) -> list[Any]:
-    return list(read_docs(nlp, path, ReadOptions(**options)))
-
-
+# What is wrong with a JSON file that is an array, where {} stands for a good task: the content, the
+# line and a part of the message.
 ARRAYS = {
     "a comma lost": ("[{}\n{}]", 2, "expected , or ] after an item"),
     "an end lost": ('[\n{"text": "Kim", "label": []}\n', 3, "got the end of the file"),
@@ -135,115 +142,148 @@ ARRAYS = {
 }
 
 
-def cases() -> Iterator[Any]:
-    """Files, each with the line and a part of the message."""
+NLP = spacy.blank("xx")
+
+
+def read_corpus(path: Path, nlp: Language = NLP, **options: Any) -> list[Doc]:
+    """The docs of a file or folder, with options of `ReadOptions`."""
+    return list(read_docs(nlp, path, ReadOptions(**options)))
+
+
+def malformed_files() -> Iterator[Any]:
+    """Of each: its name, its content, the line that is wrong, a part of the message."""
     for name, (data, line, message) in COLUMNS.items():
         yield pytest.param("corpus.conll", data, line, message, id=f"columns: {name}")
-    for name in ("fewer columns", "missing prefix"):  # line ends count once
+    # With a byte order mark, and with line ends of two characters, which count as one line.
+    for name in ("fewer columns", "missing prefix"):
         data, line, message = COLUMNS[name]
         data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
         yield pytest.param("corpus.conll", data, line, message, id=f"columns of DOS: {name}")
+    # After a good line and an empty one. JSONL is known from its content, not from its name.
     for suffix in (".jsonl", ".txt"):
-        for name, (text, message) in LINES.items():
-            text = f"{TEXT}\n{text}\n{TEXT}"
+        for name, (bad_line, message) in TASK_LINES.items():
+            text = f"{GOOD_TASK}\n{bad_line}\n{GOOD_TASK}"
             yield pytest.param(f"corpus{suffix}", text, 3, message, id=f"{suffix}: {name}")
-    for name, (text, message) in TAGGED_LINES.items():
-        text = f"{TAGGED}{text}\n{TAGGED}"
+    for name, (bad_line, message) in WORD_LINES.items():
+        text = f"{GOOD_WORDS}{bad_line}\n{GOOD_WORDS}"
         yield pytest.param("corpus.jsonl", text, 2, message, id=f"tokens and tags: {name}")
-    for name, (value, message) in STUDIO.items():
+    # An export of Label Studio is an array of tasks, on one line or indented.
+    for name, (bad_task, message) in STUDIO.items():
         for indent in (None, 2):
-            line = 1 + json.dumps([task(result())], indent=indent).count("\n")
-            text = json.dumps([task(result()), value], indent=indent)
+            good_task = studio_task(studio_span())
+            text = json.dumps([good_task, bad_task], indent=indent)
+            line = 1 + json.dumps([good_task], indent=indent).count("\n")
             yield pytest.param("export.json", text, line, message, id=f"studio, {indent}: {name}")
     for name, (text, line, message) in ARRAYS.items():
-        text = text.replace("{}", TEXT.strip())
+        text = text.replace("{}", GOOD_TASK.strip())
         yield pytest.param("corpus.json", text, line, message, id=f"array: {name}")
 
 
-@pytest.mark.parametrize("file, content, line, message", [*cases()])
-def test_file_and_line_are_named(
+@pytest.mark.parametrize("file, content, line, message", [*malformed_files()])
+def test_a_malformed_file_is_refused_by_its_name_and_line(
     file: str, content: bytes | str, line: int, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
+
     with pytest.raises(CorpusError) as error:
-        read(path)
+        read_corpus(path)
+
     assert str(error.value).startswith(f"{path}, line {line}: "), error.value
     assert message in str(error.value)
 
 
-def lengths(*given: int) -> bytes:
-    """Of docs, in a file of docs of two tokens and of one."""
-    return numpy.asarray(given, dtype="int32").tobytes()
+# Files of spaCy
 
 
-def docbins(file: bytes) -> dict[str, bytes]:
-    """A file of docs of two tokens and of one, damaged in many ways."""
-    data = srsly.msgpack_loads(zlib.decompress(file))
-    others: dict[str, Any] = {
+def lengths_of_docs(*n_tokens: int) -> bytes:
+    """The numbers of tokens of docs, as a DocBin saves them."""
+    return numpy.asarray(n_tokens, dtype="int32").tobytes()
+
+
+def damaged_docbins(file: bytes) -> dict[str, bytes]:
+    """A file of a doc of two tokens and one of one token, damaged in many ways."""
+    saved = srsly.msgpack_loads(zlib.decompress(file))
+    contents: dict[str, Any] = {
         "a list": [1],
         "nothing": None,
         "other attributes": {"attrs": [1]},
-        "no tokens": {k: v for k, v in data.items() if k != "tokens"},
+        "no tokens": {name: field for name, field in saved.items() if name != "tokens"},
     }
-    changes: dict[str, dict[str, Any]] = {
+    changed_fields: dict[str, dict[str, Any]] = {
         "other strings": {"strings": ["Oslo"]},
-        "attributes by name": {"attrs": ["ORTH"] * len(data["attrs"])},
-        "fewer tokens": {"tokens": data["tokens"][:-8]},
-        "fewer spaces": {"spaces": data["spaces"][:-1]},
-        "fewer lengths": {"lengths": data["lengths"][:-4]},
-        "fewer flags": {"flags": data["flags"][:1]},
-        "a negative length": {"lengths": lengths(4, -1)},
-        "a length too large": {"lengths": lengths(2, 2**31 - 1)},
-        "lengths of fewer tokens": {"lengths": lengths(1, 1)},
-        "lengths of more tokens": {"lengths": lengths(2, 2)},
-        "fewer user data": {"user_data": data["user_data"][:1]},
+        "attributes by name": {"attrs": ["ORTH"] * len(saved["attrs"])},
+        "fewer tokens": {"tokens": saved["tokens"][:-8]},
+        "fewer spaces": {"spaces": saved["spaces"][:-1]},
+        "fewer lengths": {"lengths": saved["lengths"][:-4]},
+        "fewer flags": {"flags": saved["flags"][:1]},
+        "a negative length": {"lengths": lengths_of_docs(4, -1)},
+        "a length too large": {"lengths": lengths_of_docs(2, 2**31 - 1)},
+        "lengths of fewer tokens": {"lengths": lengths_of_docs(1, 1)},
+        "lengths of more tokens": {"lengths": lengths_of_docs(2, 2)},
+        "fewer user data": {"user_data": saved["user_data"][:1]},
         "other span groups": {"span_groups": [b"abc"] * 2},
         "other user data": {"user_data": [b"\xc1"] * 2},
         "no attributes": {"attrs": []},
-        "spans outside of the doc": {"span_groups": [data["span_groups"][0]] * 2},
+        "spans outside of the doc": {"span_groups": [saved["span_groups"][0]] * 2},
     }
-    others |= {name: {**data, **change} for name, change in changes.items()}
-    damaged = {name: zlib.compress(srsly.msgpack_dumps(value)) for name, value in others.items()}
-    return {"empty": b"", "cut": file[: len(file) // 2], **damaged}
+    for name, fields in changed_fields.items():
+        contents[name] = {**saved, **fields}
+    files = {"empty": b"", "cut": file[: len(file) // 2]}
+    for name, content in contents.items():
+        files[name] = zlib.compress(srsly.msgpack_dumps(content))
+    return files
 
 
-def test_damaged_spacy_files(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.spacy"
+def test_a_damaged_spacy_file_is_refused_by_its_name(tmp_path: Path) -> None:
     docs = [NLP("Kim is"), NLP("Lee")]
     docs[0].spans["x"] = [docs[0][0:2]]
+    path = tmp_path / "corpus.spacy"
     DocBin(docs=docs, store_user_data=True).to_disk(path)
-    for name, damaged in docbins(path.read_bytes()).items():
-        path.write_bytes(damaged)
+
+    for damage, file in damaged_docbins(path.read_bytes()).items():
+        path.write_bytes(file)
         with pytest.raises(CorpusError) as error:
-            read(path, spacy.blank("xx"))  # which doesn't know the strings
-        assert f"{path}: expected a file that spaCy's DocBin" in str(error.value), name
+            read_corpus(path, spacy.blank("xx"))  # its vocab doesn't know the strings yet
+        assert f"{path}: expected a file that spaCy's DocBin" in str(error.value), damage
 
 
+# Folders: their files and texts, and what follows the name of the folder in the message.
 FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "nothing in it": ({}, ": expected a folder with files of texts, got none in it"),
     "a folder without files": ({"a/.keep": ""}, ": expected a folder with files of texts"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
-    "an empty file": ({"a.conll": GOOD, "b.conll": ""}, "/b.conll, line 1: expected text"),
-    "a damaged file": ({"a.conll": GOOD, "b/c.conll": f"{GOOD}Kim\n"}, "/b/c.conll, line 4: "),
-    "prose": ({"a.conll": GOOD, "b.txt": "Kim is here\nand Lee\n"}, "/b.txt, line 2: expected 3"),
-    "damaged JSON": ({"a.conll": GOOD, "b.jsonl": f"{TEXT}{{"}, "/b.jsonl, line 2: expected JSON"),
-    "a picture": ({"a.conll": GOOD, "b.png": "\0PNG"}, "/b.png, line 1: expected text in UTF-8"),
-}
+    "an empty file": ({"a.conll": GOOD_COLUMNS, "b.conll": ""}, "/b.conll, line 1: expected text"),
+    "a damaged file": (
+        {"a.conll": GOOD_COLUMNS, "b/c.conll": f"{GOOD_COLUMNS}Kim\n"}, "/b/c.conll, line 4: "),
+    "prose": (
+        {"a.conll": GOOD_COLUMNS, "b.txt": "Kim is here\nand Lee\n"},
+        "/b.txt, line 2: expected 3"),
+    "damaged JSON": (
+        {"a.conll": GOOD_COLUMNS, "b.jsonl": f"{GOOD_TASK}{{"}, "/b.jsonl, line 2: expected JSON"),
+    "a picture": (
+        {"a.conll": GOOD_COLUMNS, "b.png": "\0PNG"}, "/b.png, line 1: expected text in UTF-8"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_folders(name: str, tmp_path: Path) -> None:
-    files, message = FOLDERS[name]
-    for file, text in {"": None, **files}.items():
-        path = tmp_path / "corpus" / file
-        path.parent.mkdir(exist_ok=True)
-        path.mkdir() if text is None else path.write_text(text)
+def test_a_folder_with_a_malformed_file_is_refused_by_the_name_of_the_file(
+    name: str, tmp_path: Path
+) -> None:
+    texts, message = FOLDERS[name]
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for file, text in texts.items():
+        (corpus / file).parent.mkdir(exist_ok=True)
+        (corpus / file).write_text(text)
+
     with pytest.raises(CorpusError) as error:
-        read(tmp_path / "corpus")
-    assert str(error.value).startswith(f"{tmp_path / 'corpus'}{message}"), error.value
+        read_corpus(corpus)
+
+    assert str(error.value).startswith(f"{corpus}{message}"), error.value
 
 
+# Datasets of Hugging Face: the files that are replaced, and by which text; None: they are deleted.
 DATASETS: dict[str, tuple[str, str | None]] = {
     "an empty state": ("state.json", "{}"),
     "a state that is cut": ("state.json", "{"),
@@ -256,20 +296,40 @@ DATASETS: dict[str, tuple[str, str | None]] = {
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_datasets(name: str, tmp_path: Path) -> None:
+def test_a_damaged_dataset_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
     row = {"tokens": [["Kim"]], "ner_tags": [["B-PER"]]}
     datasets.Dataset.from_dict(row).save_to_disk(str(tmp_path / "data"))
-    files, text = DATASETS[name]
-    for path in (tmp_path / "data").glob(files):
-        path.unlink() if text is None else path.write_text(text)
+    pattern, text = DATASETS[name]
+    for path in (tmp_path / "data").glob(pattern):
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(text)
+
     with pytest.raises(CorpusError, match=r"data: expected a Hugging Face dataset, got: "):
         read_file(tmp_path / "data", Context(NLP, ReadOptions(), CorpusInfo()))
 
 
-PARQUET: list[tuple[Any, str]] = [
-    *((data, "expected a Parquet file: ") for data in (b"", b"Kim B-PER\n", b"PAR1PAR1")),
-    (b'{"text": "Kim is here"}\n', "expected a Parquet file: "),
+NO_PARQUET = [b"", b"Kim B-PER\n", b"PAR1PAR1", b'{"text": "Kim is here"}\n']
+
+
+@pytest.mark.parametrize("content", NO_PARQUET)
+def test_annotate_stops_at_a_file_that_is_no_parquet(content: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    path = tmp_path / "texts.parquet"
+    path.write_bytes(content)
+    NLP.to_disk(tmp_path / "model")
+
+    result = run("annotate", tmp_path / "model", path, "--output", tmp_path / "out")
+
+    errors = errors_of_rows(tmp_path / "out")
+    assert "expected a Parquet file: " in "\n".join([result.output, *errors])
+    assert result.exit_code == 1 and str(path) in result.output
+
+
+# The columns of a Parquet file whose last row, or whole table, is wrong.
+BAD_TABLES: list[tuple[dict[str, list[Any]], str]] = [
     ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),
     ({"text": ["a", None]}, "expected a text, got None"),
     ({"text": [1, 2]}, "expected a text, got 2"),
@@ -280,38 +340,65 @@ PARQUET: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("data, message", PARQUET)
-def test_parquet(data: Any, message: str, tmp_path: Path) -> None:
-    """What `annotate` reads: rows that can't be read are rows with an error."""
+@pytest.mark.parametrize("columns, message", BAD_TABLES)
+def test_annotate_names_what_is_wrong_in_a_parquet_file(
+    columns: dict[str, list[Any]], message: str, tmp_path: Path
+) -> None:
+    """It prints what is wrong with the file; a row that can't be read is a row with an error."""
     pyarrow = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
-    path, output = tmp_path / "texts.parquet", tmp_path / "out"
-    if isinstance(data, bytes):
-        path.write_bytes(data)
-    else:
-        parquet.write_table(pyarrow.table(data), path)
+    path = tmp_path / "texts.parquet"
+    parquet.write_table(pyarrow.table(columns), path)
     NLP.to_disk(tmp_path / "model")
-    result = run("annotate", tmp_path / "model", path, "--output", output)
-    lines = [line for part in output.glob("*.jsonl") for line in part.read_text().splitlines()]
-    errors = [row["error"] for row in map(json.loads, lines) if row.get("error")]
-    assert message in "\n".join([result.output, *errors])
-    assert not isinstance(data, bytes) or (result.exit_code == 1 and str(path) in result.output)
+
+    result = run("annotate", tmp_path / "model", path, "--output", tmp_path / "out")
+
+    assert message in "\n".join([result.output, *errors_of_rows(tmp_path / "out")])
 
 
-def test_options(tmp_path: Path) -> None:
+def errors_of_rows(output: Path) -> list[str]:
+    """The errors in the output of `annotate`, which has a JSON object for each row."""
+    errors = []
+    for part in output.glob("*.jsonl"):
+        for line in part.read_text().splitlines():
+            row = json.loads(line)
+            if row.get("error"):
+                errors.append(row["error"])
+    return errors
+
+
+# Options
+
+
+def test_a_column_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
+    """The file has two, and tags are never in the first, that of the words."""
     path = tmp_path / "corpus.conll"
-    path.write_text(GOOD)
+    path.write_text(GOOD_COLUMNS)
+
     with pytest.raises(CorpusError, match=r"column: expected a column .* from 2 to 2, got 3"):
-        read(path, column=3)
-    with pytest.raises(CorpusError, match="expected a file or folder, got nothing there"):
-        read(tmp_path / "none.conll")
+        read_corpus(path, column=3)
 
 
-def test_tag_names(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        CorpusError, match=r"none\.conll: expected a file or folder, got nothing there"
+    ):
+        read_corpus(tmp_path / "none.conll")
+
+
+def test_a_number_of_a_tag_without_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
+
     with pytest.raises(CorpusError, match="line 1: ner_tags: expected a tag from 0 to 1, got 3"):
-        read(path, tag_names=["O", "B-PER"])
+        read_corpus(path, tag_names=["O", "B-PER"])
+
+
+def test_a_damaged_file_of_tag_names_is_refused(tmp_path: Path) -> None:
+    """The names are looked for beside the corpus, in dataset_info.json."""
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
     (tmp_path / "dataset_info.json").write_text('{\n"features": ')
+
     with pytest.raises(CorpusError, match=r"dataset_info.json, line 2: expected JSON"):
-        read(path)
+        read_corpus(path)

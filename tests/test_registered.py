@@ -127,7 +127,7 @@ def test_a_loss_is_built_from_a_config(name: str) -> None:
 @each_batch
 @each_precision
 @pytest.mark.parametrize("is_partial", [False, True])
-def test_a_loss_of_any_batch(
+def test_a_loss_has_finite_values_and_gradients_for_any_batch(
     name: str, lengths: list[int], dtype: str, *, is_partial: bool
 ) -> None:
     """Its value is finite and its gradient has the shapes and the type of the scores. It writes
@@ -159,13 +159,14 @@ def test_a_copy_of_a_loss_computes_the_same(name: str, make_copy: Callable[[Any]
 
 
 @each_loss
-def test_a_loss_forgets_what_it_kept(name: str) -> None:
+def test_a_loss_computes_the_same_after_forget(name: str) -> None:
+    """Some losses keep counts of the batches before."""
     loss = resolve("losses", name)
     first = compute(loss, LENGTHS["docs"], is_partial=False)
     for stage in loss.stages:
         stage.forget()
-    again = compute(loss, LENGTHS["docs"], is_partial=False)
-    assert [result.value for result in first] == [result.value for result in again]
+    second = compute(loss, LENGTHS["docs"], is_partial=False)
+    assert [result.value for result in second] == [result.value for result in first]
 
 
 # Costs
@@ -174,7 +175,10 @@ def test_a_loss_forgets_what_it_kept(name: str) -> None:
 @each_cost
 @each_scheme
 @pytest.mark.parametrize("labels", [[], LABELS[:1], LABELS])
-def test_a_cost_of_any_labels(name: str, scheme: str, labels: list[str]) -> None:
+def test_a_table_of_costs_has_0_on_its_diagonal_and_is_never_negative(
+    name: str, scheme: str, labels: list[str]
+) -> None:
+    """What is missed and what is a false alarm costs something: tag 0 is O."""
     tags = Tags(labels, scheme)
     table = build_from_text("misc", name)(tags)
     assert table.shape == (len(tags), len(tags)) and table.dtype == "float32"
@@ -230,11 +234,11 @@ def decode(
 @each_batch
 @pytest.mark.parametrize("labels", [[], LABELS])
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_a_decoding_of_any_batch(
+def test_a_decoding_predicts_legal_entities_for_any_batch(
     name: str, scheme: str, lengths: list[int], labels: list[str], outside: str
 ) -> None:
-    """It writes neither to scores nor to settings. What it predicts doesn't depend on their
-    type."""
+    """It writes neither to scores nor to settings (`decode` checks it). What it predicts is the
+    same for scores in float32."""
     tags = Tags(labels, scheme, outside)
     predicted = decode(build_decoding(name), tags, lengths)
     assert decode(build_decoding(name), tags, lengths, dtype="float32") == predicted
@@ -253,8 +257,8 @@ def test_a_copy_of_a_decoding_predicts_the_same(name: str, make_copy: Callable[[
 
 
 @each_decoding
-def test_a_decoding_is_saved_as_json(name: str) -> None:
-    """Its settings, and its tables, if it has some."""
+def test_a_decoding_predicts_the_same_after_it_was_saved_as_json(name: str) -> None:
+    """Its settings are saved, and its tables, if it has some."""
     tags = Tags(LABELS)
     decoding = build_decoding(name)
     predicted = decode(decoding, tags, [20, 10])

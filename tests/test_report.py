@@ -37,13 +37,15 @@ from spacy_costner.ml import linear_part
 from .support.browser import Browser, browser, needs_chromium
 from .support.commands import run
 from .support.fitting import SPARSE, examples_of
-from .support.fitting import initialized as dense_or_sparse
+from .support.fitting import initialized as make_dense_or_sparse
 from .support.pipelines import SMALL
 
+# Costs are distances in this tree: city to country 2. A missing or a spurious entity costs one more
+# than the longest distance, from city to person, which is 3: 4 for each of its tokens.
 TREE = {"place": {"city": {}, "country": {}}, "person": {}}
 HIERARCHICAL = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE}
-SCORER = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": HIERARCHICAL, "tree": TREE}
-PLAIN = {"@scorers": "spacy.ner_scorer.v1"}
+COST_SCORER = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": HIERARCHICAL, "tree": TREE}
+SCORER_WITHOUT_COST = {"@scorers": "spacy.ner_scorer.v1"}
 
 CORPUS = [
     ("Rome fell .", "B-city O O"),
@@ -54,512 +56,833 @@ CORPUS = [
     ("Lima", "B-city"),
 ]
 ANSWERS = {"Rome": "B-city", "Georgia": "B-city", "May": "B-person", "Oslo": "B-city"}
-"""The tags of words that are not O: correct, a wrong label, a spurious entity, a wrong boundary.
-Lima is missing."""
+"""The tags that the pipeline predicts: in CORPUS a correct entity, a wrong label, a spurious entity
+and a wrong boundary. All other words are O, so Lima is missing."""
 
-WEIGHT = {"Georgia": 5.0, "Lima": 2.0, "May": 9.0, "Oslo": 7.0, "Rome": 5.0}
-MORE = [
+WEIGHTS = {"Georgia": 5.0, "Lima": 2.0, "May": 9.0, "Oslo": 7.0, "Rome": 5.0}
+"""How sure the pipeline is of the tag of a word. Of other words: 6."""
+
+CORPUS_OF_9_ENTITIES = [
     *CORPUS,
     ("Rome fell in May .", "B-city O O B-person O"),
     ("Oslo and Georgia fell .", "B-city O B-country O O"),
     ("Rome", "B-city"),
 ]
-"""With 9 entities, so that shares have many digits of precision."""
+"""Shares of 9 have many digits: a wrong one isn't right by rounding."""
 
 
-def pipeline(answers: dict[str, str] = ANSWERS, **settings: Any) -> Language:
-    """A pipeline that gives these answers, and others O."""
+def pipeline_that_answers(tag_of_word: dict[str, str] = ANSWERS, **settings: Any) -> Language:
+    """A sparse pipeline, scored by COST_SCORER, that predicts these tags, and O for other words."""
     nlp = spacy.blank("en")
-    config = {"model": SPARSE, "scheme": "IOB2", "scorer": SCORER, **settings}
+    config = {"model": SPARSE, "scheme": "IOB2", "scorer": COST_SCORER, **settings}
     ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     for label in ("city", "country", "person"):
         ner.add_label(label)
     nlp.initialize(lambda: examples_of(nlp, CORPUS))
     features, weights = linear_part(ner.model)
-    for i, (kind, _, word) in enumerate(name.partition("=") for name in features.names()):
+    for row, name in enumerate(features.names()):
+        kind, _, word = name.partition("=")
         if kind == "ORTH":
-            tag = ner.tags.names.index(answers.get(word, "O"))
-            weights.emissions[i, tag] = WEIGHT.get(word, 6.0)
+            tag = ner.tags.names.index(tag_of_word.get(word, "O"))
+            weights.emissions[row, tag] = WEIGHTS.get(word, 6.0)
     return nlp
 
 
-def evaluated(
-    nlp: Language | None = None, docs: Sequence[tuple[str, str]] = CORPUS, **settings: Any
-) -> Report:
-    nlp = nlp or pipeline()
-    return report(nlp, examples_of(nlp, docs), **settings)
-
-
-@pytest.fixture(scope="module")
-def by_hand() -> Report:
-    return evaluated()
-
-
-def counts(scores: Any) -> tuple[int, int, int]:
-    return scores.tp, scores.fp, scores.fn
-
-
-# The evaluation
-
-
-def test_by_hand(by_hand: Report) -> None:
-    """Distances in the tree; a miss or a false alarm costs one more than the longest, 3."""
-    assert (by_hand.pipeline, by_hand.docs, by_hand.tokens) == ("en_pipeline", 5, 15)
-    assert [*by_hand.facts.values()][2:] == [
-        "ner", "spacy_costner.SparseCRF.v1", "spacy_costner.Sequential.v1",
-        "spacy_costner.ViterbiDecoding.v1, bias 0", "1.000", "spacy_costner.HierarchicalCost.v1",
-    ]  # fmt: skip
-    assert counts(by_hand.total) == (1, 3, 3)
-    of_labels = {label: counts(score) for label, score in by_hand.labels.items()}
-    assert of_labels == {"city": (1, 2, 2), "country": (0, 0, 1), "person": (0, 1, 0)}
-    assert [counts(level) for level in by_hand.levels.values()] == [(2, 2, 2), (1, 3, 3)]
-    labels, cost = by_hand.confusion
-    assert labels == ["city", "country", "person", "O"]
-    assert cost.tolist() == [[0, 0, 0, 8], [2, 0, 0, 0], [0, 0, 0, 0], [0, 0, 4, 0]]
-    assert by_hand.kinds == dict(zip(KINDS, [(1, 4), (1, 4), (1, 2), (1, 4), (0, 0)]))
-    assert [(one.text, one.kind, one.cost) for one in by_hand.mistakes] == [
-        ("Nothing in May .", "spurious entity", 4),
-        ("Old Oslo slept .", "wrong boundary", 4),
-        ("Lima", "missing entity", 4),
-        ("Georgia sank .", "wrong label", 2),
-    ]
-    assert evaluated(n_mistakes=1).mistakes == by_hand.mistakes[:1]
-    nlp = pipeline()
-    scores = nlp.evaluate(examples_of(nlp, CORPUS))
-    for name in ("ents_p", "ents_r", "ents_f", "ents_cost", "ents_sent_acc", "ents_f_level_1"):
-        assert by_hand.scores[name] == pytest.approx(scores[name])
-    assert scores["ents_cost"] == pytest.approx(14 / 15)
-
-
-def test_entities_of_a_mistake(by_hand: Report) -> None:
-    mistake = by_hand.mistakes[1]
-    (*gold, p_gold), (*predicted, p_predicted) = *mistake.annotated, *mistake.predicted
-    assert mistake.text == "Old Oslo slept ."
-    assert (gold, predicted) == ([0, 8, "city", "error"], [4, 8, "city", "error"])
-    assert mistake.doc == 3  # the empty doc is none
-    assert p_gold is not None and p_predicted is not None
-    assert p_predicted > 0.9 > 0.1 > p_gold > 0
-    nlp = pipeline()
-    docs: Any = [eg.predicted for eg in examples_of(nlp, CORPUS)]
-    marginals = nlp.get_pipe("ner").posterior(docs).marginals
-    assert marginals[11, 1] == pytest.approx(p_predicted, abs=1e-2)
-    docs = [("Rome saw May and Lima .", "B-city O O O B-city O")]
-    missing, spurious = evaluated(pipeline(ANSWERS), docs).mistakes
-    states = [
-        {one.text[start:end]: state for start, end, _, state, _ in marks}
-        for one in (missing, spurious)
-        for marks in (one.annotated, one.predicted)
-    ]
-    others = [{"Lima": "error"}, {"May": "other"}, {"Lima": "other"}, {"May": "error"}]
-    assert states == [{"Rome": "correct", **other} for other in others]
-
-
-def test_present_setting_lies_on_its_curve(by_hand: Report) -> None:
-    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
-    for result, parameter, value in (
-        (by_hand, "bias", 0.0),
-        (evaluated(pipeline(decoding=threshold)), "threshold", 0.5),
-    ):
-        assert result.parameter == parameter and result.setting == (value, 0.25, 0.25)
-        assert result.setting in result.curves[parameter]
-        assert sorted(result.curves) == ["bias", "threshold"]
-
-
-def unsure() -> Language:
+def pipeline_with_noise() -> Language:
     """A pipeline with entities of all probabilities, some of them correct."""
-    nlp = pipeline()
+    nlp = pipeline_that_answers()
     emissions = linear_part(nlp.get_pipe("ner").model)[1].emissions
     noise = numpy.random.default_rng(0).normal(size=emissions.shape)
     emissions[:] = 0.3 * emissions + 0.5 * noise
     return nlp
 
 
-def without_figures(report: Report) -> str:
-    """The page, but figures, which take a second, are empty."""
+def report_on(nlp: Language, docs: Sequence[tuple[str, str]] = CORPUS, **settings: Any) -> Report:
+    return report(nlp, examples_of(nlp, docs), **settings)
+
+
+@pytest.fixture(scope="module")
+def corpus_report() -> Report:
+    """Of CORPUS, with the answers ANSWERS and the costs of TREE."""
+    return report_on(pipeline_that_answers())
+
+
+def tp_fp_fn(scores: Any) -> tuple[int, int, int]:
+    return scores.tp, scores.fp, scores.fn
+
+
+# The evaluation
+
+
+def test_report_says_what_was_evaluated(corpus_report: Report) -> None:
+    """The empty doc of the corpus is none; the other five have 15 tokens."""
+    assert corpus_report.pipeline == "en_pipeline"
+    assert corpus_report.docs == 5
+    assert corpus_report.tokens == 15
+    settings = list(corpus_report.facts.values())[2:]
+    assert settings == [
+        "ner",
+        "spacy_costner.SparseCRF.v1",
+        "spacy_costner.Sequential.v1",
+        "spacy_costner.ViterbiDecoding.v1, bias 0",
+        "1.000",  # the temperature
+        "spacy_costner.HierarchicalCost.v1",
+    ]
+
+
+def test_report_counts_correct_spurious_and_missing_entities(corpus_report: Report) -> None:
+    """Correct: Rome. Spurious: Georgia as a city, May, Oslo. Missing: Georgia, Old Oslo, Lima. One
+    level up in the tree Georgia is correct: a place."""
+    assert tp_fp_fn(corpus_report.total) == (1, 3, 3)
+    counts_of_label = {label: tp_fp_fn(score) for label, score in corpus_report.labels.items()}
+    assert counts_of_label == {"city": (1, 2, 2), "country": (0, 0, 1), "person": (0, 1, 0)}
+    counts_of_level = [tp_fp_fn(scores) for scores in corpus_report.levels.values()]
+    assert counts_of_level == [(2, 2, 2), (1, 3, 3)]
+
+
+def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None:
+    labels, cost = corpus_report.confusion
+
+    assert labels == ["city", "country", "person", "O"]
+    assert cost.tolist() == [
+        [0, 0, 0, 8],  # the first word of Old Oslo, and Lima
+        [2, 0, 0, 0],  # Georgia
+        [0, 0, 0, 0],
+        [0, 0, 4, 0],  # May
+    ]
+    assert corpus_report.kinds == {  # how many there are, and what they cost
+        "missing entity": (1, 4),
+        "spurious entity": (1, 4),
+        "wrong label": (1, 2),
+        "wrong boundary": (1, 4),
+        "label and boundary": (0, 0),
+    }
+    assert list(corpus_report.kinds) == list(KINDS)
+
+
+def test_report_lists_the_costliest_mistakes_first(corpus_report: Report) -> None:
+    """Of the same cost, those first that the pipeline is surest of (WEIGHTS)."""
+    mistakes = [(mistake.text, mistake.kind, mistake.cost) for mistake in corpus_report.mistakes]
+    assert mistakes == [
+        ("Nothing in May .", "spurious entity", 4),
+        ("Old Oslo slept .", "wrong boundary", 4),
+        ("Lima", "missing entity", 4),
+        ("Georgia sank .", "wrong label", 2),
+    ]
+    short = report_on(pipeline_that_answers(), n_mistakes=1)
+    assert short.mistakes == corpus_report.mistakes[:1]
+
+
+def test_report_has_the_scores_of_evaluate(corpus_report: Report) -> None:
+    nlp = pipeline_that_answers()
+    scores = nlp.evaluate(examples_of(nlp, CORPUS))
+
+    for name in ("ents_p", "ents_r", "ents_f", "ents_cost", "ents_sent_acc", "ents_f_level_1"):
+        assert corpus_report.scores[name] == pytest.approx(scores[name])
+    assert scores["ents_cost"] == pytest.approx(14 / 15)  # of all mistakes, by token
+
+
+def test_marks_of_a_mistake_have_probabilities_of_their_entities(corpus_report: Report) -> None:
+    """Annotated: Old Oslo. Predicted: Oslo, its token 11 of the corpus."""
+    mistake = corpus_report.mistakes[1]
+    (annotated,) = mistake.annotated
+    (predicted,) = mistake.predicted
+    nlp = pipeline_that_answers()
+    docs: Any = [eg.predicted for eg in examples_of(nlp, CORPUS)]
+    marginals = nlp.get_pipe("ner").posterior(docs).marginals
+
+    assert mistake.text == "Old Oslo slept ."
+    assert mistake.doc == 3  # without the empty doc
+    assert annotated[:4] == (0, 8, "city", "error")
+    assert predicted[:4] == (4, 8, "city", "error")
+    assert annotated.prob is not None and predicted.prob is not None
+    assert predicted.prob > 0.9 > 0.1 > annotated.prob > 0
+    begins_city = nlp.get_pipe("ner").tags.names.index("B-city")
+    assert marginals[11, begins_city] == pytest.approx(predicted.prob, abs=1e-2)
+
+
+def test_marks_tell_the_mistake_from_others_and_from_correct_entities() -> None:
+    """Two mistakes in a doc: Lima is missing, May is spurious. Rome is correct."""
+    docs = [("Rome saw May and Lima .", "B-city O O O B-city O")]
+    missing, spurious = report_on(pipeline_that_answers(), docs).mistakes
+
+    def state_of_entity(mistake: Mistake, marks: Sequence[Any]) -> dict[str, str]:
+        return {mistake.text[mark.start : mark.end]: mark.state for mark in marks}
+
+    assert state_of_entity(missing, missing.annotated) == {"Rome": "correct", "Lima": "error"}
+    assert state_of_entity(missing, missing.predicted) == {"Rome": "correct", "May": "other"}
+    assert state_of_entity(spurious, spurious.annotated) == {"Rome": "correct", "Lima": "other"}
+    assert state_of_entity(spurious, spurious.predicted) == {"Rome": "correct", "May": "error"}
+
+
+THRESHOLD_OF_HALF = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "parameter", "value"),
+    [({}, "bias", 0.0), ({"decoding": THRESHOLD_OF_HALF}, "threshold", 0.5)],
+    ids=["viterbi", "threshold"],
+)
+def test_present_setting_lies_on_its_curve(
+    settings: dict[str, Any], parameter: str, value: float
+) -> None:
+    """One of four predicted entities is correct, and one of four annotated ones predicted: 1/4."""
+    result = report_on(pipeline_that_answers(**settings))
+
+    assert result.parameter == parameter
+    assert result.setting == (value, 0.25, 0.25)
+    assert result.setting in result.curves[parameter]
+    assert sorted(result.curves) == ["bias", "threshold"]
+
+
+def page_without_figures(report: Report) -> str:
+    """The page, its figures empty: to draw them takes a second."""
     with patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"):
         return report_page(report)
 
 
-def data_of(html: str) -> Any:
+def data_in_page(html: str) -> Any:
+    """What the scripts of the page read."""
     (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
     return json.loads(data)
 
 
 def test_sliders_have_the_scores_of_tune_and_evaluate() -> None:
-    nlp = unsure()
-    batch, ner = examples_of(nlp, MORE), get_component(nlp, "ner")
-    data = data_of(without_figures(report(nlp, batch, source="my models/ner")))
-    now = nlp.evaluate(batch)
+    nlp = pipeline_with_noise()
+    examples = examples_of(nlp, CORPUS_OF_9_ENTITIES)
+    data = data_in_page(page_without_figures(report(nlp, examples, source="my models/ner")))
+    thresholds = data["thresholds"]  # rows: threshold, tp, fp, fn
+
+    # The counts of the pipeline as it is, before `tune` and the loop below change its decoding.
     tp, fp, fn = data["total"]
-    assert (now["ents_p"], now["ents_r"]) == pytest.approx((tp / (tp + fp), tp / (tp + fn)))
-    assert min(len({*column}) for column in [*zip(*data["thresholds"])][1:]) > 2
-    for value, tp, fp, fn in data["thresholds"][::7]:
-        block = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": value, "labels": {}}
-        use_decoding(nlp, ner, block)
-        scores = nlp.evaluate(batch)
-        p, r, f = tp / max(tp + fp, 1), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)
-        assert [scores[f"ents_{x}"] for x in "prf"] == pytest.approx([p, r, f])
-    points = tune(nlp, batch, parameter="threshold").points
-    for point, (value, tp, fp, fn) in zip(points, data["thresholds"]):
-        assert point == (value, tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn))
-    command = "python -m spacy costner tune 'my models/ner' dev.spacy --output tuned"
-    assert data["command"] == f"{command} --name ner --parameter threshold"
-    assert (data["start"], data["thresholds"][data["start"]][0]) == (49, 0.5)
-    set_to = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
-    data = data_of(without_figures(evaluated(pipeline(decoding=set_to))))
+    present = nlp.evaluate(examples)
+    assert present["ents_p"] == pytest.approx(tp / (tp + fp))
+    assert present["ents_r"] == pytest.approx(tp / (tp + fn))
+
+    for counts in list(zip(*thresholds))[1:]:
+        assert len(set(counts)) > 2  # or else the loops below say little
+    points_of_tune = tune(nlp, examples, parameter="threshold").points
+    for point, (threshold, tp, fp, fn) in zip(points_of_tune, thresholds):
+        precision = tp / (tp + fp) if tp + fp else 1.0
+        assert point == (threshold, precision, tp / (tp + fn))
+    for threshold, tp, fp, fn in thresholds[::7]:
+        decoding = {
+            "@misc": "spacy_costner.ThresholdDecoding.v1",
+            "threshold": threshold,
+            "labels": {},
+        }
+        use_decoding(nlp, get_component(nlp, "ner"), decoding)
+        scores = nlp.evaluate(examples)
+        assert scores["ents_p"] == pytest.approx(tp / max(tp + fp, 1))
+        assert scores["ents_r"] == pytest.approx(tp / (tp + fn))
+        assert scores["ents_f"] == pytest.approx(2 * tp / (2 * tp + fp + fn))
+
+
+def test_page_has_the_command_that_tunes_the_threshold() -> None:
+    """The name of the folder has a space, so it is quoted."""
+    result = report_on(pipeline_that_answers(), source="my models/ner")
+    command = data_in_page(page_without_figures(result))["command"]
+    assert command == (
+        "python -m spacy costner tune 'my models/ner' dev.spacy --output tuned"
+        " --name ner --parameter threshold"
+    )
+
+
+def test_slider_starts_at_the_threshold_of_the_pipeline() -> None:
+    """At the closest step of .01; at .5, row 49, if the pipeline has no threshold."""
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
+    without_threshold = report_on(pipeline_that_answers())
+    with_threshold = report_on(pipeline_that_answers(decoding=decoding))
+
+    data = data_in_page(page_without_figures(without_threshold))
+    assert data["start"] == 49
+    assert data["thresholds"][49][0] == 0.5
+    data = data_in_page(page_without_figures(with_threshold))
     assert data["thresholds"][data["start"]][0] == 0.12
 
 
-def test_cost_is_that_of_scorer_then_loss_then_decoding() -> None:
-    margin = {"@losses": "spacy_costner.SoftmaxMargin.v1", "multiplier": 1.0}
-    zero_one = {"@misc": "spacy_costner.ZeroOneCost.v1"}
-    min_cost = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": HIERARCHICAL, "tree": TREE}
-    for settings, name, has_tree in (
-        ({"loss": {**margin, "cost": zero_one}}, "HierarchicalCost", True),
-        ({"loss": {**margin, "cost": zero_one}, "scorer": PLAIN}, "ZeroOneCost", False),
-        ({"decoding": min_cost, "scorer": PLAIN}, "HierarchicalCost", True),
-    ):
-        result = evaluated(pipeline(**settings))
-        assert result.cost == f"spacy_costner.{name}.v1" and bool(result.levels) is has_tree
+LOSS_WITH_COST = {
+    "@losses": "spacy_costner.SoftmaxMargin.v1",
+    "multiplier": 1.0,
+    "cost": {"@misc": "spacy_costner.ZeroOneCost.v1"},
+}
+DECODING_WITH_COST = {
+    "@misc": "spacy_costner.MinCostDecoding.v1",
+    "cost": HIERARCHICAL,
+    "tree": TREE,
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "cost_name", "has_tree"),
+    [
+        ({"loss": LOSS_WITH_COST}, "HierarchicalCost", True),  # that of COST_SCORER
+        ({"loss": LOSS_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "ZeroOneCost", False),
+        ({"decoding": DECODING_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "HierarchicalCost", True),
+    ],
+    ids=["scorer and loss", "loss", "decoding"],
+)
+def test_cost_is_that_of_scorer_then_loss_then_decoding(
+    settings: dict[str, Any], cost_name: str, has_tree: bool
+) -> None:
+    result = report_on(pipeline_that_answers(**settings))
+    assert result.cost == f"spacy_costner.{cost_name}.v1"
+    assert bool(result.levels) is has_tree
 
 
 def test_without_cost_tags_are_counted() -> None:
-    result = evaluated(pipeline(scorer=PLAIN))
-    assert (result.cost, result.levels) == ("", {})
-    # city: Old missing, Oslo inside instead of first, Lima missing
-    assert result.confusion[1].tolist() == [[1, 0, 0, 2], [1, 0, 0, 0], [0] * 4, [0, 0, 1, 0]]
-    assert result.kinds == dict(zip(KINDS, [(1, 1), (1, 1), (1, 1), (1, 2), (0, 0)]))
+    result = report_on(pipeline_that_answers(scorer=SCORER_WITHOUT_COST))
     html = report_page(result)
-    check(html)
-    assert "each wrong tag costs 1" in html and ">tokens with a wrong tag</text>" in html
-    assert "level 1" not in html and "wrong tags: 2" in html
+
+    assert (result.cost, result.levels) == ("", {})
+    assert result.confusion.cost.tolist() == [
+        [1, 0, 0, 2],  # city: Oslo begins where it should continue; Old and Lima are missing
+        [1, 0, 0, 0],  # country: Georgia is a city
+        [0, 0, 0, 0],
+        [0, 0, 1, 0],  # O: May is a person
+    ]
+    assert result.kinds == {
+        "missing entity": (1, 1),
+        "spurious entity": (1, 1),
+        "wrong label": (1, 1),
+        "wrong boundary": (1, 2),  # both tags of Old Oslo
+        "label and boundary": (0, 0),
+    }
+    check_page(html)
+    assert "each wrong tag costs 1" in html
+    assert ">tokens with a wrong tag</text>" in html
+    assert "wrong tags: 2" in html
+    assert "level 1" not in html
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 @pytest.mark.parametrize("seed", range(2))
-def test_costs_of_mistakes_add_up(scheme: str, seed: int) -> None:
+def test_costs_of_mistakes_kinds_and_confusions_have_the_same_sum(scheme: str, seed: int) -> None:
     hamming = {"@misc": "spacy_costner.HammingCost.v1"}
-    nlp = pipeline(scheme=scheme, scorer={**SCORER, "cost": hamming})
+    nlp = pipeline_that_answers(scheme=scheme, scorer={**COST_SCORER, "cost": hamming})
     emissions = linear_part(nlp.get_pipe("ner").model)[1].emissions
     emissions[:] = numpy.random.default_rng(seed).normal(size=emissions.shape)
-    result = evaluated(nlp)
+
+    result = report_on(nlp)
+
     total = result.scores["ents_cost"] * result.tokens
     assert total > 5
-    assert sum(cost for _, cost in result.kinds.values()) == pytest.approx(total)
+    assert sum(kind.cost for kind in result.kinds.values()) == pytest.approx(total)
     assert sum(mistake.cost for mistake in result.mistakes) == pytest.approx(total)
-    assert result.confusion[1].sum() == pytest.approx(total)
+    assert result.confusion.cost.sum() == pytest.approx(total)
 
 
-def test_nodes_of_the_tree_can_be_answers() -> None:
+def pipeline_that_answers_place() -> Language:
+    """It decodes with minimum cost, and Rome is surely an entity, of any label: so its answer is
+    place, the node above all labels."""
     tree = {"place": {"city": {}, "country": {}, "person": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
-    min_cost = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": tree}
-    nlp = pipeline(decoding=min_cost, scorer={**SCORER, "cost": cost, "tree": tree})
+    nlp = pipeline_that_answers(
+        decoding={"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": tree},
+        scorer={**COST_SCORER, "cost": cost, "tree": tree},
+    )
     features, weights = linear_part(nlp.get_pipe("ner").model)
     rome = features.names().index("ORTH=Rome")
-    weights.emissions[rome] = [-5, 0, -5, 0, -5, 0, -5]  # any label, but surely one
-    result = evaluated(nlp)
-    # Rome is under it, and so are Georgia, where the label is wrong, Oslo and May.
-    assert counts(result.labels["place"]) == (2, 2, 2) and counts(result.total) == (0, 4, 4)
-    etna = evaluated(nlp, [*CORPUS, ("Etna", "B-place")])  # if annotated, it is a label
-    assert counts(etna.labels["place"]) == (1, 1, 0)
-    assert result.parameter is None and numpy.isnan(result.setting.value)
-    assert counts(result.levels["level 1"])[0] == 2
-    mistake = next(one for one in result.mistakes if one.text == "Rome fell .")
-    assert (mistake.kind, mistake.cost) == ("wrong label", 1)
-    assert mistake.predicted[0][2] == "place"
-    assert "current setting (minimum cost)" in without_figures(result).replace("\n", " ")
+    weights.emissions[rome] = [-5, 0, -5, 0, -5, 0, -5]  # O, then B and I of each label
+    return nlp
 
 
-def test_labels_that_only_the_corpus_has() -> None:
+def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level() -> None:
+    """Places are Rome, Georgia, whose label is wrong, and Oslo and May, which aren't annotated."""
+    result = report_on(pipeline_that_answers_place())
+    (mistake,) = (mistake for mistake in result.mistakes if mistake.text == "Rome fell .")
+
+    assert tp_fp_fn(result.total) == (0, 4, 4)
+    assert tp_fp_fn(result.labels["place"]) == (2, 2, 2)
+    assert result.levels["level 1"].tp == 2
+    assert mistake.kind == "wrong label"
+    assert mistake.cost == 1  # from place to city
+    assert mistake.predicted[0].label == "place"
+
+
+def test_an_inner_node_that_is_annotated_is_counted_as_a_label() -> None:
+    """Rome, predicted as a place, and Georgia count as places no more: only Etna's label does."""
+    docs = [*CORPUS, ("Etna", "B-place")]
+    result = report_on(pipeline_that_answers_place(), docs)
+    assert tp_fp_fn(result.labels["place"]) == (1, 1, 0)
+
+
+def test_minimum_cost_decoding_has_no_parameter_on_the_curves() -> None:
+    result = report_on(pipeline_that_answers_place())
+    html = page_without_figures(result)
+
+    assert result.parameter is None
+    assert numpy.isnan(result.setting.value)
+    assert "current setting (minimum cost)" in html.replace("\n", " ")
+
+
+def test_labels_that_only_the_corpus_has_are_missing_entities() -> None:
+    """The model knows no label volcano, and so no probability of it."""
     docs = [*CORPUS, ("Etna smoked .", "B-volcano O O")]
-    result = evaluated(pipeline(scorer=PLAIN), docs)
-    assert counts(result.labels["volcano"]) == (0, 0, 1)
-    unknown = [
-        one.text[mark[0] : mark[1]]
-        for one in result.mistakes
-        for mark in one.annotated
-        if mark[-1] is None
-    ]
-    assert unknown == ["Etna"]
+    result = report_on(pipeline_that_answers(scorer=SCORER_WITHOUT_COST), docs)
+
+    assert tp_fp_fn(result.labels["volcano"]) == (0, 0, 1)
+    without_probability = []
+    for mistake in result.mistakes:
+        for mark in mistake.annotated:
+            if mark.prob is None:
+                without_probability.append(mistake.text[mark.start : mark.end])
+    assert without_probability == ["Etna"]
     assert "labels" not in result.facts
-    none = evaluated(pipeline(scorer=PLAIN), docs[-1:])
-    assert "no label in common" in none.facts["labels"] and "volcano" in none.facts["labels"]
+
+
+def test_a_corpus_that_shares_no_label_with_the_pipeline_is_reported() -> None:
+    docs = [("Etna smoked .", "B-volcano O O")]
+    result = report_on(pipeline_that_answers(scorer=SCORER_WITHOUT_COST), docs)
+    assert "no label in common" in result.facts["labels"]
+    assert "volcano" in result.facts["labels"]
+
+
+def test_a_tree_without_a_label_of_the_corpus_is_refused() -> None:
+    docs = [*CORPUS, ("Etna smoked .", "B-volcano O O")]
     with pytest.raises(ValueError, match=r"tree: expected a node for every label.*'volcano'"):
-        evaluated(pipeline(), docs)
+        report_on(pipeline_that_answers(), docs)
 
 
 def test_what_is_not_annotated_does_not_count() -> None:
-    nlp = pipeline()
+    """Neither a doc without annotation, nor a token without it: May, which is predicted. Of the two
+    docs more, the second counts, with two tokens and Georgia, again a wrong label."""
+    nlp = pipeline_that_answers()
     bare = Doc(nlp.vocab, words=["May", "in", "Rome"])
     partly = Doc(nlp.vocab, words=["May", "fell", "Georgia"], ents=["", "O", "B-city"])
-    more = [Example(doc.copy(), doc) for doc in (bare, partly)]
-    result = report(nlp, [*examples_of(nlp, CORPUS), *more])
-    assert (result.docs, result.tokens) == (6, 17)
-    assert counts(result.total) == (2, 3, 3) and result.kinds["spurious entity"][0] == 1
-    # Tokens need not be those of the annotation.
+    examples = [Example(doc.copy(), doc) for doc in (bare, partly)]
+
+    result = report(nlp, [*examples_of(nlp, CORPUS), *examples])
+
+    assert (result.docs, result.tokens) == (5 + 1, 15 + 2)
+    assert tp_fp_fn(result.total) == (1 + 1, 3, 3)
+    assert result.kinds["spurious entity"].number == 1  # that of CORPUS
+
+
+def test_tokens_need_not_be_those_of_the_annotation() -> None:
+    nlp = pipeline_that_answers()
     reference = Doc(nlp.vocab, words=["Ro", "me", "fell"], spaces=[False, True, False])
     reference.set_ents([reference.char_span(0, 4, label="city")])
+
     result = report(nlp, [Example(nlp.make_doc("Rome fell"), reference)])
-    assert counts(result.total) == (1, 0, 0) and result.mistakes == []
+
+    assert tp_fp_fn(result.total) == (1, 0, 0)
+    assert result.mistakes == []
 
 
 def test_entities_over_a_border_cannot_be_predicted() -> None:
-    nlp = pipeline(sentence_boundaries=True)
+    """Lima Oslo is annotated, and Oslo begins a sentence."""
+    nlp = pipeline_that_answers(sentence_boundaries=True)
     words = ["Rome", "fell", "in", "Lima", "Oslo", "."]
-    ents = ["B-city", "O", "O", "B-city", "I-city", "O"]
-    starts: Any = [i in (0, 4) for i in range(len(words))]
-    doc = Doc(nlp.vocab, words=words, ents=ents, sent_starts=starts)
-    predicted = Doc(nlp.vocab, words=words, sent_starts=starts)
-    result = report(nlp, [*examples_of(nlp, CORPUS), Example(predicted, doc)])
+    tags = ["B-city", "O", "O", "B-city", "I-city", "O"]
+    sent_starts: Any = [True, False, False, False, True, False]
+    reference = Doc(nlp.vocab, words=words, ents=tags, sent_starts=sent_starts)
+    predicted = Doc(nlp.vocab, words=words, sent_starts=sent_starts)
+
+    result = report(nlp, [*examples_of(nlp, CORPUS), Example(predicted, reference)])
+
     assert result.facts["over borders"].startswith("1 annotated entities can't be predicted")
-    marks = [mark for mistake in result.mistakes for mark in mistake.annotated]
-    (over,) = (mark for mark in marks if mark[-1] == 0)
-    assert over[1] - over[0] == len("Lima Oslo") and over[2] == "city"
-    assert without_figures(result).count("can't be predicted</i>") == 1
-    assert "over borders" not in evaluated(nlp).facts
+    impossible = []
+    for mistake in result.mistakes:
+        for mark in mistake.annotated:
+            if mark.prob == 0:
+                impossible.append((mistake.text[mark.start : mark.end], mark.label))
+    assert impossible == [("Lima Oslo", "city")]
+    assert page_without_figures(result).count("can't be predicted</i>") == 1
+    assert "over borders" not in report_on(nlp).facts
 
 
-LONG = " ".join(["so"] * 100)
+SO_100_TIMES = " ".join(["so"] * 100)
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("text", "text_of_mistake"),
     [
-        (f"{LONG} Lima {LONG}", "… " + "so " * 29 + "Lima" + " so" * 29 + " …"),
-        (f"Lima {LONG}", "Lima" + " so" * 29 + " …"),
+        (f"{SO_100_TIMES} Lima {SO_100_TIMES}", "… " + "so " * 29 + "Lima" + " so" * 29 + " …"),
+        (f"Lima {SO_100_TIMES}", "Lima" + " so" * 29 + " …"),
         ("so Lima so", "so Lima so"),
         ("So it was . In Lima . Yes .", "In Lima ."),
     ],
+    ids=["cut on both sides", "cut at the end", "short", "one sentence of three"],
 )
-def test_sentences_are_shown_and_long_ones_cut(words: str, shown: str) -> None:
-    nlp = pipeline()
+def test_sentences_are_shown_and_long_ones_cut(text: str, text_of_mistake: str) -> None:
+    nlp = pipeline_that_answers()
     nlp.add_pipe("sentencizer", first=True)
-    tags = " ".join("B-city" if word == "Lima" else "O" for word in words.split())
-    (mistake,) = evaluated(nlp, [(words, tags)]).mistakes
-    assert mistake.text == shown and mistake.predicted == []
-    assert [mistake.text[start:end] for start, end, *_ in mistake.annotated] == ["Lima"]
+    tags = " ".join("B-city" if word == "Lima" else "O" for word in text.split())
+
+    (mistake,) = report_on(nlp, [(text, tags)]).mistakes
+
+    assert mistake.text == text_of_mistake
+    assert mistake.predicted == []
+    (lima,) = mistake.annotated
+    assert mistake.text[lima.start : lima.end] == "Lima"
 
 
-def test_groups_are_chains_of_overlap() -> None:
-    gold = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
+def test_entities_that_overlap_in_a_chain_are_a_group() -> None:
+    annotated = [(0, 2, "a"), (3, 5, "a"), (5, 6, "a"), (8, 9, "b")]
     predicted = [(1, 4, "a"), (6, 7, "a"), (8, 9, "b")]
-    assert group_overlapping(gold, predicted) == [
-        (gold[:2], predicted[:1]),
-        (gold[2:3], []),
-        ([], predicted[1:2]),
-        (gold[3:], predicted[2:]),
+    assert group_overlapping(annotated, predicted) == [
+        ([(0, 2, "a"), (3, 5, "a")], [(1, 4, "a")]),  # both overlap with 1 to 4
+        ([(5, 6, "a")], []),  # next to others isn't over them
+        ([], [(6, 7, "a")]),
+        ([(8, 9, "b")], [(8, 9, "b")]),
     ]
+
+
+def test_another_label_at_another_place_is_a_kind_of_its_own() -> None:
     assert kind_of([(0, 2, "a")], [(1, 2, "b")]) == "label and boundary" == KINDS[-1]
 
 
-def test_corpus_without_entities() -> None:
+def test_corpus_without_entities_is_refused() -> None:
     with pytest.raises(ValueError, match="with annotated entities, got none"):
-        evaluated(docs=[("", "")])
+        report_on(pipeline_that_answers(), [("", "")])
     with pytest.raises(ValueError, match="docs with entities, got none"):
-        evaluated(docs=[("Rome", "O")])
+        report_on(pipeline_that_answers(), [("Rome", "O")])
 
 
 # The page
 
 
 SECTIONS = ["scores", "curve", "confidence", "confusion", "mistakes", "model"]
+NO_NUMBER = "\N{EN DASH}"
 
 
-def check(html: str) -> list[str]:
-    """Every page is well formed and needs nothing from elsewhere. Returns its tags."""
+def check_page(html: str) -> list[str]:
+    """Every page is well formed and needs nothing from elsewhere. Returns its elements' tags."""
     assert html.startswith("<!DOCTYPE html>")
-    text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)
+    text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)  # what XML doesn't have
     root = ElementTree.fromstring(re.sub("(?s)(?<=<script>).*?(?=</script>)", "", text))
     tags = [element.tag.split("}")[-1] for element in root.iter()]
-    assert not {"link", "img", "iframe"} & set(tags) and tags.count("script") == 2
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+
+    assert not {"link", "img", "iframe"} & set(tags)
+    assert tags.count("script") == 2
     assert '<form hidden=""' in html  # without scripts
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
-    assert "@import" not in html and "url(" not in html.split("</style>")[0]
-    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
-    assert len(ids) == len(set(ids)) and set(SECTIONS) <= set(ids)
-    for name, value in (each for element in root.iter() for each in element.attrib.items()):
-        if name.split("}")[-1] == "href":
-            assert value.startswith("data:") or (value[0] == "#" and value[1:] in ids)
-        assert name != "aria-labelledby" or value in ids
+    assert "@import" not in html
+    assert "url(" not in html.split("</style>")[0]
+    assert len(ids) == len(set(ids))
+    assert set(SECTIONS) <= set(ids)
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name.split("}")[-1] == "href":
+                assert value.startswith("data:") or (value[0] == "#" and value[1:] in ids)
+            if name == "aria-labelledby":
+                assert value in ids
     return tags
 
 
-def test_page_says_what_the_report_has(by_hand: Report) -> None:
-    facts = {**by_hand.facts, "pipeline": "here", "corpus": "there: 5 docs"}
-    html = report_page(by_hand._replace(facts=facts))
-    assert check(html).count("svg") == 4
-    places = [html.index(f'<section id="{name}"') for name in SECTIONS]
-    assert places == sorted(places)
-    for shown in (
-        "en_pipeline", "here", "there: 5 docs", "25.00", "0.9333", "level 2", "spurious entity",
-        "spacy_costner.HierarchicalCost.v1", ">annotated</text>", ">weight</text>",
+def test_page_shows_facts_and_figures_of_the_report(corpus_report: Report) -> None:
+    facts = {**corpus_report.facts, "pipeline": "here", "corpus": "there: 5 docs"}
+
+    html = report_page(corpus_report._replace(facts=facts))
+
+    assert check_page(html).count("svg") == 4
+    positions = [html.index(f'<section id="{section}"') for section in SECTIONS]
+    assert positions == sorted(positions)
+    captions = re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", html, flags=re.DOTALL)
+    assert len(captions) == 4
+    assert min(len(caption) for caption in captions) > 100
+    for text in (
+        "en_pipeline",
+        "here",
+        "there: 5 docs",
+        "25.00",  # precision, recall and F in percent
+        "0.9333",  # the cost of a token, 14 / 15
+        "level 2",
+        "spurious entity",
+        "spacy_costner.HierarchicalCost.v1",
+        ">annotated</text>",
+        ">weight</text>",
         'class="error">Old Oslo<span class="label">city <i>',
         ">recall (% of annotated entities)</text>",
         ">precision (% of predicted entities)</text>",
         ">confidence (probability of the entity)</text>",
         ">precision (share of correct entities)</text>",
-    ):  # fmt: skip
-        assert shown in html, shown
-    captions = re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", html, flags=re.DOTALL)
-    assert len(captions) == 4 and min(map(len, captions)) > 100
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', html, flags=re.DOTALL)
-    cells = {name: re.findall("<td[^>]*>(.*?)</td>", row) for name, row in rows[::-1]}
+    ):
+        assert text in html, text
+
+
+def test_tables_of_the_page_have_scores_and_counts(corpus_report: Report) -> None:
+    """Precision, recall, F, the numbers of annotated, predicted and correct entities."""
+    html = page_without_figures(corpus_report)
+    cells = {}
+    for name, row in re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', html, re.DOTALL):
+        # Labels are in later tables, too: the first counts.
+        cells.setdefault(name, re.findall("<td[^>]*>(.*?)</td>", row))
+
     assert cells["city"] == ["33.33", "33.33", "33.33", "3", "3", "1"]
-    assert cells["country"] == ["0.00", NONE, "0.00", "1", "0", "0"]
+    assert cells["country"] == ["0.00", NO_NUMBER, "0.00", "1", "0", "0"]
     assert cells["all"] == ["25.00", "25.00", "25.00", "4", "4", "1"]
-    assert cells["missing entity"] == ["1", "4"]
+    assert cells["missing entity"] == ["1", "4"]  # how many, and what they cost
 
 
-def many(n: int) -> Confusion:
-    cost = numpy.random.default_rng(n).integers(0, 50, (n + 1, n + 1)).astype("float64")
-    return Confusion([*(f"l{i}" for i in range(n)), "O"], cost)
+def random_confusion(n_labels: int) -> Confusion:
+    """Costs of the labels l0, l1, ... and O."""
+    shape = (n_labels + 1, n_labels + 1)
+    cost = numpy.random.default_rng(n_labels).integers(0, 50, shape).astype("float64")
+    return Confusion([*(f"l{i}" for i in range(n_labels)), "O"], cost)
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
-    n = MAX_LABELS + 2
-    labels, cost = many(n)
-    total = {labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n)}
-    names, summed = sum_others(many(n))
-    *kept, others, outside = names
-    assert (len(kept), others, outside) == (MAX_LABELS, "2 others", "O")
-    assert kept == [label for label in labels if label in kept]
-    rest = [label for label in labels[:-1] if label not in kept]
-    assert min(total[label] for label in kept) >= max(total[label] for label in rest)
-    groups = [*([labels.index(label)] for label in kept), list(map(labels.index, rest)), [n]]
-    for i, j in numpy.ndindex(summed.shape):
-        assert summed[i, j] == cost[numpy.ix_(groups[i], groups[j])].sum()
+    n_labels = MAX_LABELS + 2
+    labels, cost = random_confusion(n_labels)
+    cost_of_label = {
+        labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n_labels)
+    }
+
+    names, summed_cost = sum_others(random_confusion(n_labels))
+
+    *shown, others, outside = names
+    hidden = [label for label in labels[:-1] if label not in shown]
+    assert len(shown) == MAX_LABELS
+    assert (others, outside) == ("2 others", "O")
+    assert shown == [label for label in labels if label in shown]  # in their order
+    lowest_shown = min(cost_of_label[label] for label in shown)
+    assert lowest_shown >= max(cost_of_label[label] for label in hidden)
+    # The rows of `cost` that each row of `summed_cost` is the sum of.
+    groups = [[labels.index(label)] for label in shown]
+    groups.append([labels.index(label) for label in hidden])
+    groups.append([n_labels])
+    for i, j in numpy.ndindex(summed_cost.shape):
+        assert summed_cost[i, j] == cost[numpy.ix_(groups[i], groups[j])].sum()
 
 
-def test_page_of_many_labels(by_hand: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its figures have numbers on hover, and no more tags than there is room for."""
-    few = many(MAX_LABELS + 1)
-    assert sum_others(few) is few
+def test_a_single_label_too_many_is_shown() -> None:
+    """A row "1 others" would be no shorter."""
+    confusion = random_confusion(MAX_LABELS + 1)
+    assert sum_others(confusion) is confusion
+
+
+def transitions_of(n_tags: int) -> TransitionWeights:
+    """From tag t<i> to tag t<j> the weight is 1000 i + j."""
+    names = [f"t{i}" for i in range(n_tags)]
+    weights = [[1000.0 * i + j for j in range(n_tags)] for i in range(n_tags)]
+    return TransitionWeights(names, names, weights)
+
+
+def test_page_of_many_labels_sums_them_and_has_numbers_on_hover(
+    corpus_report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """38 labels: 15 are shown, 23 are summed. 6 tags are as many as there is room for."""
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
-    for n, render, n_svgs in ((7, without_figures, 3), (6, report_page, 4)):
-        names = [f"t{i}" for i in range(n)]
-        weights = [[1000.0 * i + j for j in range(n)] for i in range(n)]
-        transitions = TransitionWeights(names, names, weights)
-        html = render(by_hand._replace(confusion=many(38), transitions=transitions))
-        assert check(html).count("svg") == n_svgs
-        assert ("too many tags for a figure" in html) is (n == 7) and "are summed" in html
-    cells = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
-    assert ("t5", "t1", "5,001") in cells
-    assert ("O", "23 others", f"{sum_others(many(38))[1][-1, -2]:.0f}") in cells
+    confusion = random_confusion(38)
+    result = corpus_report._replace(confusion=confusion, transitions=transitions_of(6))
+
+    html = report_page(result)
+
+    assert check_page(html).count("svg") == 4
+    assert "are summed" in html
+    assert "too many tags for a figure" not in html
+    hovers = re.findall(r"<title>([^<]+) \N{RIGHTWARDS ARROW} ([^<]+): ([\d,]+)<", html)
+    assert ("t5", "t1", "5,001") in hovers
+    cost_of_others = sum_others(confusion).cost[-1, -2]  # of O, the last row
+    assert ("O", "23 others", f"{cost_of_others:.0f}") in hovers
+
+
+def test_page_of_too_many_tags_has_no_figure_of_transitions(
+    corpus_report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
+    result = corpus_report._replace(confusion=random_confusion(38), transitions=transitions_of(7))
+
+    html = page_without_figures(result)
+
+    assert check_page(html).count("svg") == 3
+    assert "too many tags for a figure" in html
+    assert "are summed" in html
 
 
 def test_markup_is_text() -> None:
-    """Of the corpus, its labels, the pipeline, and the paths."""
+    """In texts and labels of the corpus, the names of the pipeline, and paths."""
     words = "<script>alert(1)</script> & <b>Lima</b> {{0}} {%x%}"
-    nlp = pipeline(scorer=PLAIN)
-    nlp.meta["name"], nlp.meta["version"] = "<i>name</i>", "<sub>1"
-    batch, before = examples_of(nlp, [(words, "O O B-<u> O O")]), nlp.to_bytes()
-    result = report(nlp, batch, source="<s>", corpus="<q>")
-    assert nlp.to_bytes() == before and not batch[0].predicted.has_annotation("ENT_IOB")
-    html = without_figures(result._replace(cost="<del>"))
-    tags = set(check(html))
-    assert not {"u", "q", "s", "sub", "del"} & tags and "<b>Lima" not in html
-    for written in ("<b>Lima</b>", "<u>", "<i>name", "<s>", "<q>", "<script>alert(1)", "<sub>1"):
-        assert escape(written) in html
-    assert data_of(html)["command"].split()[5] == "'<s>'"
-    assert "{{0}} {%x%}" in html
+    nlp = pipeline_that_answers(scorer=SCORER_WITHOUT_COST)
+    nlp.meta["name"] = "<i>name</i>"
+    nlp.meta["version"] = "<sub>1"
+
+    result = report_on(nlp, [(words, "O O B-<u> O O")], source="<s>", corpus="<q>")
+    html = page_without_figures(result._replace(cost="<del>"))
+
+    assert not {"u", "q", "s", "sub", "del"} & set(check_page(html))
+    assert "<b>Lima" not in html
+    for markup in ("<b>Lima</b>", "<u>", "<i>name", "<s>", "<q>", "<script>alert(1)", "<sub>1"):
+        assert escape(markup) in html
+    assert data_in_page(html)["command"].split()[5] == "'<s>'"
+    assert "{{0}} {%x%}" in html  # no template of its own
 
 
-def test_pages_without_predictions_and_without_mistakes() -> None:
-    nothing = evaluated(pipeline({}))
-    assert counts(nothing.total) == (0, 0, 4) and nothing.setting.precision == 1.0
-    html = without_figures(nothing)
-    assert check(html).count("svg") == 3 and "No entity was predicted" in html
-    answers = {"Rome": "B-city", "Georgia": "B-country", "Old": "B-city", "Oslo": "I-city"}
-    perfect = evaluated(pipeline({**answers, "Lima": "B-city"}))
-    assert perfect.total.fscore == pytest.approx(1) and perfect.mistakes == []
-    html = without_figures(perfect)
-    assert check(html).count("svg") == 3
-    assert "All tags are correct." in html and "No mistakes to show." in html
+def test_report_leaves_pipeline_and_docs_as_they_are() -> None:
+    nlp = pipeline_that_answers()
+    examples = examples_of(nlp, [("Rome fell .", "B-city O O")])
+    pipeline_before = nlp.to_bytes()
+
+    report(nlp, examples)
+
+    assert nlp.to_bytes() == pipeline_before
+    assert not examples[0].predicted.has_annotation("ENT_IOB")
 
 
-def test_transitions_of_a_dense_model() -> None:
-    nlp, batch = dense_or_sparse(**SMALL)
-    nlp.get_pipe("ner").model.get_ref("output_layer").get_param("transitions")[0, 1] = 2.5
-    result = report(nlp, batch)
+def test_page_without_predictions() -> None:
+    result = report_on(pipeline_that_answers({}))
+    html = page_without_figures(result)
+
+    assert tp_fp_fn(result.total) == (0, 0, 4)
+    assert result.setting.precision == 1.0
+    assert check_page(html).count("svg") == 3
+    assert "No entity was predicted" in html
+
+
+def test_page_without_mistakes() -> None:
+    right = {"Rome": "B-city", "Georgia": "B-country", "Old": "B-city", "Oslo": "I-city"}
+    result = report_on(pipeline_that_answers({**right, "Lima": "B-city"}))
+    html = page_without_figures(result)
+
+    assert result.total.fscore == pytest.approx(1)
+    assert result.mistakes == []
+    assert check_page(html).count("svg") == 3
+    assert "All tags are correct." in html
+    assert "No mistakes to show." in html
+
+
+def test_page_shows_the_transitions_of_a_dense_model() -> None:
+    nlp, examples = make_dense_or_sparse(**SMALL)
+    output_layer = nlp.get_pipe("ner").model.get_ref("output_layer")
+    output_layer.get_param("transitions")[0, 1] = 2.5
+
+    result = report(nlp, examples)
+
     assert result.transitions.weights[0][1] == 2.5
     assert ">2.5</text>" in report_page(result)
 
 
-def test_style_sheet(by_hand: Report) -> None:
-    """It has the colours of the figures, and keeps the line breaks of texts."""
-    mistake = Mistake(0, KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
-    html = without_figures(by_hand._replace(mistakes=[mistake]))
+def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
+    rome = Mistake(0, KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
+    html = page_without_figures(corpus_report._replace(mistakes=[rome]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
-    assert "<dd>so\nRome</dd>" in html and "white-space: pre-line" in html
+    assert "<dd>so\nRome</dd>" in html
+    assert "white-space: pre-line" in html
+
+
+def test_style_sheet_has_the_colours_of_the_figures(corpus_report: Report) -> None:
+    """In the light; in the dark they are others."""
+    html = page_without_figures(corpus_report)
     for name, colour in COLOURS.items():
         ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
         assert light == colour != dark
 
 
-NONE = "\N{EN DASH}"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (number(1234.5), "1,234"),
+        (number(None), NO_NUMBER),
+        (number(float("nan"), 2), NO_NUMBER),
+        (percent(0.12345), "12.35"),
+        (percent(None), NO_NUMBER),
+        (percent(1.0, 0), "100"),
+        (cost_number(3.0), "3"),
+        (cost_number(2.5), "2.50"),
+        (cost_number(12345), "12,345"),
+        (probability(0.0), "0 %"),
+        (probability(1e-9), "< 1 %"),
+        (probability(0.005), "0 %"),
+        (probability(0.5), "50 %"),
+        (probability(0.994), "99 %"),
+        (probability(0.996), "> 99 %"),
+        (probability(1.0), "100 %"),
+    ],
+)
+def test_numbers_are_rounded_for_readers(text: str, expected: str) -> None:
+    assert text == expected
 
 
-def test_numbers() -> None:
-    assert (number(1234.5), number(None), number(float("nan"), 2)) == ("1,234", NONE, NONE)
-    assert (percent(0.12345), percent(None), percent(1.0, 0)) == ("12.35", NONE, "100")
-    assert [*map(cost_number, (3.0, 2.5, 12345))] == ["3", "2.50", "12,345"]
-    shown = [probability(p) for p in (0.0, 1e-9, 0.005, 0.5, 0.994, 0.996, 1.0)]
-    assert shown == ["0 %", "< 1 %", "0 %", "50 %", "99 %", "> 99 %", "100 %"]
-
-
-def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def saved_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the pipeline of ANSWERS. Pages have no figures, which take a second."""
     monkeypatch.setattr("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>")
-    nlp, model, corpus = pipeline(), tmp_path / "pipeline", tmp_path / "test.spacy"
-    nlp.to_disk(model)
-    DocBin(docs=[eg.reference for eg in examples_of(nlp, CORPUS)]).to_disk(corpus)
+    pipeline_that_answers().to_disk(tmp_path / "pipeline")
+    return tmp_path / "pipeline"
+
+
+def save_docs(path: Path, corpus: Sequence[tuple[str, str]]) -> Path:
+    DocBin(docs=[eg.reference for eg in examples_of(spacy.blank("en"), corpus)]).to_disk(path)
+    return path
+
+
+def test_command_writes_the_page(saved_pipeline: Path, tmp_path: Path) -> None:
+    corpus = save_docs(tmp_path / "test.spacy", CORPUS)
     output = tmp_path / "new" / "report.html"
-    result = run("report", model, corpus, "--output", output, "--mistakes", 2)
-    assert result.exit_code == 0 and f"Written to {output}" in result.output, result.output
-    html = output.read_text(encoding="utf8")
-    check(html)
-    assert html.count("<li>") == 2 and f"{corpus}: 5 docs, 15 tokens, 4 entities" in html
+
+    result = run("report", saved_pipeline, corpus, "--output", output, "--mistakes", 2)
+
+    assert result.exit_code == 0, result.output
+    assert f"Written to {output}" in result.output
     assert result.stderr == ""
-    DocBin(docs=[Doc(nlp.vocab, ["Etna"], ents=["B-place"])]).to_disk(corpus)
-    result = run("report", model, corpus, "--output", output)
-    assert result.exit_code == 0 and "no label in common" in result.stderr
-    other = tmp_path / "other.html"
-    result = run("report", model, corpus, "--output", other, "--name", "parser")
-    assert result.exit_code == 1 and "got 'parser'" in result.output and not other.exists()
+    html = output.read_text(encoding="utf8")
+    check_page(html)
+    assert html.count("<li>") == 2  # mistakes
+    assert f"{corpus}: 5 docs, 15 tokens, 4 entities" in html
 
 
-def shown(tab: Browser) -> dict[str, str]:
-    """What the page says of its sliders, as text."""
+def test_command_warns_of_labels_that_the_pipeline_lacks(
+    saved_pipeline: Path, tmp_path: Path
+) -> None:
+    corpus = save_docs(tmp_path / "test.spacy", [("Etna", "B-place")])
+    result = run("report", saved_pipeline, corpus, "--output", tmp_path / "report.html")
+    assert result.exit_code == 0
+    assert "no label in common" in result.stderr
+
+
+def test_command_refuses_a_name_that_no_component_has(saved_pipeline: Path, tmp_path: Path) -> None:
+    corpus = save_docs(tmp_path / "test.spacy", CORPUS)
+    output = tmp_path / "report.html"
+    result = run("report", saved_pipeline, corpus, "--output", output, "--name", "parser")
+    assert result.exit_code == 1
+    assert "got 'parser'" in result.output
+    assert not output.exists()
+
+
+# The page in a browser
+
+
+def texts_of_sliders(tab: Browser) -> dict[str, str]:
+    """What the page says of its sliders: the text of each element with an id."""
     return tab.run(
         "Object.fromEntries([...document.querySelectorAll('form [id]')]"
-        ".map(each => [each.id, each.textContent]))"
+        ".map(element => [element.id, element.textContent]))"
     )
 
 
-def expected(row: Sequence[Any], cost: float, total: Sequence[int]) -> dict[str, str]:
-    """What it should say."""
-    value, tp, fp, fn = row
+def expected_texts(row: Sequence[Any], cost_of_miss: float, total: Sequence[int]) -> dict[str, str]:
+    """What it should say of a threshold with its counts, and of those of the pipeline now."""
+    threshold, tp, fp, fn = row
+    _, fp_now, fn_now = total
+    precision = f"{percent(tp / (tp + fp))} %" if tp + fp else NO_NUMBER
     return {
-        "threshold-text": f"{value:g}", "fn": str(fn), "fp": str(fp),
-        "f": f"{percent(2 * tp / (2 * tp + fp + fn))} %", "r": f"{percent(tp / (tp + fn))} %",
-        "p": f"{percent(tp / (tp + fp))} %" if tp + fp else NONE,
+        "threshold-text": f"{threshold:g}",
+        "fn": str(fn),
+        "fp": str(fp),
+        "f": f"{percent(2 * tp / (2 * tp + fp + fn))} %",
+        "r": f"{percent(tp / (tp + fn))} %",
+        "p": precision,
         "p-note": f"of {tp + fp} predicted",
-        "cost": f"{cost * fn + fp:g}", "cost-now": f"{cost * total[2] + total[1]:g}",
-    }  # fmt: skip
+        "cost": f"{cost_of_miss * fn + fp:g}",
+        "cost-now": f"{cost_of_miss * fn_now + fp_now:g}",
+    }
 
 
-RING = """
+DISTANCE_OF_RING = """
 (() => {
-  const at = (each, ...names) => names.map(name => Number(each.getAttribute(name)));
-  const [x, y] = at(svg.querySelector(".tried"), "cx", "cy");
-  const points = [...svg.querySelectorAll("use")].map(each => at(each, "x", "y"));
+  const numbers = (element, ...names) => names.map(name => Number(element.getAttribute(name)));
+  const [x, y] = numbers(svg.querySelector(".tried"), "cx", "cy");
+  const points = [...svg.querySelectorAll("use")].map(element => numbers(element, "x", "y"));
   return Math.min(...points.map(([u, v]) => Math.hypot(x - u, y - v)));
 })()
 """
 """The distance of the ring from the closest point of a curve."""
 
 
-DOT_IN_RING = """
+DOT_IS_IN_RING = """
 (() => {
   const dot = svg.querySelector(".chosen use").getBBox(), ring = svg.querySelector(".tried");
   const style = getComputedStyle(ring);
@@ -570,43 +893,69 @@ DOT_IN_RING = """
 """Whether the point of the current setting is seen where the ring is around it."""
 
 
+class SliderPage:
+    """The page in a tab, and what its sliders should say."""
+
+    def __init__(self, tab: Browser, data: dict[str, Any]) -> None:
+        self.tab = tab
+        self.thresholds = data["thresholds"]  # rows: threshold, tp, fp, fn
+        self.total = data["total"]  # tp, fp, fn of the pipeline now
+        self.command = data["command"]
+
+    def check(self, row: Sequence[Any], cost_of_miss: float) -> None:
+        """The sliders are at the threshold of a row, and at a cost."""
+        texts = texts_of_sliders(self.tab)
+        texts["cost-now"] = re.findall(r"now (\S+);", texts["cost-note"])[0]
+        for name, text in expected_texts(row, cost_of_miss, self.total).items():
+            assert texts[name] == text
+        least_cost = min(cost_of_miss * fn + fp for _, _, fp, fn in self.thresholds)
+        assert f"least {least_cost:g} at" in texts["cost-note"]
+        self.check_command(row, texts)
+
+    def check_command(self, row: Sequence[Any], texts: dict[str, str]) -> None:
+        """The command asks `tune` for the precision of the row if its recall is lower than now, or
+        else for its recall; rounded down, so that it can be reached."""
+        _, tp, fp, fn = row
+        precision = tp / (tp + fp) if tp + fp else 1.0
+        recall = tp / (tp + fn)
+        tp_now, _, fn_now = self.total
+        if recall < tp_now / (tp_now + fn_now):
+            aim, share = "precision", precision
+        else:
+            aim, share = "recall", recall
+        assert texts["aim"] == aim
+        assert texts["command"].startswith(f"{self.command} --{aim} ")
+        share_of_command = float(texts["command"].split()[-1])
+        assert share - 1e-4 < share_of_command <= share
+
+
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
-    html = report_page(evaluated(unsure(), MORE))
-    data, path, colours = data_of(html), tmp_path / "report.html", []
-    rows, total = data["thresholds"], data["total"]
+    """On a wide screen in the light, and on a narrow one in the dark. A miss that costs c moves the
+    threshold to 1 / (1 + c)."""
+    html = report_page(report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES))
+    path = tmp_path / "report.html"
     path.write_text(html, encoding="utf8")
-
-    def check_page(tab: Browser, row: Any, cost: float) -> None:
-        texts, wanted = shown(tab), expected(row, cost, total)
-        texts["cost-now"] = re.findall(r"now (\S+);", texts["cost-note"])[0]
-        assert {name: texts[name] for name in wanted} == wanted
-        least = min(cost * fn + fp for _, _, fp, fn in rows)
-        assert f"least {least:g} at" in texts["cost-note"]
-        share, aim = float(texts["command"].split()[-1]), texts["aim"]
-        assert texts["command"].startswith(f"{data['command']} --{aim} ")
-        _, tp, fp, fn = row
-        p, r = tp / (tp + fp) if tp + fp else 1.0, tp / (tp + fn)
-        name, exact = ("precision", p) if r < total[0] / (total[0] + total[2]) else ("recall", r)
-        assert aim == name and exact - 1e-4 < share <= exact
+    backgrounds = set()
 
     with browser(tmp_path) as tab:
+        page = SliderPage(tab, data_in_page(html))
         for width, dark in ((1200, False), (420, True)):
             tab.open(path, width, dark)
             assert tab.run("document.documentElement.scrollWidth") <= width
             assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
-            colours.append(tab.run("getComputedStyle(document.body).backgroundColor"))
-            check_page(tab, rows[49], 1)
-            assert tab.run(DOT_IN_RING)
+            backgrounds.add(tab.run("getComputedStyle(document.body).backgroundColor"))
+            page.check(page.thresholds[49], cost_of_miss=1)
+            assert tab.run(DOT_IS_IN_RING)
             tab.run("byId('miss').focus()")
             for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
                 tab.press(key, times)
-                row = min(rows, key=lambda row: abs(row[0] - 1 / (1 + cost)))
-                check_page(tab, row, cost)
-            tab.press("Tab")
+                distances = [abs(row[0] - 1 / (1 + cost)) for row in page.thresholds]
+                page.check(page.thresholds[numpy.argmin(distances)], cost)
+            tab.press("Tab")  # to the slider of the threshold
             for key, times, i in (("Home", 1, 0), ("ArrowRight", 30, 30)):
                 tab.press(key, times)
-                check_page(tab, rows[i], 50)
-                assert tab.run(RING) < 0.1
-    assert len({*colours}) == 2
+                page.check(page.thresholds[i], cost_of_miss=50)
+                assert tab.run(DISTANCE_OF_RING) < 0.1
+    assert len(backgrounds) == 2

@@ -25,16 +25,18 @@ posix = pytest.mark.skipif(os.name != "posix", reason="folders are not replaced 
 Files = dict[str, str]
 
 
-def pipeline(text: str) -> Files:
-    """What could be a pipeline."""
+def pipeline_files(text: str) -> Files:
+    """Files with the names of those of a pipeline; in each there is the text, and its name."""
     names = ["config.cfg", "meta.json", "ner/model", "vocab/strings.json"]
     return {name: f"{text} {name}" for name in names}
 
 
-OLD, NEW = pipeline("old"), pipeline("new")
+OLD, NEW = pipeline_files("old"), pipeline_files("new")
 
 
 def writer(files: Files) -> Callable[[Path], None]:
+    """A function that writes these files into a folder."""
+
     def write(folder: Path) -> None:
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -84,70 +86,113 @@ def clock() -> Clock:
 
 
 @posix
-def test_killed_at_any_time(tmp_path: Path, clock: Clock) -> None:
-    """The old folder or the new one, whole. Between two renames there is none; it comes back."""
-    path, seen, n_missing = tmp_path / "model", [], 0
-    for n in range(1000):
+def test_a_folder_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, clock: Clock) -> None:
+    """Before each access to the disk, until a save comes to its end. Between two renames there is
+    no folder; `check_folder` brings it back."""
+    path = tmp_path / "model"
+    is_new: list[bool] = []
+    n_missing = 0
+    for n_accesses in range(1000):
         save_folder(path, writer(OLD))
         (path / "notes.txt").write_text("mine")
+
         finished = False
-        with suppress(Killed), clock.after(n):
+        with suppress(Killed), clock.after(n_accesses):
             save_folder(path, writer(NEW))
             finished = True
-        n_missing += not path.exists()
+
+        if not path.exists():
+            n_missing += 1
         check_folder(path)
-        there = files_of(path)
-        assert there in ({**OLD, "notes.txt": "mine"}, {**NEW, "notes.txt": "mine"}), n
+        files = files_of(path)
+        assert files in ({**OLD, "notes.txt": "mine"}, {**NEW, "notes.txt": "mine"}), n_accesses
         assert os.listdir(tmp_path) == ["model"]
-        seen.append("new" in there["meta.json"])
+        is_new.append("new" in files["meta.json"])
         if finished:
             break
-    assert finished and seen == sorted(seen) and 20 < seen.index(True) < n
+    assert finished
+    # First it is always old, then always new.
+    assert is_new == sorted(is_new) and 20 < is_new.index(True) < n_accesses
     assert n_missing > 0
 
 
-def test_a_file_is_killed_at_any_time(tmp_path: Path, clock: Clock) -> None:
-    path, seen = tmp_path / "page.html", []
-    for n in count():
+def test_a_file_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "page.html"
+    texts: list[str] = []
+    for n_accesses in count():
         path.write_text("old")
-        with suppress(Killed), clock.after(n):
-            save_file(path, lambda there: there.write_text("new"))
+        with suppress(Killed), clock.after(n_accesses):
+            save_file(path, lambda temporary: temporary.write_text("new"))
             break
-        seen.append(path.read_text())
-    assert {*seen} <= {"old", "new"} and seen.count("old") > 5
-    save_file(path, lambda there: there.write_text("newer"))
+        texts.append(path.read_text())
+    assert {*texts} <= {"old", "new"} and texts.count("old") > 5
+
+
+def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, clock: Clock) -> None:
+    """At any of its accesses to the disk. Nothing remains of it."""
+    path = tmp_path / "page.html"
+    for n_accesses in range(10):
+        with suppress(Killed), clock.after(n_accesses):
+            save_file(path, lambda temporary: temporary.write_text("new"))
+
+    save_file(path, lambda temporary: temporary.write_text("newer"))
+
     assert path.read_text() == "newer" and os.listdir(tmp_path) == ["page.html"]
 
 
-@pytest.mark.parametrize("where", ["write", "fsync", "mkdir", "rename"])
-@pytest.mark.parametrize("save", [save_folder, save_file])
-def test_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, save: Callable
-) -> None:
-    path, folder = tmp_path / "model", save is save_folder
+def fill_disk(monkeypatch: pytest.MonkeyPatch, call: str) -> Mock:
+    """Let a call fail as on a full disk. RETURNS (Mock): A function that fails so."""
     full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    save(path, writer(OLD) if folder else lambda there: there.write_text("old"))
 
-    def write(there: Path) -> None:
-        if where == "write":
-            full()
-        (writer(NEW) if folder else Path.write_bytes)(there, *([] if folder else [b"new"]))
+    def full_for_saved(move: Callable) -> Callable:
+        """Only what was written anew can't be renamed: the old is moved back."""
+        return lambda path, target: (full if path.suffix == ".saving" else move)(path, target)
 
-    def moving(move: Callable) -> Callable:
-        return lambda self, target: (full if self.suffix == ".saving" else move)(self, target)
-
-    if where == "rename":
+    if call == "rename":
         for name in ("rename", "replace"):
-            monkeypatch.setattr(Path, name, moving(getattr(Path, name)))
-    elif where != "write":
-        monkeypatch.setattr(Path if where == "mkdir" else os, where, full)
-    if where == "mkdir" and not folder:
-        pytest.skip("a file needs no folder")
+            monkeypatch.setattr(Path, name, full_for_saved(getattr(Path, name)))
+    elif call == "mkdir":
+        monkeypatch.setattr(Path, "mkdir", full)
+    elif call == "fsync":
+        monkeypatch.setattr(os, "fsync", full)
+    return full
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "mkdir", "rename"])
+def test_the_old_folder_stays_when_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "model"
+    save_folder(path, writer(OLD))
+    full = fill_disk(monkeypatch, call)
+
     with pytest.raises(OSError, match="No space left"):
-        save(path, write)
+        save_folder(path, full if call == "write" else writer(NEW))
+
     monkeypatch.undo()
-    assert (files_of(path) if folder else path.read_text()) == (OLD if folder else "old")
+    assert files_of(path) == OLD
     assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "rename"])
+def test_the_old_file_stays_when_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "page.html"
+    save_file(path, lambda temporary: temporary.write_text("old"))
+    full = fill_disk(monkeypatch, call)
+
+    def write_new(temporary: Path) -> None:
+        if call == "write":
+            full()
+        temporary.write_bytes(b"new")
+
+    with pytest.raises(OSError, match="No space left"):
+        save_file(path, write_new)
+
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["page.html"]
 
 
 def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
@@ -159,32 +204,54 @@ def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
     (path / "link").symlink_to("nowhere")
     path.chmod(0o750)
     save_folder(path, writer(NEW))
-    kept = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
-    assert files_of(path) == {**NEW, **kept}
+    others = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
+    assert files_of(path) == {**NEW, **others}
     assert os.readlink(path / "link") == "nowhere" and path.stat().st_mode & 0o777 == 0o750
 
 
-def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative ones, links to folders, links to nothing, folders that aren't there."""
+def test_a_link_to_a_folder_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At first it links to nothing. The path is relative."""
     (tmp_path / "disk").mkdir()
     monkeypatch.chdir(tmp_path)
     Path("model").symlink_to("disk/model")
     for files in (OLD, NEW):
         save_folder("model", writer(files))
         assert Path("model").is_symlink() and files_of(tmp_path / "disk" / "model") == files
+
+
+def test_a_link_to_a_file_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("page").symlink_to("disk/page")
+    for text in ("old", "new"):
+        save_file("page", lambda temporary, text=text: temporary.write_text(text))
+        assert Path("page").is_symlink() and Path("disk", "page").read_text() == text
+
+
+def test_folders_above_that_are_not_there_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     save_folder(Path("a", "b", "..", "c"), writer(NEW))
     assert files_of(tmp_path / "a" / "c") == NEW
-    save_folder("model/inner", writer(OLD))
-    save_folder("model", writer(OLD))
-    assert files_of(Path("model", "inner")) == OLD
-    Path("page").symlink_to("disk/page")
-    for text in ("one", "other"):
-        save_file("page", lambda there, text=text: there.write_text(text))
-        assert Path("page").is_symlink() and Path("disk", "page").read_text() == text
-    save_file(os.devnull, lambda there: there.write_text("nothing"))
 
 
-def test_where_a_folder_cannot_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_within_a_saved_folder_stays(tmp_path: Path) -> None:
+    save_folder(tmp_path / "model", writer(OLD))
+    save_folder(tmp_path / "model" / "inner", writer(OLD))
+
+    save_folder(tmp_path / "model", writer(NEW))
+
+    assert files_of(tmp_path / "model" / "inner") == OLD
+
+
+def test_the_null_device_can_be_written_to() -> None:
+    save_file(os.devnull, lambda temporary: temporary.write_text("nothing"))
+
+
+def test_folders_that_cannot_be_replaced_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("mine")
     save_folder(tmp_path / "model", writer(OLD))
     for path in (tmp_path / "file", tmp_path / "file" / "model"):
@@ -197,41 +264,73 @@ def test_where_a_folder_cannot_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path / "model")
     with pytest.raises(ValueError, match=r"\.: expected .* or the working directory"):
         check_folder(".")
-    assert files_of(tmp_path) == {"file": "mine", **{f"model/{n}": t for n, t in OLD.items()}}
+    assert (tmp_path / "file").read_text() == "mine"
+    assert files_of(tmp_path / "model") == OLD
 
 
 @posix
-def test_what_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+def test_of_two_saves_at_once_the_later_one_stays(tmp_path: Path) -> None:
+    """While the first one writes, the other begins and ends."""
     path = tmp_path / "model"
 
-    def write(there: Path) -> None:
-        writer(OLD)(there)
+    def write_old(temporary: Path) -> None:
+        writer(OLD)(temporary)
         save_folder(path, writer(NEW))
-        assert files_of(there) == OLD
+        assert files_of(temporary) == OLD
 
-    save_folder(path, write)
+    save_folder(path, write_old)
+
     assert files_of(path) == OLD and os.listdir(tmp_path) == ["model"]
+
+
+@posix
+def test_check_folder_brings_back_only_a_folder_that_no_process_is_renaming(
+    tmp_path: Path,
+) -> None:
+    """Folders whose names are not those of a save are left alone."""
+    path = tmp_path / "model"
     for name in (".model.saving", ".model.0123.old", ".model.01234567.old"):
         (tmp_path / name).mkdir()
-    with locked(tmp_path / ".model.01234567.old"):  # another process is between its renames
-        path.rename(tmp_path / "elsewhere")
+
+    with locked(tmp_path / ".model.01234567.old"):  # as a process between its two renames has it
         check_folder(path)
-        assert len(os.listdir(tmp_path)) == 4 and not path.exists()
+        assert not path.exists()
     check_folder(path)
-    names = [".model.0123.old", ".model.saving", "elsewhere", "model"]
-    assert sorted(os.listdir(tmp_path)) == names
+
+    assert sorted(os.listdir(tmp_path)) == [".model.0123.old", ".model.saving", "model"]
 
 
-def test_files_that_are_inputs(tmp_path: Path) -> None:
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[Path]:
+    """A pipeline and a corpus."""
     model, corpus = tmp_path / "model", tmp_path / "test.spacy"
     save_folder(model, writer(OLD))
     corpus.write_text("docs")
     (model / "page.html").write_text("old page")
-    (tmp_path / "link").symlink_to(corpus)
-    for path in (corpus, tmp_path / "link", tmp_path / "model" / ".." / "test.spacy", model):
-        with pytest.raises(ValueError, match="expected another file than the input, got: "):
-            check_file(path, [str(model), corpus])
+    return [model, corpus]
+
+
+@pytest.mark.parametrize(
+    "output", ["test.spacy", "link", "model/../test.spacy", "model", "model/meta.json"]
+)
+def test_an_output_that_is_an_input_is_refused(
+    output: str, tmp_path: Path, inputs: list[Path]
+) -> None:
+    """Under another name, too, and a file of an input pipeline."""
+    (tmp_path / "link").symlink_to(tmp_path / "test.spacy")
+    with pytest.raises(ValueError, match="expected another file than the input, got: "):
+        check_file(tmp_path / output, [str(path) for path in inputs])
+
+
+def test_the_input_whose_file_an_output_is_is_named(tmp_path: Path, inputs: list[Path]) -> None:
     with pytest.raises(ValueError, match=r"meta\.json: expected another file .*model"):
-        check_file(model / "meta.json", [model])
-    for other in (None, tmp_path / "page.html", model / "page.html", model / "new.json"):
-        check_file(other, [model, corpus, "en_core_web_sm"])
+        check_file(tmp_path / "model" / "meta.json", inputs)
+
+
+@pytest.mark.parametrize("output", [None, "page.html", "model/page.html", "model/new.json"])
+def test_other_outputs_are_not_refused(
+    output: str | None, tmp_path: Path, inputs: list[Path]
+) -> None:
+    """Such as a page in the folder of a pipeline. An input may be an installed package."""
+    path = None if output is None else tmp_path / output
+    check_file(path, [*inputs, "en_core_web_sm"])

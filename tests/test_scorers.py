@@ -25,34 +25,42 @@ HIERARCHICAL = make_hierarchical_cost(tree=TREE)
 VOCAB = spacy.blank("xx").vocab
 
 
-def example(predicted: list[str], gold: list[str]) -> Example:
-    """An example of as many tokens as tags; "-" is missing."""
-    words = [f"w{i}" for i in range(len(gold))]
-    missing = [None if tag == "-" else tag for tag in gold]
+def example_of_tags(predicted: str, gold: str) -> Example:
+    """An example with a token for each tag; "-" in gold is a token without annotation."""
+    words = [f"w{i}" for i in range(len(gold.split()))]
+    gold_tags = [None if tag == "-" else tag for tag in gold.split()]
     return Example(
-        Doc(VOCAB, words=words, ents=predicted),
-        Doc(VOCAB, words=words, ents=missing),  # type: ignore[arg-type]
+        Doc(VOCAB, words=words, ents=predicted.split()),
+        Doc(VOCAB, words=words, ents=gold_tags),  # type: ignore[arg-type]
     )
 
 
 EXAMPLES = [
-    example(["B-city", "O", "B-country", "I-country"], ["B-city", "O", "B-country", "I-country"]),
-    example(["B-country", "O", "O"], ["B-city", "O", "B-sports-team"]),
-    example(["B-city", "I-city", "O"], ["B-city", "O", "O"]),
+    example_of_tags(predicted="B-city O B-country I-country", gold="B-city O B-country I-country"),
+    example_of_tags(predicted="B-country O O", gold="B-city O B-sports-team"),
+    example_of_tags(predicted="B-city I-city O", gold="B-city O O"),
 ]
 
 
 def score(
     examples: list[Example], confidence: dict[str, Any] | None = None, **settings: Any
 ) -> dict[str, Any]:
+    """Score with the hierarchical cost of TREE, in the scheme BILUO."""
     scorer = make_cost_scorer(**{"cost": HIERARCHICAL, "tree": TREE, **settings})
     return scorer(examples, labels=LABELS, scheme="BILUO", confidence=confidence)
 
 
-def test_scores_counted_by_hand() -> None:
+def test_a_pickled_scorer_gives_the_same_scores() -> None:
     scorer = make_cost_scorer(cost=HIERARCHICAL, tree=TREE)
     scores = scorer(EXAMPLES, labels=LABELS, scheme="BILUO")
     assert pickle.loads(pickle.dumps(scorer))(EXAMPLES, labels=LABELS, scheme="BILUO") == scores
+
+
+def test_cost_scorer_gives_scores_counted_by_hand() -> None:
+    scorer = make_cost_scorer(cost=HIERARCHICAL, tree=TREE)
+    scores = scorer(EXAMPLES, labels=LABELS, scheme="BILUO")
+
+    # precision, recall and F are spaCy's
     assert {key: scores[key] for key in get_ner_prf([])} == get_ner_prf(EXAMPLES)
     # Of ten tokens one has its label's sibling (2 edges), one is missed and one is a false
     # alarm (4 each, 3 edges being the farthest).
@@ -61,7 +69,8 @@ def test_scores_counted_by_hand() -> None:
     assert scores["ents_tag_acc"] == pytest.approx(6 / 10)
     assert scorer(EXAMPLES, labels=LABELS, scheme="IOB2")["ents_tag_acc"] == pytest.approx(7 / 10)
     assert scores["ents_sent_acc"] == pytest.approx(1 / 3)
-    # tp 2, fp 2, fn 3; on top city for country is right.
+    # F = 2 tp / (2 tp + fp + fn) with tp 2, fp 2, fn 3; on the top level country for city is
+    # right, as both are a place.
     assert scores["ents_f"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 3))
     assert scores["ents_f_level_2"] == pytest.approx(scores["ents_f"])
     assert scores["ents_f_level_1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))
@@ -73,16 +82,26 @@ def test_scores_counted_by_hand() -> None:
     }
 
 
-def test_confidence_counted_by_hand() -> None:
-    words = ["a", "b", "c", "d"]
-    predicted = Doc(VOCAB, words=words, ents=["B-city", "O", "B-city", "B-city"])
-    gold = Doc(VOCAB, words=words, ents=["B-city", "O", "O", None])  # type: ignore[list-item]
+SURE = {"spans_key": "sure"}
+
+
+def examples_with_confidences() -> list[Example]:
+    """EXAMPLES, and before them one with confidences: of an entity that is right (0.9), of one
+    that is not (0.7), and of one in a token without annotation (0.1)."""
+    example = example_of_tags(predicted="B-city O B-city B-city", gold="B-city O O -")
+    predicted = example.predicted
     attrs = {"scores": [0.9, 0.7, 0.1]}
     predicted.spans["sure"] = SpanGroup(predicted, attrs=attrs, spans=predicted.ents)
-    batch = [Example(predicted, gold), *EXAMPLES]
-    scorer = make_confidence_scorer()
-    scores = scorer(batch, confidence={"spans_key": "sure"}, labels=LABELS)
-    # The third is in a token that is not annotated; the other docs have no confidence.
+    return [example, *EXAMPLES]
+
+
+def test_the_calibration_error_is_counted_by_hand() -> None:
+    batch = examples_with_confidences()
+
+    scores = make_confidence_scorer()(batch, confidence=SURE, labels=LABELS)
+
+    # The mean of 1 - 0.9 and 0.7 - 0: nothing is known of the third, and the other docs have no
+    # confidences.
     assert scores["ents_ece"] == pytest.approx((0.1 + 0.7) / 2)
     rows = [row for row in scores["ents_reliability"] if row["n"]]
     assert [(row["n"], row["confidence"], row["right"]) for row in rows] == [
@@ -90,21 +109,37 @@ def test_confidence_counted_by_hand() -> None:
         (1, pytest.approx(0.9), 1.0),
     ]
     assert scores["ents_f"] == get_ner_prf(batch)["ents_f"]
-    with_cost = score(batch, confidence={"spans_key": "sure"})
-    assert with_cost["ents_ece"] == scores["ents_ece"] and "ents_cost" in with_cost
-    without = scorer(batch, confidence={"spans_key": "sure"}, labels=["country"])
-    assert without["ents_ece"] is None
-    assert scorer(batch)["ents_ece"] is None and "ents_ece" not in score(batch)
 
 
-PARTIAL = example(["B-city", "B-city", "O"], ["-", "O", "O"])
-UNANNOTATED = example(["B-city"], ["-"])
+def test_the_cost_scorer_has_the_calibration_error_of_a_component_with_confidence() -> None:
+    batch = examples_with_confidences()
+    expected = make_confidence_scorer()(batch, confidence=SURE, labels=LABELS)["ents_ece"]
+
+    with_confidence = score(batch, confidence=SURE)
+
+    assert with_confidence["ents_ece"] == expected and "ents_cost" in with_confidence
+    assert "ents_ece" not in score(batch)
+
+
+def test_without_confidences_of_its_labels_there_is_no_calibration_error() -> None:
+    scorer = make_confidence_scorer()
+    batch = examples_with_confidences()
+    assert scorer(batch, confidence=SURE, labels=["country"])["ents_ece"] is None
+    assert scorer(batch)["ents_ece"] is None
+
+
+PARTIAL = example_of_tags(predicted="B-city B-city O", gold="- O O")
+UNANNOTATED = example_of_tags(predicted="B-city", gold="-")
 EMPTY = Example(Doc(VOCAB), Doc(VOCAB))
 
 
-def test_docs_are_counted_as_they_are_scored() -> None:
-    some = [UNANNOTATED, *EXAMPLES, EMPTY, PARTIAL]
-    counts, scores = count_docs(some, HIERARCHICAL, labels=LABELS), score(some)
+def test_counts_of_docs_add_up_to_scores() -> None:
+    """Docs without annotation are left out: the counts are of the three of EXAMPLES and PARTIAL."""
+    examples = [UNANNOTATED, *EXAMPLES, EMPTY, PARTIAL]
+
+    counts = count_docs(examples, HIERARCHICAL, labels=LABELS)
+
+    scores = score(examples)
     assert counts.tp.tolist() == [2, 0, 0, 0]
     assert counts.fp.tolist() == [0, 1, 1, 1]
     assert counts.fn.tolist() == [0, 2, 1, 0]
@@ -115,41 +150,64 @@ def test_docs_are_counted_as_they_are_scored() -> None:
     assert scores["ents_sent_acc"] == pytest.approx(1 / 4)
 
 
-def test_what_is_missing_does_not_count() -> None:
-    """Docs without entities have no F, but a cost."""
+def test_tokens_without_annotation_do_not_count() -> None:
     scores = score([PARTIAL, UNANNOTATED, EMPTY])
+    # Of the two annotated tokens one is a false alarm, which costs 4.
     assert scores["ents_cost"] == pytest.approx(4 / 2)
     assert scores["ents_sent_acc"] == 0.0
     assert scores["ents_confusion"] == {"O": {"city": 1, "O": 1}}
-    assert score([example(["B-city", "O"], ["-", "O"])])["ents_sent_acc"] == 1.0
-    scores = score([example(["O", "O"], ["O", "O"])])
+    only_annotated_token_is_right = example_of_tags(predicted="B-city O", gold="- O")
+    assert score([only_annotated_token_is_right])["ents_sent_acc"] == 1.0
+
+
+def test_docs_without_entities_have_no_f_but_a_cost() -> None:
+    scores = score([example_of_tags(predicted="O O", gold="O O")])
     assert scores["ents_f_level_1"] is None and scores["ents_f"] is None
     assert (scores["ents_cost"], scores["ents_tag_acc"], scores["ents_sent_acc"]) == (0, 1, 1)
 
 
-@pytest.mark.parametrize("examples", [[], [UNANNOTATED], [EMPTY]])
-def test_nothing_to_score_is_none(examples: list[Example]) -> None:
+@pytest.mark.parametrize(
+    "examples", [[], [UNANNOTATED], [EMPTY]], ids=["no docs", "no annotation", "no tokens"]
+)
+def test_all_scores_are_none_where_nothing_is_annotated(examples: list[Example]) -> None:
     scores = score(examples)
     assert set(scores) == {
-        *("ents_p", "ents_r", "ents_f", "ents_per_type", "ents_cost", "ents_tag_acc"),
-        *("ents_confusion", "ents_sent_acc", "ents_f_level_1", "ents_f_level_2"),
+        "ents_p",
+        "ents_r",
+        "ents_f",
+        "ents_f_level_1",
+        "ents_f_level_2",
+        "ents_per_type",
+        "ents_cost",
+        "ents_tag_acc",
+        "ents_sent_acc",
+        "ents_confusion",
     }
     assert set(scores.values()) == {None}
 
 
-def test_other_tokens_are_aligned() -> None:
-    words, spaces = ["New", "York", "beats", "Fiji", "Inc"], [True, True, True, False, False]
-    ents = ["B-city", "I-city", "O", "B-country", "O"]
-    predicted = Doc(VOCAB, words=words, spaces=spaces, ents=ents)
-    words, spaces = ["New York", "be", "ats", "FijiInc"], [True, False, True, False]
-    gold = Doc(VOCAB, words=words, spaces=spaces, ents=["B-city", "O", "O", "B-country"])
+def test_predicted_tokens_are_aligned_with_those_of_gold() -> None:
+    """Of "New York beats FijiInc", of which gold has no token in common with it."""
+    predicted = Doc(
+        VOCAB,
+        words=["New", "York", "beats", "Fiji", "Inc"],
+        spaces=[True, True, True, False, False],
+        ents=["B-city", "I-city", "O", "B-country", "O"],
+    )
+    gold = Doc(
+        VOCAB,
+        words=["New York", "be", "ats", "FijiInc"],
+        spaces=[True, False, True, False],
+        ents=["B-city", "O", "O", "B-country"],
+    )
     scores = score([Example(predicted, gold)])
     assert scores["ents_confusion"]["city"] == {"city": 2}
     assert scores["ents_f"] == scores["ents_f_level_2"] == 1.0
     assert scores["ents_sent_acc"] == 1.0
 
 
-def test_entities_that_answer_one_token_twice_are_right_once() -> None:
+def test_of_two_predicted_entities_in_one_gold_token_one_is_right() -> None:
+    """tp 1, fp 1, fn 0"""
     predicted = Doc(VOCAB, words=["New", "York"], ents=["B-city", "B-city"])
     gold = Doc(VOCAB, words=["New York"], ents=["B-city"])
     scores = score([Example(predicted, gold)])
@@ -157,16 +215,26 @@ def test_entities_that_answer_one_token_twice_are_right_once() -> None:
     assert scores["ents_sent_acc"] == 0.0
 
 
-def test_labels_of_the_docs_alone_are_wrong_answers() -> None:
-    other = [example(["O", "B-city"], ["B-country", "O"])]
-    scores = make_cost_scorer(cost=make_zero_one_cost())(other, labels=["city"])
+def test_gold_of_a_label_that_the_component_lacks_counts_as_missed() -> None:
+    batch = [example_of_tags(predicted="O B-city", gold="B-country O")]
+    scores = make_cost_scorer(cost=make_zero_one_cost())(batch, labels=["city"])
     assert scores["ents_cost"] == 1.0
     assert scores["ents_confusion"] == {"country": {"O": 1}, "O": {"city": 1}}
+
+
+def test_a_label_of_gold_that_the_tree_of_the_cost_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .* none for 'planet'"):
-        score([example(["O"], ["B-planet"])])
-    for tree, message in (({"country": {}}, ".* none for 'city'"), ("no.json", r"no\.json")):
-        with pytest.raises(ValueError, match=f"cost_scorer: tree: {message}"):
-            score(EXAMPLES, tree=tree)
+        score([example_of_tags(predicted="O", gold="B-planet")])
+
+
+@pytest.mark.parametrize(
+    "tree, message",
+    [({"country": {}}, ".* none for 'city'"), ("no.json", r"no\.json")],
+    ids=["without a label", "no such file"],
+)
+def test_a_tree_of_the_scorer_that_does_not_fit_is_refused(tree: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"cost_scorer: tree: {message}"):
+        score(EXAMPLES, tree=tree)
 
 
 TOP = {"top": {"LOC": {}, "PERSON": {}}, "sports-team": {}}
@@ -176,6 +244,7 @@ SCORER = {"@scorers": "spacy_costner.cost_scorer.v1", "tree": TOP, "cost": COST}
 
 @pytest.fixture(scope="module")
 def trained() -> Language:
+    """A pipeline that has learned TRAIN, with a scorer and confidences."""
     fix_random_seed(0)
     confidence = {"@misc": "spacy_costner.Confidence.v1"}
     nlp = pipeline(scorer=SCORER, scheme="IOB2", confidence=confidence)
@@ -183,7 +252,7 @@ def trained() -> Language:
     return nlp
 
 
-def test_a_trained_component_scores_itself(trained: Language) -> None:
+def test_a_component_is_evaluated_by_the_scorer_of_its_config(trained: Language) -> None:
     scores = trained.evaluate(examples(trained))
     names = ("ents_f", "ents_tag_acc", "ents_sent_acc", "ents_f_level_1", "ents_f_level_2")
     assert {scores[name] for name in names} == {1.0}
@@ -192,7 +261,7 @@ def test_a_trained_component_scores_itself(trained: Language) -> None:
     json.dumps(scores)
 
 
-def test_spacys_own_ner_can_be_scored() -> None:
+def test_the_ner_of_spacy_can_have_the_scorer() -> None:
     nlp = spacy.blank("xx")
     nlp.add_pipe("ner", config={"scorer": SCORER})
     nlp.initialize(lambda: examples(nlp))
@@ -201,12 +270,14 @@ def test_spacys_own_ner_can_be_scored() -> None:
 
 @pytest.fixture
 def corpus(trained: Language, tmp_path: Path) -> Path:
+    """The docs of TRAIN, which have 16 tokens, a doc without annotation, and one of 3 tokens with a
+    mistake."""
     docs = [eg.reference for eg in examples(trained)]
     unannotated = trained.make_doc("London")
-    other = trained.make_doc("I like London")
-    other.set_ents([Span(other, 2, 3, "sports-team")])
+    mistaken = trained.make_doc("I like London")
+    mistaken.set_ents([Span(mistaken, 2, 3, "sports-team")])
     path = tmp_path / "corpus.spacy"
-    DocBin(docs=[*docs, unannotated, other]).to_disk(path)
+    DocBin(docs=[*docs, unannotated, mistaken]).to_disk(path)
     return path
 
 
@@ -216,6 +287,7 @@ def test_spacy_evaluate_writes_all_scores(trained: Language, corpus: Path, capsy
     evaluate(str(model), corpus, output, silent=False)
     assert "NER F" in capsys.readouterr().out
     scores = json.loads(output.read_text())
+    # In the tree LOC is 3 edges from sports-team: up to top, to the root, and down.
     assert scores["ents_cost"] == pytest.approx(3 / 19)
     assert scores["ents_confusion"]["sports-team"] == {"LOC": 1, "sports-team": 2}
     assert 0 < scores["ents_f_level_1"] <= 1

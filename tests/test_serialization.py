@@ -27,22 +27,23 @@ from .support.pipelines import TEXTS, ents, examples, pipeline, train
 from .support.slow import slow_but
 
 BEGUN = Progress()._asdict()
-GONE: Any = object()
-"""In place of a value: the key is gone."""
+REMOVED: Any = object()
+"""In place of a value: the key is removed."""
 VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
 SEEN = {"memory": {"LOWER": 1}, "elsewhere": {"ORTH": 2}, "document": {"LOWER": 1}}
 """Features that need more than their names: counts, other occurrences, a first pass."""
 
 KINDS: dict[str, dict[str, Any]] = {
+    # sparse, cnn and hybrid
     **{kind: {"model": model} for kind, model in MODELS.items()},
     "split": {"model": {**MODELS["sparse"], "features": {**FEATURES, **SEEN}}, "outside": "before"},
 }
-kinds = pytest.mark.parametrize("kind", slow_but(KINDS, "hybrid", "split"))
+all_kinds = pytest.mark.parametrize("kind", slow_but(KINDS, "hybrid", "split"))
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a pipeline of each kind."""
+    """A folder with a trained pipeline of each kind, in a folder of its name."""
     folder = tmp_path_factory.mktemp("saved")
     for kind, settings in KINDS.items():
         fix_random_seed(0)
@@ -57,15 +58,18 @@ def load(path: Path, **settings: Any) -> Language:
     return spacy.load(path, config={f"components.ner.{k}": v for k, v in settings.items()})
 
 
-def edit_cfg(path: Path, to: Path, **settings: Any) -> Path:
-    """A copy of a pipeline with other values in cfg, or without them."""
+def copy_with_cfg(path: Path, to: Path, **values: Any) -> Path:
+    """A copy of a pipeline with other values in the component's file cfg, or without them
+    (REMOVED). Its digest stays."""
     shutil.copytree(path, to)
-    cfg = {**srsly.read_json(to / "ner" / "cfg"), **settings}
-    srsly.write_json(to / "ner" / "cfg", {k: v for k, v in cfg.items() if v is not GONE})
+    cfg = {**srsly.read_json(to / "ner" / "cfg"), **values}
+    remaining = {key: value for key, value in cfg.items() if value is not REMOVED}
+    srsly.write_json(to / "ner" / "cfg", remaining)
     return to
 
 
-def answers(nlp: Language) -> list[Any]:
+def entities_of_texts(nlp: Language) -> list[list[tuple[int, int, str]]]:
+    """What a pipeline predicts for the training texts."""
     return [ents(nlp(text)) for text in TEXTS]
 
 
@@ -75,58 +79,68 @@ def answers(nlp: Language) -> list[Any]:
 @pytest.mark.parametrize(
     "epochs, n_examples, expected",
     [
-        (sum([0.1] * 10), 10, Progress(10, 1, 0, 10)),  # it is below 1
-        (2.3, 10, Progress(10, 2, 3, 10)),
-        (6.0, 0, Progress(10, 6, 0, 1)),
+        # Ten shares of 0.1 are 0.999...: an epoch.
+        (sum([0.1] * 10), 10, Progress(steps=10, epochs=1, n_seen=0, n_examples=10)),
+        (2.3, 10, Progress(steps=10, epochs=2, n_seen=3, n_examples=10)),
+        (6.0, 0, Progress(steps=10, epochs=6, n_seen=0, n_examples=1)),
     ],
 )
-def test_progress_whose_epochs_are_a_sum_of_shares(
+def test_epochs_that_were_saved_as_a_sum_of_shares_are_counted_in_examples(
     epochs: float, n_examples: int, expected: Progress, saved: Path, tmp_path: Path
 ) -> None:
     progress = {"steps": 10, "epochs": epochs}
-    old = edit_cfg(saved / "sparse", tmp_path / "old", progress=progress, n_examples=n_examples)
+    old = copy_with_cfg(
+        saved / "sparse", tmp_path / "old", progress=progress, n_examples=n_examples
+    )
     assert spacy.load(old).get_pipe("ner").progress == expected
 
 
-def without_keys(path: Path, to: Path, *names: str) -> Path:
-    """A copy of a pipeline that was saved without these keys."""
-    files = edit_cfg(path, to, **dict.fromkeys([*names, "digest"], GONE)) / "ner"
+def copy_without_keys(path: Path, to: Path, *names: str) -> Path:
+    """A copy of a pipeline as if it had been saved without these keys: its digest is right."""
+    copy_with_cfg(path, to, **dict.fromkeys([*names, "digest"], REMOVED))
+    files = to / "ner"
     cfg = sign(srsly.read_json(files / "cfg"), (files / "model").read_bytes())
     srsly.write_json(files / "cfg", cfg)
     return to
 
 
-def test_keys_that_were_not_always_saved(saved: Path, tmp_path: Path) -> None:
-    nlp = spacy.load(saved / "sparse")
-    old = spacy.load(without_keys(saved / "sparse", tmp_path / "old", "reading", "trained_on"))
-    assert answers(old) == answers(nlp)
+def test_a_model_without_keys_of_later_versions_is_loaded(saved: Path, tmp_path: Path) -> None:
+    path = copy_without_keys(saved / "sparse", tmp_path / "old", "reading", "trained_on")
+
+    old = spacy.load(path)
+
+    assert entities_of_texts(old) == entities_of_texts(spacy.load(saved / "sparse"))
     ner = old.get_pipe("ner")
     assert ner.reading is None and not len(ner.trained_on)
 
 
 @pytest.mark.parametrize("name", ["outside", "guarantee", "shift", "untrained", "cost_tables"])
-def test_without_a_key_that_is_needed_it_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
-    old = without_keys(saved / "sparse", tmp_path / "old", name)
+def test_a_model_without_a_necessary_key_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
+    old = copy_without_keys(saved / "sparse", tmp_path / "old", name)
     with pytest.raises(ValueError, match=rf"ner.cfg: .*got no {name}: train again"):
         spacy.load(old)
 
 
-def test_without_a_digest_it_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_digest_is_refused(saved: Path, tmp_path: Path) -> None:
+    old = copy_with_cfg(saved / "sparse", tmp_path / "old", digest=REMOVED)
     with pytest.raises(ValueError, match=r"ner.model: expected a digest .*got none: train again"):
-        spacy.load(edit_cfg(saved / "sparse", tmp_path / "old", digest=GONE))
+        spacy.load(old)
 
 
 # What is not of one save, or not of the config
 
 
 @pytest.mark.parametrize("part", ["cfg", "model"])
-def test_files_of_two_saves_don_t_mix(part: str, saved: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_save_is_refused(part: str, saved: Path, tmp_path: Path) -> None:
+    """Here of the same pipeline, saved after an update."""
     nlp = spacy.load(saved / "sparse")
-    shutil.copytree(saved / "sparse", tmp_path / "mixed")
     nlp.update(examples(nlp), sgd=Optimizer(0.01))
     nlp.to_disk(tmp_path / "later")
+    shutil.copytree(saved / "sparse", tmp_path / "mixed")
     assert spacy.load(tmp_path / "mixed")
+
     shutil.copy(tmp_path / "later" / "ner" / part, tmp_path / "mixed" / "ner" / part)
+
     message = r"ner.model: expected the model that was saved with this cfg, digest '\w+', got '\w+'"
     with pytest.raises(ValueError, match=message):
         spacy.load(tmp_path / "mixed")
@@ -135,19 +149,25 @@ def test_files_of_two_saves_don_t_mix(part: str, saved: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("labels", value) for value in (["PERSON", "LOC", "sports-team"], "LOC")),
-        *(("cost_tables", [[[0.0]]]), ("scheme", "IOB2"), ("configured", None)),
+        ("labels", ["PERSON", "LOC", "sports-team"]),  # in another order
+        ("labels", "LOC"),
+        ("cost_tables", [[[0.0]]]),
+        ("scheme", "IOB2"),
+        ("configured", None),
     ],
+    ids=str,
 )
-def test_the_digest_covers_what_belongs_to_the_weights(
+def test_a_cfg_edited_in_what_belongs_to_the_weights_is_refused(
     name: str, value: Any, saved: Path, tmp_path: Path
 ) -> None:
+    """The digest covers it."""
+    edited = copy_with_cfg(saved / "sparse", tmp_path / "model", **{name: value})
     with pytest.raises(ValueError, match=r"ner.model: expected the model that was saved with"):
-        spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **{name: value}))
+        spacy.load(edited)
 
 
 @pytest.mark.parametrize(
-    ("kind", "setting", "own", "other"),
+    ("kind", "setting", "saved_value", "other_value"),
     [
         ("sparse", "scheme", "BILUO", "IOB2"),
         ("cnn", "scheme", "BILUO", "IOB2"),
@@ -155,13 +175,19 @@ def test_the_digest_covers_what_belongs_to_the_weights(
         ("split", "outside", "before", "single"),
     ],
 )
-def test_other_tags_are_refused(kind: str, setting: str, own: str, other: str, saved: Path) -> None:
-    message = rf"{setting}: expected '{own}', which .* trained with, got '{other}' in the"
+def test_a_config_with_other_tags_than_the_model_is_refused(
+    kind: str, setting: str, saved_value: str, other_value: str, saved: Path
+) -> None:
+    message = (
+        rf"{setting}: expected '{saved_value}', which .* trained with, got '{other_value}' in the"
+    )
     with pytest.raises(ValueError, match=rf"ner.cfg: .*{message}"):
-        load(saved / kind, **{setting: other})
-    of_other = pipeline(**{**KINDS[kind], setting: other}).get_pipe("ner")
+        load(saved / kind, **{setting: other_value})
+
+    saved_bytes = spacy.load(saved / kind).get_pipe("ner").to_bytes()
+    ner_of_other_tags = pipeline(**{**KINDS[kind], setting: other_value}).get_pipe("ner")
     with pytest.raises(ValueError, match=message):
-        of_other.from_bytes(spacy.load(saved / kind).get_pipe("ner").to_bytes())
+        ner_of_other_tags.from_bytes(saved_bytes)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "hybrid"])
@@ -174,35 +200,44 @@ def test_other_tags_are_refused(kind: str, setting: str, own: str, other: str, s
         {"affixes": [2, 1]},
         {"bigrams": {}},
     ],
+    ids=["larger window", "another order", "another attribute", "affixes", "bigrams"],
 )
-def test_another_template_is_refused(kind: str, settings: dict[str, Any], saved: Path) -> None:
+def test_a_config_with_other_features_than_the_model_is_refused(
+    kind: str, settings: dict[str, Any], saved: Path
+) -> None:
     with pytest.raises(ValueError, match=r"ner.model: .* expected those of the config, \[\['"):
         load(saved / kind, **{"model.features": {**FEATURES, **settings}})
 
 
-def test_another_look_at_words_is_refused(tmp_path: Path) -> None:
+def test_a_config_with_other_attributes_of_the_tok2vec_is_refused(tmp_path: Path) -> None:
+    """Their order is another: the sizes of all layers are the same."""
     path = Path(__file__).parent.parent / "configs" / "cnn.cfg"
     tok2vec = spacy.util.load_config(path).interpolate()["components"]["tok2vec"]["model"]
     nlp = pipeline(model={**MODELS["cnn"], "tok2vec": tok2vec})
     train(nlp, steps=1)
     nlp.to_disk(tmp_path)
     assert load(tmp_path)
+
     with pytest.raises(ValueError, match="extract_features: expected the attrs of the config"):
         load(tmp_path, **{"model.tok2vec.embed.attrs": ["SHAPE", "PREFIX", "SUFFIX", "NORM"]})
 
 
-def test_as_many_tags_as_weights(saved: Path) -> None:
-    """Also where only one of the files is loaded."""
+def test_weights_for_another_number_of_tags_are_refused(saved: Path) -> None:
+    """Where the model is loaded without its cfg. BILUO has O, and four tags for each of one label,
+    or of three."""
     ner = spacy.load(saved / "sparse").get_pipe("ner")
-    other = pipeline(**KINDS["sparse"]).get_pipe("ner")
-    other.add_label("LOC")
+    ner_of_one_label = pipeline(**KINDS["sparse"]).get_pipe("ner")
+    ner_of_one_label.add_label("LOC")
+
     with pytest.raises(ValueError, match=r"expected weights of 5 tags, got 13"):
-        other.from_bytes(ner.to_bytes(exclude=["cfg", "vocab"]))
+        ner_of_one_label.from_bytes(ner.to_bytes(exclude=["cfg", "vocab"]))
 
 
-@kinds
+@all_kinds
 @pytest.mark.parametrize("value", [numpy.nan, numpy.inf])
-def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(
+    kind: str, value: float, saved: Path, tmp_path: Path
+) -> None:
     nlp = spacy.load(saved / kind)
     model = nlp.get_pipe("ner").model
     if kind in ("sparse", "split"):
@@ -237,31 +272,35 @@ def test_weights_have_to_be_finite(kind: str, value: float, saved: Path, tmp_pat
             "n_examples: expected an integer of at least 1",
         ),
         ({"n_examples": "x"}, "n_examples: expected a finite number of at least 0"),
-        ({"temperature": GONE}, "got no temperature"),
-        ({"decoding": GONE}, "got no decoding"),
+        ({"temperature": REMOVED}, "got no temperature"),
+        ({"decoding": REMOVED}, "got no decoding"),
     ],
 )
-def test_a_setting_of_the_wrong_kind_is_named(
+def test_a_setting_of_the_wrong_kind_in_cfg_is_refused_by_name(
     settings: dict[str, Any], message: str, saved: Path, tmp_path: Path
 ) -> None:
+    edited = copy_with_cfg(saved / "sparse", tmp_path / "model", **settings)
     with pytest.raises(ValueError, match=rf"ner.cfg: expected the cfg .*{message}"):
-        spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **settings))
+        spacy.load(edited)
 
 
-def test_free_settings_may_be_edited(saved: Path, tmp_path: Path) -> None:
-    free = {
+def test_settings_that_do_not_belong_to_the_weights_may_be_edited(
+    saved: Path, tmp_path: Path
+) -> None:
+    settings = {
         "decoding": {"bias": 50.0, "labels": {}},
         "temperature": {"overall": 2.0, "labels": {"LOC": 3.0}},
         "confidence": {"spans_key": "sure", "extension": "sure", "alternatives": 0.5},
     }
-    nlp = spacy.load(edit_cfg(saved / "sparse", tmp_path / "model", **free))
+    nlp = spacy.load(copy_with_cfg(saved / "sparse", tmp_path / "model", **settings))
+
     ner = nlp.get_pipe("ner")
-    assert {name: ner.cfg[name] for name in free} == free
-    doc = nlp("Rome fell")
+    assert {name: ner.cfg[name] for name in settings} == settings
+    doc = nlp("Rome fell")  # the bias for O makes it an entity, unless it is forgotten
     assert len(doc.spans["sure"]) > 0 and doc.ents[0]._.sure < 1
 
 
-# What a model survives
+# What a model survives. Each function copies a pipeline in another way, in a folder for its files.
 
 
 def through_disk(nlp: Language, path: Path) -> Language:
@@ -279,8 +318,12 @@ def through_the_component(nlp: Language, path: Path) -> Language:
     return other
 
 
+def through_pickle(nlp: Language, path: Path) -> Language:
+    return pickle.loads(pickle.dumps(nlp))
+
+
 def in_parts(nlp: Language, path: Path) -> Language:
-    """The files one by one, the vocab and the model first."""
+    """The model is loaded first, the cfg after it. The vocab is shared."""
     nlp.get_pipe("ner").to_disk(path)
     other = spacy.blank("xx", vocab=nlp.vocab).from_config(nlp.config, vocab=nlp.vocab)
     ner = other.get_pipe("ner")
@@ -288,41 +331,47 @@ def in_parts(nlp: Language, path: Path) -> Language:
     return other
 
 
-WAYS: list[Callable[[Language, Path], Language]] = [
-    through_disk, through_bytes, through_the_component, in_parts,
-    lambda nlp, path: pickle.loads(pickle.dumps(nlp)),
-]  # fmt: skip
-
-
-@kinds
-@pytest.mark.parametrize("way", WAYS)
-def test_models_survive(
-    kind: str, way: Callable[[Language, Path], Language], saved: Path, tmp_path: Path
+@all_kinds
+@pytest.mark.parametrize(
+    "copy", [through_disk, through_bytes, through_the_component, in_parts, through_pickle]
+)
+def test_a_copied_model_predicts_the_same(
+    kind: str, copy: Callable[[Language, Path], Language], saved: Path, tmp_path: Path
 ) -> None:
+    """And a copy of the copy."""
     nlp = spacy.load(saved / kind)
-    again = way(nlp, tmp_path / "model")
-    assert answers(again) == answers(nlp)
-    assert answers(through_disk(again, tmp_path / "again")) == answers(nlp)
+    expected = entities_of_texts(nlp)
+
+    copied = copy(nlp, tmp_path / "copy")
+
+    assert entities_of_texts(copied) == expected
+    assert entities_of_texts(through_disk(copied, tmp_path / "second copy")) == expected
 
 
-@kinds
-def test_a_changed_model_can_be_saved_again(kind: str, saved: Path, tmp_path: Path) -> None:
+@all_kinds
+def test_a_model_is_saved_between_updates_with_a_new_label(
+    kind: str, saved: Path, tmp_path: Path
+) -> None:
+    """With its weights, with their averages, and after it is initialized anew."""
     nlp = spacy.load(saved / kind)
     optimizer = Optimizer(0.01, use_averages=True)
     nlp.get_pipe("ner").add_label("GPE")
     for i in range(3):
         nlp.update(examples(nlp), sgd=optimizer)
-        again = through_disk(nlp, tmp_path / str(i))
-    assert again.get_pipe("ner").labels == nlp.get_pipe("ner").labels
+        loaded = through_disk(nlp, tmp_path / str(i))
+    assert loaded.get_pipe("ner").labels == nlp.get_pipe("ner").labels
+
     with nlp.use_params(optimizer.averages):
-        expected = answers(nlp)
+        expected = entities_of_texts(nlp)
         averaged = through_disk(nlp, tmp_path / "averaged")
-    assert answers(averaged) == expected
+    assert entities_of_texts(averaged) == expected
+
     nlp.initialize(lambda: examples(nlp))
     assert through_disk(nlp, tmp_path / "initialized")
 
 
-def test_what_was_not_trained_can_be_saved(tmp_path: Path) -> None:
+def test_a_component_without_training_keeps_its_labels(tmp_path: Path) -> None:
+    """Of which it has none, or one that was added."""
     nlp = pipeline()
     assert through_disk(nlp, tmp_path / "empty").get_pipe("ner").labels == ()
     nlp.get_pipe("ner").add_label("LOC")
@@ -332,52 +381,116 @@ def test_what_was_not_trained_can_be_saved(tmp_path: Path) -> None:
 # One home for a setting
 
 
-def test_sentence_boundaries_hold_everywhere(saved: Path) -> None:
+@pytest.fixture
+def nlp_of_sentences(saved: Path) -> Language:
+    """No entity of it has tokens of two sentences. All tokens are entities, by their bias."""
     nlp = load(saved / "sparse", sentence_boundaries=True)
-    ner = nlp.get_pipe("ner")
-    ner.set_decoding(make_viterbi(bias=60.0))
-    doc = Doc(nlp.vocab, words=["Shaka", "Khan"], sent_starts=[True, True])
-    assert [ent.text for ent in ner(doc.copy()).ents] == ["Shaka", "Khan"]
+    nlp.get_pipe("ner").set_decoding(make_viterbi(bias=60.0))
+    return nlp
+
+
+def two_sentences(nlp: Language) -> Doc:
+    return Doc(nlp.vocab, words=["Shaka", "Khan"], sent_starts=[True, True])
+
+
+def test_no_entity_is_predicted_across_sentences(nlp_of_sentences: Language) -> None:
+    doc = nlp_of_sentences.get_pipe("ner")(two_sentences(nlp_of_sentences))
+    assert [ent.text for ent in doc.ents] == ["Shaka", "Khan"]
+
+
+def test_a_gold_entity_across_sentences_joins_them_without_a_warning(
+    nlp_of_sentences: Language,
+) -> None:
+    ner = nlp_of_sentences.get_pipe("ner")
+    doc = two_sentences(nlp_of_sentences)
     example = spacy.training.Example.from_dict(doc, {"entities": ["B-PERSON", "L-PERSON"]})
-    ner.get_loss([example], ner.model.predict([doc]))  # and no warning: it joins the sentences
-    again = spacy.blank("xx").from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert again.get_pipe("ner").annotation.sentence_boundaries
-    assert "sentence_boundaries" not in ner.cfg
+    ner.get_loss([example], ner.model.predict([doc]))  # a warning would be an error
+
+
+def test_sentence_boundaries_are_saved_in_the_config(
+    nlp_of_sentences: Language, tmp_path: Path
+) -> None:
+    loaded = through_bytes(nlp_of_sentences, tmp_path)
+    assert loaded.get_pipe("ner").annotation.sentence_boundaries
+    assert "sentence_boundaries" not in nlp_of_sentences.get_pipe("ner").cfg
 
 
 @pytest.mark.parametrize(
     "kind, setting, value",
     [("sparse", "dropout", 0.9), ("hybrid", "dropout", 0.9), ("hybrid", "part_dropout", 1.0)],
 )
-def test_dropout_is_that_of_the_config(kind: str, setting: str, value: float, saved: Path) -> None:
+def test_dropout_of_the_config_takes_the_place_of_the_saved_one(
+    kind: str, setting: str, value: float, saved: Path
+) -> None:
+    """The model was trained without: its scores in training would always be the same."""
     nlp = load(saved / kind, **{f"model.{setting}": value})
     model = nlp.get_pipe("ner").model
     docs = [nlp.make_doc(text) for text in TEXTS * 5]
-    first, second = (model(docs, is_train=True)[0].emissions for _ in range(2))
-    assert (first != second).any()
+
+    first_potentials, _ = model(docs, is_train=True)
+    second_potentials, _ = model(docs, is_train=True)
+
+    assert (first_potentials.emissions != second_potentials.emissions).any()
 
 
-def test_predicting_writes_to_no_setting(saved: Path, tmp_path: Path) -> None:
-    """A tree is saved with the model, and has to know its labels."""
-    tree = tmp_path / "tree.json"
+# The tree of a decoding is read from a file and saved with the model.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A file with a tree of all labels."""
+    path = tmp_path / "tree.json"
+    path.write_text('{"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}')
+    return path
+
+
+@pytest.fixture
+def min_cost(tree: Path) -> dict[str, Any]:
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
-    min_cost = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": str(tree)}
+    return {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": str(tree)}
+
+
+def test_a_tree_that_lacks_a_label_is_refused_and_the_decoding_stays(
+    saved: Path, tree: Path, min_cost: dict[str, Any]
+) -> None:
     tree.write_text('{"LOC": {}}')
     ner = spacy.load(saved / "sparse").get_pipe("ner")
+
     with pytest.raises(ValueError, match=r"tree: .*'PERSON'"):
         ner.set_decoding(spacy.registry.resolve({"decoding": min_cost})["decoding"])
+
     assert ner.cfg["decoding"] == {"bias": 0.0, "labels": {}}
-    tree.write_text('{"name": {"LOC": {}, "PERSON": {}, "sports-team": {}}}')
+
+
+def test_a_label_that_the_tree_lacks_is_not_added(saved: Path, min_cost: dict[str, Any]) -> None:
+    ner = load(saved / "sparse", decoding=min_cost).get_pipe("ner")
+
+    with pytest.raises(ValueError, match=r"tree: .*'GPE'"):
+        ner.add_label("GPE")
+
+
+def test_predicting_changes_no_setting(saved: Path, min_cost: dict[str, Any]) -> None:
     nlp = load(saved / "sparse", decoding=min_cost)
     before = json.dumps(nlp.get_pipe("ner").cfg)
-    expected = answers(nlp)
+
+    entities_of_texts(nlp)
+
     assert json.dumps(nlp.get_pipe("ner").cfg) == before and '"decoding": {}' in before
+
+
+def test_a_tree_is_saved_with_the_model(
+    saved: Path, tmp_path: Path, tree: Path, min_cost: dict[str, Any]
+) -> None:
+    """Its file may be gone; another file that a config names has to be there."""
+    nlp = load(saved / "sparse", decoding=min_cost)
+    expected = entities_of_texts(nlp)
     nlp.to_disk(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"tree: .*'GPE'"):
-        nlp.get_pipe("ner").add_label("GPE")
     tree.unlink()
-    again = spacy.load(tmp_path / "model")
-    assert answers(again) == answers(through_disk(again, tmp_path / "again")) == expected
+
+    loaded = spacy.load(tmp_path / "model")
+
+    assert entities_of_texts(loaded) == expected
+    assert entities_of_texts(through_disk(loaded, tmp_path / "second copy")) == expected
     with pytest.raises(ValueError, match=r"another\.json"):
         load(tmp_path / "model", decoding={**min_cost, "tree": str(tmp_path / "another.json")})
 
@@ -387,9 +500,12 @@ def test_predicting_writes_to_no_setting(saved: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", slow_but(["sparse", "cnn"], "sparse"))
 def test_damaged_models_are_refused_or_answer_as_before(kind: str) -> None:
+    """Of 130 models with random damage of every kind."""
     results = corrupt(kind, 130, seed=3)
+
     wrong = [(case.name, case.config, end) for case, end in results if not is_right(case, end)]
     assert not wrong
-    assert {case.name.split()[0] for case, _ in results} == set(CORRUPTIONS)
+    # Otherwise nothing would be tested: both ends occur, and each kind of damage.
     ends = Counter(end for _, end in results)
     assert ends["refused"] > 60 and ends["same"] > 5
+    assert {case.name.split()[0] for case, _ in results} == set(CORRUPTIONS)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spacy.language import Language
 from spacy.util import load_config, registry
 from thinc.api import Config
 
@@ -33,22 +32,24 @@ SPARSE = ROOT / "configs" / "sparse.cfg"
         ("corpora.train.limits", "mean 'limit'"),
     ],
 )
-def test_the_nearest_is_named(path: str, message: str) -> None:
-    """What spaCy reads over, or refuses without a word of what is meant."""
+def test_a_setting_that_nothing_reads_is_refused_with_the_nearest_one(
+    path: str, message: str
+) -> None:
+    """spaCy reads over it, or doesn't say what may be meant."""
     config = load_config(SPARSE, overrides={path: 1}, interpolate=False)
     with pytest.raises(ValueError, match=rf"^x\.cfg: {path}: expected a setting of .*{message}"):
         check_settings(config, "x.cfg")
 
 
-def test_initialization_of_a_component_that_is_not_there() -> None:
+def test_settings_to_initialize_a_component_that_is_not_there_are_refused() -> None:
     config = load_config(SPARSE, interpolate=False)
     config["initialize"]["components"] = {"nre": {"labels": ["a"]}}
     with pytest.raises(ValueError, match=r"initialize\.components\.nre: .* mean 'ner'\?"):
         check_settings(config)
 
 
-def test_a_function_may_take_any_settings() -> None:
-    """Or be unknown before the user's code is imported: spaCy says so then."""
+def test_settings_of_functions_that_take_any_or_are_unknown_are_not_refused() -> None:
+    """An unknown function may be in code that the user imports later; if not, spaCy says so."""
     blocks: dict[str, Any] = {
         "any": {"@misc": "tests.any_settings", "zzz": 1, "*": {"more": {"@misc": "unknown.v1"}}},
         "other": {"factory": "tests_any_factory", "zzz": 1},
@@ -59,30 +60,47 @@ def test_a_function_may_take_any_settings() -> None:
     check_settings({"components": blocks})
 
 
-def test_options_that_are_read() -> None:
-    """Because they are there, because they are referred to, or because spaCy has them. Others are
-    not."""
-    for path, message in (
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
         ("paths.trian", r"\[paths\], got 'trian': did you mean 'train'"),
         ("system.sed", "mean 'seed'"),
         ("components.nre.scheme", r"\[components\], .* mean 'ner'"),
         ("trainig.seed", "expected a setting of the config, .* mean 'training'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            check_overrides(load_config(SPARSE, interpolate=False), {path: 1})
+    ],
+)
+def test_an_override_of_a_setting_that_nothing_reads_is_refused(path: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_overrides(load_config(SPARSE, interpolate=False), {path: 1})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "paths.a",  # in the config
+        "paths.b",  # a setting of the config refers to it
+        "paths.train",  # spaCy's default config has it, and those below
+        "corpora.d",
+        "training.seed",
+        "system.seed",
+    ],
+)
+def test_an_override_of_a_setting_that_is_read_is_not_refused(path: str) -> None:
     text = '[paths]\na = "x"\n\n[corpora]\nb = ${paths.b}\n'
     config = Config().from_str(text, interpolate=False)
-    others = ["paths.a", "paths.b", "paths.train", "corpora.d", "training.seed", "system.seed"]
-    check_overrides(config, dict.fromkeys(others))
-    assert "train" in Language.default_config["paths"]
+    check_overrides(config, {path: None})
 
 
-def test_compare_names_the_file(experiment: Experiment) -> None:
+def test_compare_names_the_loss_whose_file_has_an_unread_setting(experiment: Experiment) -> None:
     paths = experiment.loss_paths, experiment.test_path, experiment.output_path
     loss = experiment.loss_paths[1]
     loss.write_text(loss.read_text().replace("dropout", "drop_out"))
     with pytest.raises(ValueError, match=r"^risk: training\.drop_out: .* mean 'dropout'\?"):
         make_variants(experiment.config_path, *paths, seeds=[0])
+
+
+def test_compare_names_the_config_that_has_an_unread_setting(experiment: Experiment) -> None:
+    paths = experiment.loss_paths, experiment.test_path, experiment.output_path
     text = experiment.config_path.read_text()
     experiment.config_path.write_text(text.replace("max_steps", "max_step"))
     with pytest.raises(ValueError, match=r"base\.cfg: training\.max_step: .* mean 'max_steps'\?"):
@@ -91,11 +109,14 @@ def test_compare_names_the_file(experiment: Experiment) -> None:
 
 @pytest.mark.parametrize("command", ["fit", "check", "compare"])
 @pytest.mark.parametrize("option", ["training.max_epoch", "paths.trian"])
-def test_command_lines_refuse_them(experiment: Experiment, command: str, option: str) -> None:
-    given = [experiment.config_path, f"--{option}", "2"]
+def test_commands_refuse_overrides_that_nothing_reads_and_write_nothing(
+    experiment: Experiment, command: str, option: str
+) -> None:
     output = ["--output", experiment.output_path]
     losses = ["--losses", experiment.loss_paths[0], "--test", experiment.test_path]
-    more = {"fit": output, "check": [], "compare": [*output, *losses]}[command]
-    result = run(command, *given, *more)
+    options = {"fit": output, "check": [], "compare": [*output, *losses]}
+
+    result = run(command, experiment.config_path, f"--{option}", "2", *options[command])
+
     assert result.exit_code == 1 and f"{option}: expected a setting" in result.output
     assert not experiment.output_path.exists()

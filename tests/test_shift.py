@@ -34,26 +34,36 @@ from .support.strategies import seeds
 
 @given(seeds)
 def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
+    """The p-value of a score: the share of the scores before it, and itself, that are higher, and
+    a random part u of those that are the same. All scores are added to the sorted ones."""
     n_values = rng.choice([8, 10**9])  # many ties, or none
     calibration = rng.integers(0, n_values, size=rng.integers(0, 20)) / 8.0
     scores = rng.integers(0, n_values, size=rng.integers(0, 2500)) / 8.0
     u = 1 - rng.random(len(scores))
     sorted_scores = sorted(calibration.tolist())
-    p = shift.conformal_p_values(sorted_scores, scores, u)
+
+    p_values = shift.conformal_p_values(sorted_scores, scores, u)
+
+    # A sample of the scores: the first ones, and some after the 1,000th.
     for t in {*range(min(len(scores), 20)), *range(1020, len(scores), 300)}:
-        pool = numpy.append(calibration, scores[:t])
-        n_equal = (pool == scores[t]).sum() + 1
-        expected = ((pool > scores[t]).sum() + u[t] * n_equal) / (len(pool) + 1)
-        assert p[t] == pytest.approx(expected)
+        earlier = numpy.append(calibration, scores[:t])
+        n_higher = (earlier > scores[t]).sum()
+        n_equal = (earlier == scores[t]).sum() + 1
+        expected = (n_higher + u[t] * n_equal) / (len(earlier) + 1)
+        assert p_values[t] == pytest.approx(expected)
     assert sorted_scores == sorted([*calibration, *scores])
 
 
-def test_martingale_by_definition() -> None:
-    p = numpy.random.default_rng(1).random(50)
-    bets = [numpy.cumprod(b * p ** (b - 1)) for b in shift.BETS]
-    products = shift.log_products(p, numpy.zeros(len(shift.BETS)))
-    numpy.testing.assert_allclose(numpy.exp(products).T, bets)
-    assert numpy.exp(shift.log_martingale(products)) == pytest.approx(numpy.mean(bets, axis=0))
+def test_martingale_is_the_mean_of_the_products_of_bets() -> None:
+    """A bet b multiplies its product by b p^(b - 1) at each p-value p."""
+    p_values = numpy.random.default_rng(1).random(50)
+    products = [numpy.cumprod(b * p_values ** (b - 1)) for b in shift.BETS]
+
+    log_products = shift.log_products(p_values, numpy.zeros(len(shift.BETS)))
+
+    numpy.testing.assert_allclose(numpy.exp(log_products).T, products)
+    martingale = numpy.exp(shift.log_martingale(log_products))
+    assert martingale == pytest.approx(numpy.mean(products, axis=0))
 
 
 def calibration_of(scores: Any) -> dict[str, Any]:
@@ -65,347 +75,538 @@ def calibration_of(scores: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("shares", [(0.95, 0.05), (0.6, 0.3, 0.1)], ids=str)
 def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float, ...]) -> None:
     """Over 2,000 calibrations, with the seed that commands have: scores of two or three values,
-    tied as they are rounded."""
-    rng, n_trials, n_alarms = numpy.random.default_rng(7), 2000, 0
+    tied as they are rounded. 100 calibration docs and 400 docs like them."""
+    rng = numpy.random.default_rng(7)
+    n_trials = 2000
+    n_alarms = 0
     for _ in range(n_trials):
         scores = rng.choice(len(shares), p=shares, size=500) + rng.uniform(1, 1 + 1e-6, size=500)
-        found = shift.find_shift(calibration_of(scores[:100]), scores[100:])
-        n_alarms += found.alarm is not None
+        result = shift.find_shift(calibration_of(scores[:100]), scores[100:])
+        n_alarms += result.alarm is not None
+
     at_most = 1 / shift.ALARM
-    assert n_alarms / n_trials <= at_most + 2 * (at_most * (1 - at_most) / n_trials) ** 0.5
+    deviation = (at_most * (1 - at_most) / n_trials) ** 0.5
+    assert n_alarms / n_trials <= at_most + 2 * deviation
 
 
-def test_the_seed_and_the_calibration_docs_break_ties() -> None:
-    """The order of the calibration docs counts, too, and digits that are rounded off."""
-    scores = [0.5, 0.5 + 1e-9]
-    calibrations = [scores, scores[::-1], [0.5, 0.5 + 2e-9]]
-    found = [
-        shift.find_shift(calibration_of(numpy.asarray(each)), [0.5] * 9, seed=seed)
-        for each in calibrations
-        for seed in (0, 1)
-    ]
-    assert len({tuple(one.p_values) for one in found}) == 6
-    again = shift.find_shift(calibration_of(numpy.asarray(scores)), [0.5] * 9, seed=1)
-    assert again.p_values.tolist() == found[1].p_values.tolist()
+@pytest.mark.parametrize(
+    ("calibration", "seed"),
+    [
+        ([0.5, 0.5 + 1e-9], 1),
+        ([0.5 + 1e-9, 0.5], 0),  # another order
+        ([0.5, 0.5 + 2e-9], 0),  # another digit, which is rounded off
+    ],
+    ids=["seed", "order", "digit"],
+)
+def test_the_seed_and_the_calibration_docs_break_ties(calibration: list[float], seed: int) -> None:
+    """Other p-values than those of seed 0 and [.5, .5 + 1e-9], and the same each time."""
+    tied = [0.5] * 9
+    first = shift.find_shift(calibration_of(numpy.asarray([0.5, 0.5 + 1e-9])), tied, seed=0)
+
+    other = shift.find_shift(calibration_of(numpy.asarray(calibration)), tied, seed=seed)
+    again = shift.find_shift(calibration_of(numpy.asarray(calibration)), tied, seed=seed)
+
+    assert other.p_values.tolist() != first.p_values.tolist()
+    assert again.p_values.tolist() == other.p_values.tolist()
 
 
 @given(seeds)
-def test_a_test_goes_on(rng: numpy.random.Generator) -> None:
-    """From each of its results, also from JSON, and from one result twice."""
+def test_docs_in_two_calls_are_tested_as_in_one(rng: numpy.random.Generator) -> None:
+    """The second call goes on from the result of the first, also from its JSON, and twice."""
     calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
     scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()
     counts = {"X": [1.0, 2.0, 3.0]}
-    at_once = shift.find_shift(calibration, scores, counts, seed=4)
+    counts_of_first = {"X": [1.0, 1.0, 1.0]}
     n_first = int(rng.integers(len(scores) + 1))
-    first = shift.find_shift(calibration, scores[:n_first], {"X": [1.0, 1.0, 1.0]}, seed=4)
+
+    at_once = shift.find_shift(calibration, scores, counts, seed=4)
+    first = shift.find_shift(calibration, scores[:n_first], counts_of_first, seed=4)
     saved = json.loads(json.dumps(first.to_json()))
     for earlier in (first, first, shift.restore(saved, calibration, 4)):
-        assert earlier.n_docs == n_first and earlier.counts == first.counts
+        assert earlier.n_docs == n_first
+        assert earlier.counts == first.counts
         new_scores = scores[n_first:]
         in_two = shift.find_shift(calibration, new_scores, counts, earlier=earlier, seed=4)
         for name in ("scores", "p_values", "log_martingale"):
             expected = getattr(at_once, name).tolist()
             assert getattr(in_two, name).tolist() == expected
             assert getattr(earlier, name).tolist() == expected[:n_first]
-        assert in_two[1:] == at_once[1:] and in_two.summary == at_once.summary
+        assert in_two[1:] == at_once[1:]  # all fields but the scores
+        assert in_two.summary == at_once.summary
 
 
 def test_earlier_docs_are_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of docs, one at a time: each is tested once."""
-    n_tested, by_definition = [], shift.conformal_p_values
+    n_tested = []
+    conformal_p_values = shift.conformal_p_values
 
-    def counted(pool: Any, scores: Any, shares: Any) -> Any:
+    def count_and_test(pool: Any, scores: Any, u: Any) -> Any:
         n_tested.append(len(scores))
-        return by_definition(pool, scores, shares)
+        return conformal_p_values(pool, scores, u)
 
-    monkeypatch.setattr(shift, "conformal_p_values", counted)
+    monkeypatch.setattr(shift, "conformal_p_values", count_and_test)
     calibration = calibration_of(numpy.arange(5) / 5)
-    found = shift.find_shift(calibration, [])
+
+    result = shift.find_shift(calibration, [])
     for i in range(30):
-        found = shift.find_shift(calibration, [i / 7], earlier=found)
-    assert n_tested == [0] + [1] * 30 and found.n_docs == 30
+        result = shift.find_shift(calibration, [i / 7], earlier=result)
+
+    assert n_tested == [0] + [1] * 30
+    assert result.n_docs == 30
 
 
-def test_what_earlier_docs_may_be() -> None:
-    calibration, other = calibration_of(numpy.arange(5)), calibration_of(numpy.arange(6))
+def test_a_test_goes_on_with_its_own_seed_and_calibration_docs_only() -> None:
+    calibration = calibration_of(numpy.arange(5))
+    other_calibration = calibration_of(numpy.arange(6))
     first = shift.find_shift(calibration, [1.0], seed=3)
+
     with pytest.raises(ValueError, match="seed: expected 3, as for the earlier docs, got 0"):
         shift.find_shift(calibration, [], earlier=first)
     with pytest.raises(ValueError, match="earlier: expected a test against the calibration docs"):
-        shift.find_shift(other, [], earlier=first, seed=3)
+        shift.find_shift(other_calibration, [], earlier=first, seed=3)
     with pytest.raises(ValueError, match="earlier: expected a test against the calibration docs"):
-        shift.restore(first.to_json(), other, 3)
+        shift.restore(first.to_json(), other_calibration, 3)
     with pytest.raises(ValueError, match=r"earlier: expected scores, counts, .* got no seed"):
         shift.restore({"scores": [], "counts": {}}, calibration)
 
 
-def test_calibration_docs_of_0_3_have_no_digest() -> None:
-    found = shift.find_shift({"scores": [0.1, 0.2], "approximate": False}, [0.1, 0.3])
-    assert len(found.p_values) == 2 and found.to_json()["digest"] is None
+def test_calibration_docs_saved_by_version_0_3_have_no_digest() -> None:
+    saved = {"scores": [0.1, 0.2], "approximate": False}
+    result = shift.find_shift(saved, [0.1, 0.3])
+    assert len(result.p_values) == 2
+    assert result.to_json()["digest"] is None
 
 
 # In a pipeline
 
 
 @given(posterior(), seeds)
-def test_measures_by_enumeration(posterior: Posterior, rng: numpy.random.Generator) -> None:
-    """Of docs that have one sequence or two, some with presets that the paths agree with."""
+def test_scores_and_expected_entities_of_docs_by_enumeration(
+    posterior: Posterior, rng: numpy.random.Generator
+) -> None:
+    """The score of a doc is the entropy of its paths over 1 + the number of entities expected.
+    Docs have one sequence or two; some tokens are preset, and entities there don't count."""
     lengths = posterior.scores.lengths
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
-    docs = [[0, 1]] if len(lengths) == 2 and rng.integers(2) else [[b] for b in range(len(lengths))]
-    of_docs = numpy.asarray([lengths[doc].sum() for doc in docs])
-    no_tokens = numpy.zeros(0)
+    if len(lengths) == 2 and rng.integers(2):
+        sequences_of_doc = [[0, 1]]
+    else:
+        sequences_of_doc = [[b] for b in range(len(lengths))]
+    doc_lengths = numpy.asarray([lengths[doc].sum() for doc in sequences_of_doc])
+    unused = numpy.zeros(0)
     tokens = TokenAttrs(
-        orth=no_tokens,
-        iob=numpy.where(is_free, 0, 2),
-        label=no_tokens,
-        is_space=no_tokens,
-        begins_sentence=no_tokens,
-        lengths=of_docs,
+        orth=unused,
+        iob=numpy.where(is_free, 0, 2),  # spaCy's ENT_IOB: missing, or O
+        label=unused,
+        is_space=unused,
+        begins_sentence=unused,
+        lengths=doc_lengths,
     )
-    posterior.doc_of = numpy.repeat(numpy.arange(len(docs)), [len(doc) for doc in docs])
-    got, expected = measure(posterior, tokens)
+    n_sequences = [len(doc) for doc in sequences_of_doc]
+    posterior.doc_of = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
+
+    scores, expected_entities = measure(posterior, tokens)
+
     starts = numpy.cumsum(lengths) - lengths
-    for doc, entropy, numbers in zip(docs, got, expected):
-        n_free = sum(is_free[starts[b] : starts[b] + lengths[b]].sum() for b in doc)
-        total, of_label = 0.0, numpy.zeros(len(posterior.tags.labels))
-        for b in doc:
+    for sequences, score, n_of_label in zip(sequences_of_doc, scores, expected_entities):
+        n_free = sum(is_free[starts[b] : starts[b] + lengths[b]].sum() for b in sequences)
+        entropy = 0.0
+        expected_of_label = numpy.zeros(len(posterior.tags.labels))
+        for b in sequences:
             legal = oracle.paths(posterior.scores, b)
             for p, path in zip(oracle.probabilities(legal), legal):
-                total -= p * numpy.log(p) if p > 0 else 0.0
+                if p > 0:
+                    entropy -= p * numpy.log(p)
                 for begin, _, label in entities_of(posterior, b, path.tags):
-                    of_label[label] += p * is_free[begin]
-        total /= 1 + of_label.sum()
-        assert numpy.isnan(entropy) if n_free == 0 else entropy == approx(total, abs=1e-5)
-        assert numbers == approx(of_label, abs=1e-5)
+                    expected_of_label[label] += p * is_free[begin]
+        if n_free == 0:
+            assert numpy.isnan(score)
+        else:
+            assert score == approx(entropy / (1 + expected_of_label.sum()), abs=1e-5)
+        assert n_of_label == approx(expected_of_label, abs=1e-5)
 
 
-WORDS = "Khan London Sox lost is the"
-OTHERS = "Oslo Sox Rome"
+KNOWN_WORDS = "Khan London Sox lost is the"
+NEW_WORDS = "Oslo Sox Rome"  # the pipeline was trained on Sox alone
 
 
-def calibration_docs(nlp: Language, n: int = 60, words: str = WORDS, seed: int = 0) -> Any:
-    """Docs of words in random order."""
-    rng, docs = numpy.random.default_rng(seed), []
-    tags = {"Khan": "U-PERSON", "London": "U-LOC", "Sox": "U-sports-team"}
+def docs_of_words(nlp: Language, n: int = 60, words: str = KNOWN_WORDS, seed: int = 0) -> Any:
+    """Annotated docs of these words in random order; of the known ones and seed 0 they are the
+    calibration docs."""
+    rng = numpy.random.default_rng(seed)
+    tag_of_word = {"Khan": "U-PERSON", "London": "U-LOC", "Sox": "U-sports-team"}
+    examples = []
     for _ in range(n):
-        doc = rng.choice(words.split(), rng.integers(2, 9)).tolist()
-        entities = [tags.get(word, "O") for word in doc]
-        docs.append(Example.from_dict(Doc(nlp.vocab, words=doc), {"entities": entities}))
-    return docs
+        words_of_doc = rng.choice(words.split(), rng.integers(2, 9)).tolist()
+        tags = [tag_of_word.get(word, "O") for word in words_of_doc]
+        doc = Doc(nlp.vocab, words=words_of_doc)
+        examples.append(Example.from_dict(doc, {"entities": tags}))
+    return examples
 
 
 @pytest.fixture
 def guaranteed(unsure: Path) -> Language:
+    """A pipeline that keeps the scores of its 60 calibration docs."""
     nlp = load(unsure)
-    guarantee(nlp, calibration_docs(nlp), miss=0.2)
+    guarantee(nlp, docs_of_words(nlp), miss=0.2)
     return nlp
 
 
-def predicted(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
+def predict(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
     return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
 
 
-def test_scores_and_expected_numbers(guaranteed: Language) -> None:
-    """Those of calibration docs are as `shift` finds them; the numbers are of the posterior."""
+def test_scores_of_calibration_docs_are_those_that_shift_finds(guaranteed: Language) -> None:
+    """The entropy of the posterior over 1 + the number of entities expected."""
     ner: Any = guaranteed.get_pipe("ner")
-    docs = predicted(guaranteed, calibration_docs(guaranteed))
-    found = ner.shift(docs)
-    kept = ner.calibration_scores
-    assert sorted(found.scores) == kept.scores and not kept.approximate
-    exact, counts = [], {label: numpy.zeros(3) for label in ner.labels}
+    docs = predict(guaranteed, docs_of_words(guaranteed))
+
+    result = ner.shift(docs)
+
+    assert sorted(result.scores) == ner.calibration_scores.scores
+    assert not ner.calibration_scores.approximate
+    expected = []
+    for doc in docs:
+        posterior = ner.posterior([doc])
+        n_expected = posterior.marginals[:, ner.tags.opening].sum()
+        expected.append(posterior.entropy[0] / (1 + n_expected))
+    assert result.scores == approx(expected, rel=1e-3)
+
+
+def test_expected_scores_are_those_of_expected_numbers(guaranteed: Language) -> None:
+    """By label: the confidences of entities are the correct ones, beside how many are predicted,
+    and how many the posterior expects."""
+    ner: Any = guaranteed.get_pipe("ner")
+    docs = predict(guaranteed, docs_of_words(guaranteed))
+
+    result = ner.shift(docs)
+
+    counts = {label: numpy.zeros(3) for label in ner.labels}
     for doc in docs:
         for ent in doc.ents:
             counts[ent.label_] += [ent._.confidence, 1, 0]
-        posterior = ner.posterior([doc])
-        opens = posterior.marginals[:, ner.tags.opening]
-        exact.append(posterior.entropy[0] / (1 + opens.sum()))
-        for n, i in zip(opens.sum(axis=0), ner.tags.label_of[ner.tags.opening]):
-            counts[ner.labels[i]][2] += n
-    assert found.scores == approx(exact, rel=1e-3)
-    assert {k: approx(row, rel=1e-4) for k, row in counts.items()} == found.counts
-    tp, n_predicted, n_annotated = sum(counts.values())
-    p, r = tp / n_predicted, tp / n_annotated
-    scores = found.expected
-    assert (scores["ents_p"], scores["ents_r"]) == approx((p, r), rel=1e-4)
-    assert scores["ents_f"] == approx(2 * p * r / (p + r), rel=1e-4)
-    recall = counts["LOC"][0] / counts["LOC"][2]
-    assert scores["ents_per_type"]["LOC"]["r"] == approx(recall, rel=1e-4)
-    assert ner.shift([]).expected["ents_f"] is None
+        opening_marginals = ner.posterior([doc]).marginals[:, ner.tags.opening]
+        label_ids = ner.tags.label_of[ner.tags.opening]
+        for label_id, n_expected in zip(label_ids, opening_marginals.sum(axis=0)):
+            counts[ner.labels[label_id]][2] += n_expected
+    assert result.counts == {label: approx(row, rel=1e-4) for label, row in counts.items()}
+
+    n_correct, n_predicted, n_annotated = sum(counts.values())
+    precision = n_correct / n_predicted
+    recall = n_correct / n_annotated
+    scores = result.expected
+    assert scores["ents_p"] == approx(precision, rel=1e-4)
+    assert scores["ents_r"] == approx(recall, rel=1e-4)
+    assert scores["ents_f"] == approx(2 * precision * recall / (precision + recall), rel=1e-4)
+    recall_of_places = counts["LOC"][0] / counts["LOC"][2]
+    assert scores["ents_per_type"]["LOC"]["r"] == approx(recall_of_places, rel=1e-4)
 
 
-def test_it_alarms(guaranteed: Language) -> None:
+def test_expected_scores_of_no_docs_are_none(guaranteed: Language) -> None:
+    assert guaranteed.get_pipe("ner").shift([]).expected["ents_f"] is None
+
+
+def test_docs_like_the_calibration_docs_raise_no_alarm(guaranteed: Language) -> None:
     ner: Any = guaranteed.get_pipe("ner")
-    like = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, seed=1)))
-    assert like.alarm is None and len(like.scores) == 140
-    other = ner.shift(predicted(guaranteed, calibration_docs(guaranteed, 140, OTHERS)))
-    at = numpy.flatnonzero(numpy.exp(other.log_martingale) >= shift.ALARM)[0]
-    assert other.alarm == at + 1 < 140
+    result = ner.shift(predict(guaranteed, docs_of_words(guaranteed, 140, seed=1)))
+    assert result.alarm is None
+    assert len(result.scores) == 140
 
 
-def test_the_same_in_parts_processes_and_threads(guaranteed: Language, tmp_path: Path) -> None:
+def test_docs_of_new_words_raise_an_alarm_where_the_martingale_is_high(
+    guaranteed: Language,
+) -> None:
     ner: Any = guaranteed.get_pipe("ner")
-    examples = calibration_docs(guaranteed, 30, seed=2)
-    docs = predicted(guaranteed, examples)
-    whole = ner.shift(docs, seed=5)
+    result = ner.shift(predict(guaranteed, docs_of_words(guaranteed, 140, NEW_WORDS)))
+    first = numpy.flatnonzero(numpy.exp(result.log_martingale) >= shift.ALARM)[0]
+    assert result.alarm == first + 1 < 140
+
+
+def test_shift_is_the_same_whoever_has_predicted_the_docs(
+    guaranteed: Language, tmp_path: Path
+) -> None:
+    """In batches of another size, in two processes, in threads, by the saved pipeline; and for docs
+    that were saved."""
+    examples = docs_of_words(guaranteed, 30, seed=2)
+    docs = predict(guaranteed, examples)
+    expected = guaranteed.get_pipe("ner").shift(docs, seed=5)
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "docs.spacy")
     guaranteed.to_disk(tmp_path / "saved")
     loaded = spacy.load(tmp_path / "saved")
-    bare = [copy_tokens(eg.reference) for eg in examples]
     with ThreadPoolExecutor(4) as threads:
-        in_threads = list(threads.map(guaranteed, bare))
-    for same, nlp in (
-        (predicted(guaranteed, examples, batch_size=7), guaranteed),
-        (predicted(guaranteed, examples, n_process=2), guaranteed),
+        in_threads = list(threads.map(guaranteed, [copy_tokens(eg.reference) for eg in examples]))
+
+    for same_docs, nlp in (
+        (predict(guaranteed, examples, batch_size=7), guaranteed),
+        (predict(guaranteed, examples, n_process=2), guaranteed),
         (in_threads, guaranteed),
-        (predicted(loaded, examples), loaded),
+        (predict(loaded, examples), loaded),
         (DocBin().from_disk(tmp_path / "docs.spacy").get_docs(guaranteed.vocab), guaranteed),
     ):
-        found = nlp.get_pipe("ner").shift(same, seed=5)
-        assert found.scores.tolist() == whole.scores.tolist()
-        assert found.p_values.tolist() == whole.p_values.tolist()
-        assert found.counts == {k: approx(row, abs=1e-4) for k, row in whole.counts.items()}
-    first = ner.shift(docs[:11], seed=5)
-    second = ner.shift(docs[11:], earlier=first, seed=5)
-    saved = json.loads(json.dumps(first.to_json()))
-    assert ner.shift(docs[11:], earlier=saved, seed=5).summary == whole.summary
-    assert first.p_values.tolist() == whole.p_values[:11].tolist()
-    assert second.log_martingale.tolist() == whole.log_martingale.tolist()
-    assert second.counts == {k: approx(row) for k, row in whole.counts.items()}
-    assert len(ner.shift([*docs[:3], guaranteed("")]).scores) == 3
+        result = nlp.get_pipe("ner").shift(same_docs, seed=5)
+        assert result.scores.tolist() == expected.scores.tolist()
+        assert result.p_values.tolist() == expected.p_values.tolist()
+        counts = {label: approx(row, abs=1e-4) for label, row in expected.counts.items()}
+        assert result.counts == counts
 
 
-def test_presets_are_left_out(guaranteed: Language) -> None:
+def test_a_component_goes_on_from_earlier_docs(guaranteed: Language) -> None:
+    """From a result, and from its JSON."""
     ner: Any = guaranteed.get_pipe("ner")
-    doc = Doc(guaranteed.vocab, words=["London", "lost"], ents=["B-LOC", "O"])
-    doc.set_ents(doc.ents, default="missing")
-    whole = Doc(guaranteed.vocab, words=["Sox"], ents=["B-LOC"])
-    found = ner.shift(guaranteed.pipe([doc, whole]))
-    free = ner.posterior([doc], preset=True)
-    expected = free.marginals[1, free.tags.collapsed.opening].sum()
-    assert found.scores == approx([free.entropy[0] / (1 + expected)], rel=1e-3)
-    assert found.counts["LOC"][1] == 0 and found.counts["LOC"][2] < 0.5
+    docs = predict(guaranteed, docs_of_words(guaranteed, 30, seed=2))
+    at_once = ner.shift(docs, seed=5)
+
+    first = ner.shift(docs[:11], seed=5)
+    saved = json.loads(json.dumps(first.to_json()))
+    second = ner.shift(docs[11:], earlier=first, seed=5)
+    after_saved = ner.shift(docs[11:], earlier=saved, seed=5)
+
+    assert first.p_values.tolist() == at_once.p_values[:11].tolist()
+    assert second.log_martingale.tolist() == at_once.log_martingale.tolist()
+    assert second.counts == {label: approx(row) for label, row in at_once.counts.items()}
+    assert after_saved.summary == at_once.summary
+
+
+def test_empty_docs_are_not_tested(guaranteed: Language) -> None:
+    docs = predict(guaranteed, docs_of_words(guaranteed, 3))
+    result = guaranteed.get_pipe("ner").shift([*docs, guaranteed("")])
+    assert len(result.scores) == 3
+
+
+def test_presets_are_left_out_of_scores_and_counts(guaranteed: Language) -> None:
+    """Of "London lost" the entity London is preset; of "Sox" all, so that it has no score."""
+    ner: Any = guaranteed.get_pipe("ner")
+    partly_preset = Doc(guaranteed.vocab, words=["London", "lost"], ents=["B-LOC", "O"])
+    partly_preset.set_ents(partly_preset.ents, default="missing")
+    all_preset = Doc(guaranteed.vocab, words=["Sox"], ents=["B-LOC"])
+
+    result = ner.shift(guaranteed.pipe([partly_preset, all_preset]))
+
+    posterior = ner.posterior([partly_preset], preset=True)
+    n_expected = posterior.marginals[1, posterior.tags.collapsed.opening].sum()  # of "lost"
+    assert result.scores == approx([posterior.entropy[0] / (1 + n_expected)], rel=1e-3)
+    _, n_predicted, n_annotated = result.counts["LOC"]
+    assert n_predicted == 0
+    assert n_annotated < 0.5
 
 
 @pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
-def test_what_keeps_and_makes_the_scores(guaranteed: Language) -> None:
-    """Another decoding keeps them; `calibrate` has others, which are approximate."""
+def test_another_decoding_keeps_the_calibration_scores(guaranteed: Language) -> None:
     ner: Any = guaranteed.get_pipe("ner")
     before = ner.calibration_scores
-    tune(guaranteed, calibration_docs(guaranteed))
-    assert ner.guarantee is None and ner.calibration_scores == before
-    no_score = numpy.asarray([0.5, numpy.nan])  # of a doc with presets only
-    ner.set_shift([guaranteed.make_doc("Khan")] * 2, no_score, "test", approximate=False)
+    tune(guaranteed, docs_of_words(guaranteed))
+    assert ner.guarantee is None
+    assert ner.calibration_scores == before
+
+
+def test_calibration_docs_that_are_all_preset_have_no_score(guaranteed: Language) -> None:
+    ner: Any = guaranteed.get_pipe("ner")
+    docs = [guaranteed.make_doc("Khan")] * 2
+    ner.set_shift(docs, numpy.asarray([0.5, numpy.nan]), "test", approximate=False)
     assert ner.calibration_scores.scores == [0.5]
-    docs = calibration_docs(guaranteed, 20, seed=3)
-    calibrate(guaranteed, docs, source="dev")
-    assert ner.calibration_scores.approximate and ner.calibration_scores.source == "dev"
-    found = ner.shift(predicted(guaranteed, docs))
-    assert found.approximate and sorted(found.scores) == ner.calibration_scores.scores
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+def test_calibrate_keeps_scores_which_are_approximate(guaranteed: Language) -> None:
+    """The temperature was fitted to the same docs."""
+    ner: Any = guaranteed.get_pipe("ner")
+    examples = docs_of_words(guaranteed, 20, seed=3)
+
+    calibrate(guaranteed, examples, source="dev")
+
+    assert ner.calibration_scores.approximate
+    assert ner.calibration_scores.source == "dev"
+    result = ner.shift(predict(guaranteed, examples))
+    assert result.approximate
+    assert sorted(result.scores) == ner.calibration_scores.scores
+
+
+def test_docs_without_prediction_are_refused(guaranteed: Language) -> None:
     with pytest.raises(ValueError, match=r"got 'Who lost' without an entropy in doc.spans"):
-        ner.shift([guaranteed.make_doc("Who lost")])
+        guaranteed.get_pipe("ner").shift([guaranteed.make_doc("Who lost")])
 
 
 # Commands
 
 
-def write_texts(path: Path, *words: str) -> Path:
-    """Texts of words with a source, from which they are."""
+def write_texts(path: Path, *words_of_sources: str) -> Path:
+    """JSONL, with 60 texts of the words of each source; the sources are s0, s1, ..."""
     nlp = spacy.blank("en")
-    docs = [[eg.reference.text for eg in calibration_docs(nlp, 60, some, 9)] for some in words]
-    rows = [{"text": text, "source": f"s{i}"} for i, own in enumerate(docs) for text in own]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = []
+    for i, words in enumerate(words_of_sources):
+        for eg in docs_of_words(nlp, 60, words, seed=9):
+            lines.append(json.dumps({"text": eg.reference.text, "source": f"s{i}"}) + "\n")
+    path.write_text("".join(lines))
     return path
 
 
 @pytest.fixture
 def watched(guaranteed: Language, tmp_path: Path) -> Path:
-    """A saved pipeline, whose calibration docs have a source."""
-    docs = calibration_docs(guaranteed, 180)
-    for i, eg in enumerate(docs):
-        eg.reference.user_data |= {"source": f"s{i % 2 + (i >= 160)}", "n": i}
-    guarantee(guaranteed, docs, miss=0.2)
+    """A saved pipeline with 180 calibration docs. They have a source: 80 of them s0, 90 s1 and 10
+    s2, which are too few for a test; and a number n, another one each."""
+    examples = docs_of_words(guaranteed, 180)
+    for i, eg in enumerate(examples):
+        source = i % 2 if i < 160 else i % 2 + 1
+        eg.reference.user_data |= {"source": f"s{source}", "n": i}
+    guarantee(guaranteed, examples, miss=0.2)
     guaranteed.to_disk(tmp_path / "watched")
     return tmp_path / "watched"
 
 
-def test_watch(watched: Path, tmp_path: Path) -> None:
-    like = run("watch", watched, write_texts(tmp_path / "like.jsonl", WORDS), "--json")
-    found = json.loads(like.stdout)
-    assert like.exit_code == 0 and not found["alarm"] and found["docs"] == 60
-    assert found["tests"][0]["calibration"] == 180 and found["tests"][0]["martingale"] < 100
-    ner: Any = spacy.load(watched).get_pipe("ner")
-    assert set(ner.calibration_scores.keys) == {"source"}
-    path = write_texts(tmp_path / "other.jsonl", OTHERS)
-    again = [run("watch", watched, path) for _ in range(2)]
-    assert again[0].exit_code == 1 and again[0].stdout == again[1].stdout
-    assert "Alarm: the model is less sure" in again[0].stdout
-    assert "expected, an upper guess" in again[0].stdout and "PERSON" in again[0].stdout
-    with path.open("a") as file:
+def test_watch_finds_no_shift_in_texts_like_the_calibration_docs(
+    watched: Path, tmp_path: Path
+) -> None:
+    done = run("watch", watched, write_texts(tmp_path / "like.jsonl", KNOWN_WORDS), "--json")
+
+    assert done.exit_code == 0
+    result = json.loads(done.stdout)
+    assert not result["alarm"]
+    assert result["docs"] == 60
+    assert result["tests"][0]["calibration"] == 180
+    assert result["tests"][0]["martingale"] < 100  # from which on it is an alarm
+
+
+def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
+    watched: Path, tmp_path: Path
+) -> None:
+    path = write_texts(tmp_path / "other.jsonl", NEW_WORDS)
+    first = run("watch", watched, path)
+    second = run("watch", watched, path)
+
+    assert first.exit_code == 1
+    assert first.stdout == second.stdout
+    assert "Alarm: the model is less sure" in first.stdout
+    assert "expected, an upper guess" in first.stdout
+    assert "PERSON" in first.stdout
+
+
+def test_watch_reads_files_in_order_and_draws_them(watched: Path, tmp_path: Path) -> None:
+    """The alarm comes after the 60 texts that are like the calibration docs. A line that is no text
+    is counted as failed."""
+    like = write_texts(tmp_path / "like.jsonl", KNOWN_WORDS)
+    other = write_texts(tmp_path / "other.jsonl", NEW_WORDS)
+    with other.open("a") as file:
         file.write('{"text": 3}\n')
     plot = tmp_path / "plot.svg"
-    mixed = run("watch", watched, tmp_path / "like.jsonl", path, "--plot", plot, "--json")
-    found = json.loads(mixed.stdout)
-    assert plot.is_file() and found["failed"] == 1
-    assert 60 < found["tests"][0]["alarm"] < 100  # in the order of the input
+
+    done = run("watch", watched, like, other, "--plot", plot, "--json")
+
+    result = json.loads(done.stdout)
+    assert plot.is_file()
+    assert result["failed"] == 1
+    assert 60 < result["tests"][0]["alarm"] < 100
 
 
-def test_watch_by_key(watched: Path, tmp_path: Path) -> None:
-    """The harder source is like its own calibration docs; the tests share what may fail."""
-    path = write_texts(tmp_path / "in.jsonl", WORDS, OTHERS, WORDS)
-    command = run("watch", watched, path, "--key", "source", "--json")
-    found = json.loads(command.stdout)
-    by_value = {one["value"]: one for one in found["tests"]}
-    assert {*by_value} == {"s0", "s1"} and found["untested"] == {"s2": 60}
-    assert [one["level"] for one in by_value.values()] == [200, 200]
-    assert [one["calibration"] for one in by_value.values()] == [80, 90]
-    assert by_value["s0"]["alarm"] is None and by_value["s1"]["alarm"] and command.exit_code == 1
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+def test_pipelines_keep_keys_of_calibration_docs_that_have_few_values(watched: Path) -> None:
+    """Not n, which has another value in each doc: `watch` refuses it as a key."""
+    ner: Any = spacy.load(watched).get_pipe("ner")
+    assert set(ner.calibration_scores.keys) == {"source"}
+
+
+def test_watch_refuses_a_key_that_was_not_kept(watched: Path, tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "in.jsonl", KNOWN_WORDS)
+    done = run("watch", watched, path, "--key", "n")
+    assert done.exit_code == 1
+    assert "of ['source'], got 'n'" in done.stderr
+
+
+def test_watch_tests_each_source_against_its_own_calibration_docs(
+    watched: Path, tmp_path: Path
+) -> None:
+    """Two tests share what may fail: each alarms at 200 instead of 100. s2 has too few docs."""
+    path = write_texts(tmp_path / "in.jsonl", KNOWN_WORDS, NEW_WORDS, KNOWN_WORDS)
+
+    done = run("watch", watched, path, "--key", "source", "--json")
+
+    result = json.loads(done.stdout)
+    test_of_source = {test["value"]: test for test in result["tests"]}
+    assert list(test_of_source) == ["s0", "s1"]
+    assert result["untested"] == {"s2": 60}
+    assert [test["level"] for test in test_of_source.values()] == [200, 200]
+    assert [test["calibration"] for test in test_of_source.values()] == [80, 90]
+    assert test_of_source["s0"]["alarm"] is None
+    assert test_of_source["s1"]["alarm"]
+    assert done.exit_code == 1
+
+
+def test_watch_reads_sources_from_parquet(watched: Path, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    jsonl = write_texts(tmp_path / "in.jsonl", KNOWN_WORDS, NEW_WORDS)
+    rows = [json.loads(line) for line in jsonl.read_text().splitlines()]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "in.parquet")
-    assert run("watch", watched, tmp_path / "in.parquet", "--key", "source", "--json").stdout == (
-        command.stdout
-    )
-    refused = run("watch", watched, path, "--key", "n")
-    assert "of ['source'], got 'n'" in refused.stderr and refused.exit_code == 1
+
+    of_jsonl = run("watch", watched, jsonl, "--key", "source", "--json")
+    of_parquet = run("watch", watched, tmp_path / "in.parquet", "--key", "source", "--json")
+
+    assert json.loads(of_jsonl.stdout)["docs"] == 120
+    assert of_parquet.stdout == of_jsonl.stdout
 
 
-def test_watch_tests_docs_in_random_order_against_those_with_their_value(watched: Path) -> None:
-    nlp = spacy.load(watched)
-    ner: Any = nlp.get_pipe("ner")
-    docs = [copy_tokens(eg.reference) for eg in calibration_docs(nlp, 40, seed=4)]
+def predict_with_sources(nlp: Language, n: int) -> list[Doc]:
+    """Docs whose source is s0 and s1 by turns."""
+    docs = [copy_tokens(eg.reference) for eg in docs_of_words(nlp, n, seed=4)]
     for i, doc in enumerate(docs):
         doc.user_data["source"] = f"s{i % 2}"
-    docs = list(nlp.pipe(docs))
+    return list(nlp.pipe(docs))
+
+
+def test_watch_tests_docs_in_random_order_unless_told(watched: Path) -> None:
+    nlp = spacy.load(watched)
+    ner: Any = nlp.get_pipe("ner")
+    docs = predict_with_sources(nlp, 40)
     scores = ner.shift(docs).scores
-    kept = ner.calibration_scores
-    shuffled = shift.in_random_order(scores, 3)
-    assert watch(ner, docs, seed=3).shift.scores.tolist() == shuffled.tolist() != scores.tolist()
-    assert watch(ner, docs, in_order=True).shift.scores.tolist() == scores.tolist()
+
+    shuffled = watch(ner, docs, seed=3).shift.scores
+    in_order = watch(ner, docs, in_order=True).shift.scores
+
+    assert shuffled.tolist() == shift.in_random_order(scores, 3).tolist() != scores.tolist()
+    assert in_order.tolist() == scores.tolist()
+
+
+def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watched: Path) -> None:
+    """s0 and s1, by turns. Two tests alarm at 200."""
+    nlp = spacy.load(watched)
+    ner: Any = nlp.get_pipe("ner")
+    docs = predict_with_sources(nlp, 40)
+    scores = ner.shift(docs).scores
+
     tests = watch(ner, docs, key="source", seed=3).tests
+
     for i, test in enumerate(tests):
-        pool = kept.pool("source", f"s{i}")
-        ordered = shift.in_random_order(scores[i::2], 3)
-        expected = shift.find_shift(pool, ordered, seed=3, level=200).summary
-        assert {**expected, "value": f"s{i}", "calibration": len(pool["scores"])} == test.as_dict()
+        calibration = ner.calibration_scores.pool("source", f"s{i}")
+        shuffled = shift.in_random_order(scores[i::2], 3)
+        expected = shift.find_shift(calibration, shuffled, seed=3, level=200).summary
+        expected |= {"value": f"s{i}", "calibration": len(calibration["scores"])}
+        assert test.as_dict() == expected
+    assert len(tests) == 2
 
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
-    """The same whatever the processes, and whether it ran once."""
-    path = write_texts(tmp_path / "in.jsonl", OTHERS, WORDS)
-    whole = annotate(watched, [path], tmp_path / "one", n_rows=25)
-    parts = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
-    kept = annotate(watched, [path], tmp_path / "two", n_rows=25)
-    assert kept.parts == PartCounts(kept=5, changed=0, new=0)
-    docs = [json.loads(line)["text"] for line in path.read_text().splitlines()]
+    """The same in one process, in two, and in a second run that keeps all parts: as the component
+    finds it."""
+    path = write_texts(tmp_path / "in.jsonl", NEW_WORDS, KNOWN_WORDS)
+    of_one_process = annotate(watched, [path], tmp_path / "one", n_rows=25)
+    of_two = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)
+    second_run = annotate(watched, [path], tmp_path / "two", n_rows=25)
+    texts = [json.loads(line)["text"] for line in path.read_text().splitlines()]
     nlp = spacy.load(watched)
-    expected = nlp.get_pipe("ner").shift(nlp.pipe(docs))
-    assert whole.shift["ner"].alarm
-    for summary in (whole, parts, kept):
-        found = summary.shift["ner"]
-        assert found.p_values.tolist() == whole.shift["ner"].p_values.tolist()
-        assert sorted(found.scores) == sorted(expected.scores)
-        assert found.counts == {k: approx(row, rel=1e-4) for k, row in expected.counts.items()}
-    out = run("annotate", watched, path, "-o", tmp_path / "two", "--part", "25")
-    at = f"alarm at doc {whole.shift['ner'].alarm} of 120 (martingale up to"
-    assert f"ner: {at}" in out.stdout
+    expected = nlp.get_pipe("ner").shift(nlp.pipe(texts))
+    counts = {label: approx(row, rel=1e-4) for label, row in expected.counts.items()}
+
+    assert second_run.parts == PartCounts(kept=5, changed=0, new=0)
+    assert of_one_process.shift["ner"].alarm
+    for summary in (of_one_process, of_two, second_run):
+        result = summary.shift["ner"]
+        assert result.p_values.tolist() == of_one_process.shift["ner"].p_values.tolist()
+        assert sorted(result.scores) == sorted(expected.scores)
+        assert result.counts == counts
+
+
+def test_annotate_says_where_it_alarms(watched: Path, tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "in.jsonl", NEW_WORDS, KNOWN_WORDS)
+    arguments = ["annotate", watched, path, "-o", tmp_path / "out", "--part", "25"]
+    alarm = json.loads(run(*arguments, "--json").stdout)["shift"]["ner"]["alarm"]
+    output = run(*arguments).stdout
+    assert alarm
+    assert f"ner: alarm at doc {alarm} of 120 (martingale up to" in output

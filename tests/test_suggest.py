@@ -10,11 +10,8 @@ import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from make_demo_corpus import make_corpus
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
-from spacy.training import Example
-from spacy.util import load_config
 
 from spacy_costner.analysis.diverse import choose_diverse, make_shares
 from spacy_costner.analysis.suggestions import (
@@ -35,11 +32,9 @@ from .support.pipelines import TEXTS, load, pipeline
 from .support.posteriors import collapsed_paths, posterior
 from .support.strategies import seeds
 
-CONFIGS = Path(__file__).parent.parent / "configs"
-LINEAR = load_config(CONFIGS / "sparse.cfg", overrides={"training.max_epochs": 2, "nlp.lang": "xx"})
 POOL = [
     "London and Berlin like Shaka Khan",
-    "London  and Berlin like Shaka Khan",
+    "London  and Berlin like Shaka Khan",  # the same but for white space
     "",
     "The Red Sox lost",
     "Who is it",
@@ -47,125 +42,170 @@ POOL = [
 ]
 
 
-def pool(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
+def make_docs(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
     return [nlp.make_doc(text) for text in texts]
 
 
 @given(posterior())
 def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
+    """By enumeration: the entropy of the paths and of the tags of a token; one less the probability
+    of the best path and of the best tag."""
     ner: Any = None
-    entropies, of_tags = by_entropy(ner, posterior)
-    doubts, of_tokens = by_least_confidence(ner, posterior)
-    ends = numpy.cumsum(posterior.scores.lengths)
-    for b, end in enumerate(ends):
+    entropies, tag_entropies = by_entropy(ner, posterior)
+    doubts, tag_doubts = by_least_confidence(ner, posterior)
+
+    lengths = posterior.scores.lengths
+    starts = numpy.cumsum(lengths) - lengths
+    for b in range(len(lengths)):
         legal = collapsed_paths(posterior, b)
         probs = oracle.probabilities(legal)
         assert entropies[b] == pytest.approx(oracle.entropy(posterior.scores, b).value, abs=1e-5)
         if not legal:
             continue
         assert doubts[b] == pytest.approx(1 - max(probs), abs=1e-5)
-        for t in range(int(posterior.scores.lengths[b])):
-            sums: dict[int, float] = {}
+        for t in range(int(lengths[b])):
+            marginals: dict[int, float] = {}
             for p, path in zip(probs, legal):
-                sums[path.tags[t]] = sums.get(path.tags[t], 0.0) + p
-            place = end - posterior.scores.lengths[b] + t
-            assert of_tokens[place] == pytest.approx(1 - max(sums.values()), abs=1e-5)
-            expected = -sum(p * math.log(p) for p in sums.values() if p > 0)
-            assert of_tags[place] == pytest.approx(expected, abs=1e-5)
+                marginals[path.tags[t]] = marginals.get(path.tags[t], 0.0) + p
+            entropy = -sum(p * math.log(p) for p in marginals.values() if p > 0)
+            token = starts[b] + t
+            assert tag_doubts[token] == pytest.approx(1 - max(marginals.values()), abs=1e-5)
+            assert tag_entropies[token] == pytest.approx(entropy, abs=1e-5)
 
 
 @given(seeds, st.sampled_from([0.0, 0.5, 0.9, 1.0]))
-def test_lazy_choices_are_those_of_all_gains(seed: int, decay: float) -> None:
-    rng = numpy.random.default_rng(seed)
+def test_choices_are_those_of_the_highest_gain_at_each_step(
+    rng: numpy.random.Generator, decay: float
+) -> None:
+    """Against all gains, where `choose_diverse` computes as few as it can. The gain of a doc is its
+    value, of which each word has a share; a share is less for each doc chosen with its word."""
     values = rng.uniform(size=12)
     shares = [make_shares(rng.integers(6, size=4), rng.uniform(size=4)) for _ in values]
-    n_chosen, expected = numpy.zeros(6), []
+
+    chosen = choose_diverse(values, shares, 9, decay=decay)
+
+    n_chosen_with_word = numpy.zeros(6)
+    expected: list[int] = []
     for _ in range(9):
-        gains = [
-            -1.0 if i in expected else v * float((s.parts * decay ** n_chosen[s.features]).sum())
-            for i, (v, s) in enumerate(zip(values, shares))
-        ]
-        if max(gains) <= 0:  # with a decay of 0
+        gains = []
+        for i, (value, share) in enumerate(zip(values, shares)):
+            decayed = share.parts * decay ** n_chosen_with_word[share.features]
+            gains.append(-1.0 if i in expected else value * float(decayed.sum()))
+        if max(gains) <= 0:  # with a decay of 0: the others may come in any order
             break
-        expected.append(int(numpy.argmax(gains)))
-        n_chosen[shares[expected[-1]].features] += 1
-    found = choose_diverse(values, shares, 9, decay=decay)
-    assert len({*found}) == len(found) == 9
-    assert found[: len(expected)] == expected
+        best = int(numpy.argmax(gains))
+        expected.append(best)
+        n_chosen_with_word[shares[best].features] += 1
+    assert chosen[: len(expected)] == expected
+    assert len(set(chosen)) == len(chosen) == 9
 
 
-def test_shares_are_of_words() -> None:
-    features, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
-    assert features.tolist() == [3, 7] and parts.tolist() == pytest.approx([0.75, 0.25])
-    shares = make_shares(numpy.asarray([7, 3]), numpy.asarray([0.01, 1.0]), 0.02)
-    assert shares.features.tolist() == [3]
-    assert not len(make_shares(numpy.asarray([7]), numpy.zeros(1)).features)
+def test_shares_of_a_doc_are_those_of_its_words() -> None:
+    """Word 7, twice of .1, has .2 of .8."""
+    words, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
+    assert words.tolist() == [3, 7]
+    assert parts.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_words_that_the_model_is_sure_of_have_no_share() -> None:
+    with_limit = make_shares(numpy.asarray([7, 3]), numpy.asarray([0.01, 1.0]), 0.02)
+    without_uncertainty = make_shares(numpy.asarray([7]), numpy.zeros(1))
+    assert with_limit.features.tolist() == [3]
+    assert len(without_uncertainty.features) == 0
+
+
+def places_of(suggestions: list[Suggestion]) -> list[int]:
+    """The numbers of the docs in the pool, in the order of the suggestions."""
+    return [suggestion.place for suggestion in suggestions]
 
 
 @pytest.mark.parametrize("by", MEASURES)
 @pytest.mark.parametrize("per", ["doc", "token"])
 def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
+    """Not the empty text 2, and one of 0 and 1, whose words are the same."""
     nlp = load(unsure)
-    found = suggest(nlp, pool(nlp), n=10, by=by, per=per)
-    assert sorted(suggestion.place for suggestion in found) == [0, 3, 4, 5]
-    alone = suggest(nlp, pool(nlp), n=10, by=by, per=per, annotated=pool(nlp, POOL[3:5]))
-    assert sorted(suggestion.place for suggestion in alone) == [0, 5]
-    plain = suggest(nlp, pool(nlp), n=2, by=by, per="doc", diverse=False)
-    scores = {suggestion.place: suggestion.score for suggestion in found}
-    assert [suggestion.place for suggestion in plain] == sorted(scores, key=lambda i: -scores[i])[
-        :2
-    ]
+    suggestions = suggest(nlp, make_docs(nlp), n=10, by=by, per=per)
+    assert sorted(places_of(suggestions)) == [0, 3, 4, 5]
 
 
-def test_price_of_words(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by", MEASURES)
+def test_annotated_texts_are_not_suggested(unsure: Path, by: str) -> None:
+    nlp = load(unsure)
+    annotated = make_docs(nlp, ["The Red Sox lost", "Who is it"])
+    suggestions = suggest(nlp, make_docs(nlp), n=10, by=by, annotated=annotated)
+    assert sorted(places_of(suggestions)) == [0, 5]
+
+
+@pytest.mark.parametrize("by", MEASURES)
+def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: str) -> None:
+    nlp = load(unsure)
+    score_of = {s.place: s.score for s in suggest(nlp, make_docs(nlp), n=10, by=by, per="doc")}
+
+    two = suggest(nlp, make_docs(nlp), n=2, by=by, per="doc", diverse=False)
+
+    assert places_of(two) == sorted(score_of, key=lambda place: -score_of[place])[:2]
+
+
+def test_per_token_sentences_come_before_long_tables(
+    unsure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model is a little unsure of each name of a score table. That is more for a token than in
     a sentence with a few names of which it is less sure, but each of them is a decision."""
     nlp = load(unsure)
     tables = [" ".join(f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")) for x in "abc"]
     sentences = [f"when we met Ann{x} and Bob{x} of Ely{x} , it was late" for x in "abc"]
-    docs = pool(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
-    values = {"T": 0.25, "A": 0.6, "B": 0.6, "E": 0.6, "O": 0.1, "Tw": 0.24}
+    docs = make_docs(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
+    # By the first letters of a word; others are sure.
+    uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
-    def measure(ner: Any, posterior: Any) -> Any:
-        words = [[values.get(t.text[:2], values.get(t.text[0], 0)) for t in doc] for doc in docs]
-        return Uncertainty(numpy.asarray([*map(sum, words)]), numpy.concatenate(words))
+    def measure(ner: Any, posterior: Any) -> Uncertainty:
+        of_tokens = [[uncertainty_of.get(token.text[:2], 0.0) for token in doc] for doc in docs]
+        return Uncertainty(
+            numpy.asarray([sum(values) for values in of_tokens]), numpy.concatenate(of_tokens)
+        )
 
     monkeypatch.setitem(MEASURES, "cost", measure)
-    assert [suggestion.place for suggestion in suggest(nlp, docs, n=9)] == [3, 4, 5, 0, 1, 2, 7, 6]
-    assert [suggestion.place for suggestion in suggest(nlp, docs, n=9, per="doc")] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        7,
-        6,
-    ]
+    per_token = suggest(nlp, docs, n=9)
+    per_doc = suggest(nlp, docs, n=9, per="doc")
+
+    # Tables are 0 to 2, sentences 3 to 5, the short doc 6 and the long one 7.
+    assert places_of(per_token) == [3, 4, 5, 0, 1, 2, 7, 6]
+    assert places_of(per_doc) == [0, 1, 2, 3, 4, 5, 7, 6]
 
 
-def test_the_cost_is_the_users(unsure: Path) -> None:
-    """With the words whose tags are expected to cost most."""
+def test_scores_by_cost_are_those_of_the_costs_of_the_user(unsure: Path) -> None:
+    """Each mistake costs 3: three times as much as by the Hamming cost."""
     nlp = load(unsure)
-    hamming = {
-        suggestion.place: suggestion.score for suggestion in suggest(nlp, pool(nlp), n=9, by="cost")
-    }
+    by_hamming = suggest(nlp, make_docs(nlp), n=9, by="cost")
+    score_of = {suggestion.place: suggestion.score for suggestion in by_hamming}
+    ner: Any = nlp.get_pipe("ner")
+
+    ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
+
+    for suggestion in suggest(nlp, make_docs(nlp), n=9, by="cost"):
+        assert suggestion.score == pytest.approx(3 * score_of[suggestion.place], rel=1e-4)
+
+
+def test_cost_of_a_doc_is_the_sum_of_the_expected_costs_of_its_tokens(unsure: Path) -> None:
+    nlp = load(unsure)
     ner: Any = nlp.get_pipe("ner")
     ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
-    for suggestion in suggest(nlp, pool(nlp), n=9, by="cost"):
-        assert suggestion.score == pytest.approx(3 * hamming[suggestion.place], rel=1e-4)
-    posterior = ner.posterior(pool(nlp, POOL[:1]))
-    of_docs, of_tokens = by_cost(ner, posterior)
-    expected = 3 * (1 - posterior.marginals.max(axis=1))
-    assert of_tokens == pytest.approx(expected, abs=1e-5) and of_tokens.std() > 0
-    assert of_docs == pytest.approx([of_tokens.sum()])
+    posterior = ner.posterior(make_docs(nlp, POOL[:1]))
+
+    cost_of_docs, cost_of_tokens = by_cost(ner, posterior)
+
+    prob_of_best_tag = posterior.marginals.max(axis=1)
+    assert cost_of_tokens == pytest.approx(3 * (1 - prob_of_best_tag), abs=1e-5)
+    assert cost_of_tokens.std() > 0
+    assert cost_of_docs == pytest.approx([cost_of_tokens.sum()])
 
 
-def test_the_proposal_is_the_prediction(unsure: Path) -> None:
+def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: Path) -> None:
     nlp = load(unsure, confidence={"@misc": "spacy_costner.Confidence.v1"})
     assert any(nlp(text).ents for text in TEXTS)
-    for suggestion in suggest(nlp, pool(nlp, TEXTS), n=9):
-        task, expected = suggestion.task(), nlp(TEXTS[suggestion.place])
+    for suggestion in suggest(nlp, make_docs(nlp, TEXTS), n=9):
+        task = suggestion.task()
+        expected = nlp(TEXTS[suggestion.place])
         ents = [(ent.start_char, ent.end_char, ent.label_) for ent in expected.ents]
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
@@ -173,74 +213,126 @@ def test_the_proposal_is_the_prediction(unsure: Path) -> None:
         assert task.extra["meta"] == {"score": round(suggestion.score, 4), "doc": suggestion.place}
 
 
-def test_what_is_refused(unsure: Path) -> None:
-    nlp = load(unsure)
-    for arguments, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"n": 0}, "n: expected at least 1, got 0"),
         ({"by": "luck"}, r"by: expected one of \['cost'.*-confidence'\], got 'luck'"),
         ({"per": "hour"}, r"per: expected one of \['token', 'doc'\], got 'hour'"),
         ({"name": "tagger"}, "expected the name of a cost_sensitive_ner"),
-        ({"docs": []}, "docs with words that are not annotated, got none"),
-        ({"docs": pool(nlp, ["", " "])}, "words that are not annotated, got none"),
-        ({"nlp": pipeline()}, "ner: expected a trained component"),
-    ):
-        given: Any = {"nlp": nlp, "docs": pool(nlp)}
-        with pytest.raises(ValueError, match=message):
-            suggest(**{**given, **arguments})
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    unsure: Path, options: dict[str, Any], message: str
+) -> None:
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match=message):
+        suggest(nlp, make_docs(nlp), **options)
+
+
+@pytest.mark.parametrize("texts", [[], ["", " "]], ids=["none", "empty"])
+def test_docs_without_words_are_refused(unsure: Path, texts: list[str]) -> None:
+    nlp = load(unsure)
+    with pytest.raises(ValueError, match="docs with words that are not annotated, got none"):
+        suggest(nlp, make_docs(nlp, texts))
+
+
+def test_a_component_that_was_not_trained_is_refused() -> None:
+    nlp = pipeline()
+    with pytest.raises(ValueError, match="ner: expected a trained component"):
+        suggest(nlp, make_docs(nlp))
+
+
+def annotated_docs(nlp: Language) -> list[Doc]:
+    """One with a character of two UTF-16 code units, which Label Studio counts, one without
+    entities."""
+    place, nobody, people = make_docs(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
+    place.ents = [place.char_span(5, 13, "LOC")]
+    nobody.ents = []
+    people.ents = [people.char_span(0, 3, "PER"), people.char_span(8, 10, "PER")]
+    return [place, nobody, people]
+
+
+def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
+    path = folder / f"out{TASK_FORMS[form].suffix}"
+    save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
+    return path
+
+
+def accept_predictions(path: Path) -> None:
+    """What is done in Label Studio: a prediction becomes an annotation."""
+    tasks = json.loads(path.read_text("utf8"))
+    accepted = [{"data": task["data"], "annotations": task["predictions"]} for task in tasks]
+    path.write_text(json.dumps(accepted))
 
 
 @pytest.mark.parametrize("form", TASK_FORMS)
 def test_files_are_read_back(form: str, tmp_path: Path) -> None:
-    """Also with characters of two UTF-16 code units. A prediction in Label Studio is an annotation
-    when somebody has accepted it."""
     nlp = spacy.blank("xx")
-    docs = pool(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
-    docs[0].ents = [docs[0].char_span(5, 13, "LOC")]
-    docs[1].ents = []
-    docs[2].ents = [docs[2].char_span(0, 3, "PER"), docs[2].char_span(8, 10, "PER")]
-    path = tmp_path / f"out{TASK_FORMS[form].suffix}"
-    save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
+    docs = annotated_docs(nlp)
+    path = save_suggestions(docs, tmp_path, form)
+    text = path.read_text("utf8")
     if form == "label-studio":
-        read = list(read_docs(nlp, path, info=CorpusInfo()))
-        assert not any(doc.has_annotation("ENT_IOB") for doc in read)
-        values = json.loads(path.read_text("utf8"))
-        assert values[0]["predictions"][0]["result"][0]["value"]["start"] == 6
-        accepted = [{"data": v["data"], "annotations": v["predictions"]} for v in values]
-        path.write_text(json.dumps(accepted))
-    found = CorpusInfo()
-    read = list(read_docs(nlp, path, info=found))
-    assert not found.problems
+        accept_predictions(path)
+    info = CorpusInfo()
+
+    read = list(read_docs(nlp, path, info=info))
+
+    assert not info.problems
     for doc, expected in zip(read, docs, strict=True):
-        assert doc.text == expected.text and doc.has_annotation("ENT_IOB")
-        assert [(e.text, e.label_) for e in doc.ents] == [(e.text, e.label_) for e in expected.ents]
-    assert '"score": 1.0' in path.read_text("utf8") or '"scores": [1.0]' in path.read_text("utf8")
+        assert doc.text == expected.text
+        assert doc.has_annotation("ENT_IOB")
+        entities = [(ent.text, ent.label_) for ent in doc.ents]
+        assert entities == [(ent.text, ent.label_) for ent in expected.ents]
+    assert '"score": 1.0' in text or '"scores": [1.0]' in text or form == "label-studio"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """120 docs of the demo corpus, and 60 others."""
-    folder, vocab = tmp_path_factory.mktemp("demo"), spacy.blank("xx").vocab
-    for name, n in (("train", 120), ("dev", 60)):
-        docs = list(make_corpus(name).get_docs(vocab))[:n]
-        DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
-    LINEAR.to_disk(folder / "config.cfg")
-    return {name: folder / name for name in ("train.spacy", "dev.spacy", "config.cfg")}
+def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
+    """The smile is two code units, so "New York" begins at 6 there."""
+    nlp = spacy.blank("xx")
+    path = save_suggestions(annotated_docs(nlp), tmp_path, "label-studio")
+    tasks = json.loads(path.read_text("utf8"))
+    assert tasks[0]["predictions"][0]["result"][0]["value"]["start"] == 6
+    docs = list(read_docs(nlp, path, info=CorpusInfo()))
+    assert not any(doc.has_annotation("ENT_IOB") for doc in docs)
 
 
-def of_corpus(nlp: Language, path: Path) -> list[Example]:
-    return [Example(Doc(nlp.vocab, [t.text for t in d]), d) for d in read_docs(nlp, path)]
+@pytest.fixture
+def pool_path(tmp_path: Path) -> Path:
+    (tmp_path / "pool.txt").write_text("\n".join(POOL))
+    return tmp_path / "pool.txt"
 
 
-def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path) -> None:
-    texts, out = tmp_path / "pool.txt", tmp_path / "out.jsonl"
-    texts.write_text("\n".join(POOL))
-    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--format", "doccano", "--json")
+def test_the_command_writes_the_docs_that_it_prints(
+    unsure: Path, pool_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+
+    result = run("suggest", unsure, pool_path, "-o", output, "-n", 2, "-f", "doccano", "--json")
+
     assert result.exit_code == 0, result.output
-    rows = [json.loads(line) for line in out.read_text("utf8").splitlines()]
-    printed = json.loads(result.stdout)["docs"]
-    assert [row["text"] for row in rows] == [row["text"] for row in printed] and len(rows) == 2
-    result = run("suggest", unsure, texts, "-o", out, "-n", 2, "--annotated", demo["dev.spacy"])
-    assert "2 docs" in result.stdout and f"Written to {out}" in result.stdout
+    written = [json.loads(line)["text"] for line in output.read_text("utf8").splitlines()]
+    printed = [doc["text"] for doc in json.loads(result.stdout)["docs"]]
+    assert written == printed
+    assert len(written) == 2
+
+
+def test_the_command_suggests_other_docs_than_annotated_ones(
+    unsure: Path, pool_path: Path, tmp_path: Path
+) -> None:
+    """The annotated corpus has two of the four texts of the pool."""
+    output = tmp_path / "out.jsonl"
+    docs = make_docs(spacy.blank("xx"), ["The Red Sox lost", "Who is it"])
+    for doc in docs:
+        doc.set_ents([], default="outside")
+    DocBin(docs=docs).to_disk(tmp_path / "annotated.spacy")
+    annotated = ["--annotated", tmp_path / "annotated.spacy"]
+
+    result = run("suggest", unsure, pool_path, "-o", output, "-n", 9, *annotated)
+
+    assert "2 docs" in result.stdout, result.output
+    assert f"Written to {output}" in result.stdout
+    assert len(output.read_text("utf8").splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -252,7 +344,7 @@ def test_command_lines(unsure: Path, demo: dict[str, Path], tmp_path: Path) -> N
         (["-o", "pool.txt"], "expected another file than the input"),
     ],
 )
-def test_command_errors(
+def test_the_command_refuses_outputs_that_do_not_fit(
     unsure: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -31,98 +31,157 @@ def sentences(draw: st.DrawFn) -> tuple[list[int], Entities]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(sentence=sentences())
-def test_entities_come_back(scheme: str, sentence: tuple[list[int], Entities]) -> None:
+def test_decoding_undoes_encoding(scheme: str, sentence: tuple[list[int], Entities]) -> None:
     lengths, entities = sentence
     tags = Tags(LABELS, scheme)
+
     path = tags.encode(entities, sum(lengths))
-    for found, expected in zip(tags.decode(path, numpy.asarray(lengths, dtype="int32")), entities):
-        assert found.tolist() == expected.tolist()
+    decoded = tags.decode(path, numpy.asarray(lengths, dtype="int32"))
+
+    for column, expected in zip(decoded, entities):
+        assert column.tolist() == expected.tolist()
 
 
 def count_segmentations(length: int, n_labels: int) -> int:
-    """Ways to cover a sentence with O tokens and with entities."""
+    """Ways to cover a sentence with O tokens and with entities: the last token is O, or an entity
+    with any of the labels begins at any token and ends there."""
     if length == 0:
         return 1
-    rest = [count_segmentations(n, n_labels) for n in range(length)]
-    return rest[-1] + n_labels * sum(rest)
+    ways = [count_segmentations(n, n_labels) for n in range(length)]
+    return ways[-1] + n_labels * sum(ways)
 
 
 def legal_paths(tags: Tags, length: int) -> list[tuple[int, ...]]:
+    """All paths of a sentence that the constraints of the tags allow."""
     allowed = tags.constraints
-    return [
-        path
-        for path in product(range(len(tags)), repeat=length)
-        if allowed.start[path[0]]
-        and allowed.end[path[-1]]
-        and all(allowed.transitions[step] for step in pairwise(path))
-    ]
+    paths = []
+    for path in product(range(len(tags)), repeat=length):
+        has_legal_ends = allowed.start[path[0]] and allowed.end[path[-1]]
+        if has_legal_ends and all(allowed.transitions[step] for step in pairwise(path)):
+            paths.append(path)
+    return paths
+
+
+def labels_for(length: int) -> list[str]:
+    """Fewer labels for longer sentences, as the number of paths grows quickly."""
+    return LABELS if length < 4 else LABELS[:1]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_legal_paths_are_those_that_entities_make(scheme: str, length: int) -> None:
-    """And each is split in one way."""
-    labels = LABELS[: 2 if length < 4 else 1]
-    plain, tags = Tags(labels, scheme), Tags(labels, scheme, "before")
-    paths, lengths = legal_paths(plain, length), numpy.asarray([length], dtype="int32")
+def test_there_is_a_legal_path_for_each_way_to_cover_a_sentence(scheme: str, length: int) -> None:
+    labels = labels_for(length)
+
+    paths = legal_paths(Tags(labels, scheme), length)
+
     assert len(paths) == count_segmentations(length, len(labels))
-    assert sorted(legal_paths(tags, length)) == sorted(split_path(tags, path) for path in paths)
-    for path in paths:
-        split = split_path(tags, path)
-        entities = tags.decode(numpy.asarray(split), lengths)
-        encoded = tags.encode(entities, length)
-        assert tags.split_outside(encoded, lengths).tolist() == list(split)
-        assert tags.collapsed_of[list(split)].tolist() == list(path)
-        for own in (plain, tags.collapsed):
-            assert own.encode(entities, length).tolist() == list(path)
-            for one, other in zip(entities, own.decode(numpy.asarray(path), lengths)):
-                assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
+    """With O split into one before each label and one before O."""
+    labels = labels_for(length)
+    plain_paths = legal_paths(Tags(labels, scheme), length)
+    split_tags = Tags(labels, scheme, "before")
+
+    paths = legal_paths(split_tags, length)
+
+    assert sorted(paths) == sorted(split_path(split_tags, path) for path in plain_paths)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_a_split_path_has_the_entities_of_the_path_that_it_is_of(scheme: str, length: int) -> None:
+    """They are encoded as the same paths again, split and collapsed."""
+    labels = labels_for(length)
+    plain, split_tags = Tags(labels, scheme), Tags(labels, scheme, "before")
+    lengths = numpy.asarray([length], dtype="int32")
+    for path in legal_paths(plain, length):
+        split = split_path(split_tags, path)
+
+        entities = split_tags.decode(numpy.asarray(split), lengths)
+
+        encoded = split_tags.encode(entities, length)
+        assert split_tags.split_outside(encoded, lengths).tolist() == list(split)
+        assert split_tags.collapsed_of[list(split)].tolist() == list(path)
+        for tags in (plain, split_tags.collapsed):
+            assert tags.encode(entities, length).tolist() == list(path)
+            for column, expected in zip(entities, tags.decode(numpy.asarray(path), lengths)):
+                assert column.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(sentence=sentences())
 def test_sentences_are_split_one_by_one(scheme: str, sentence: tuple[list[int], Entities]) -> None:
+    """O at the end of a sentence isn't before the entity of the next. The argument stays."""
     lengths, entities = sentence
-    tags, start, expected = Tags(LABELS, scheme, "before"), 0, []
+    tags = Tags(LABELS, scheme, "before")
+    encoded = tags.encode(entities, sum(lengths))
+    copy = encoded.copy()
+
+    split = tags.split_outside(encoded, numpy.asarray(lengths, dtype="int32"))
+
     path = tags.collapsed.encode(entities, sum(lengths)).tolist()
+    expected, start = [], 0
     for length in lengths:
         expected += split_path(tags, tuple(path[start : start + length]))
         start += length
-    encoded = tags.encode(entities, sum(lengths))
-    before = encoded.copy()
-    split = tags.split_outside(encoded, numpy.asarray(lengths, dtype="int32"))
-    assert split.tolist() == expected and (encoded == before).all()
+    assert split.tolist() == expected
+    assert encoded.tolist() == copy.tolist()
 
 
-def test_what_is_unknown_or_single_is_not_split() -> None:
-    tags, lengths = Tags(["a"], "IOB2", "before"), numpy.asarray([7])
+def test_missing_tags_and_o_before_them_are_not_split() -> None:
+    """Tags are O, B-a, I-a and O-a, the O before a: only that of token 5 is before B-a."""
+    tags = Tags(["a"], "IOB2", "before")
     path = numpy.asarray([0, -1, 1, 0, -1, 0, 1])
-    assert tags.split_outside(path, lengths).tolist() == [0, -1, 1, 0, -1, 3, 1]
-    single, values = tags.collapsed, numpy.ones((2, 3))
-    assert single.collapsed is single and single.split_outside(path, lengths) is path
-    assert single.collapse(values) is values
+
+    split = tags.split_outside(path, numpy.asarray([7]))
+
+    assert split.tolist() == [0, -1, 1, 0, -1, 3, 1]
 
 
-def test_values_of_the_same_annotation_are_put_together() -> None:
+def test_tags_with_a_single_o_leave_paths_and_values_as_they_are() -> None:
+    tags = Tags(["a"], "IOB2")
+    path, values = numpy.asarray([0, -1, 1]), numpy.ones((2, 3))
+
+    assert tags.collapsed is tags
+    assert tags.split_outside(path, numpy.asarray([3])) is path
+    assert tags.collapse(values) is values
+
+
+def test_collapse_adds_up_the_values_of_all_o() -> None:
+    """Truth values: whether any is true."""
     tags = Tags(["a", "b"], "IOB2", "before")
     assert tags.names == ("O", "B-a", "I-a", "O-a", "B-b", "I-b", "O-b")
     assert tags.label_of.tolist() == [-1, 0, 0, -1, 1, 1, -1]
     values = numpy.asarray([[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]])
-    assert tags.collapse(values).tolist() == [[73.0, 2.0, 4.0, 16.0, 32.0]]
+
+    assert tags.collapse(values).tolist() == [[1.0 + 8.0 + 64.0, 2.0, 4.0, 16.0, 32.0]]
     assert tags.collapse(values == 8).tolist() == [[True, False, False, False, False]]
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_labels_one_after_another(outside: str) -> None:
-    """A new label leaves the old tags. Without labels all is outside."""
-    two, three = (Tags(labels, "IOB2", outside).names for labels in (["a", "b"], ["a", "b", "c"]))
-    assert three[: len(two)] == two
-    none = Tags([], outside=outside)
-    assert none.names == ("O",) and none.constraints.transitions.tolist() == [[True]]
+def test_a_new_label_leaves_the_numbers_of_the_old_tags(outside: str) -> None:
+    of_two = Tags(["a", "b"], "IOB2", outside).names
+    of_three = Tags(["a", "b", "c"], "IOB2", outside).names
+
+    assert of_three[: len(of_two)] == of_two
 
 
-def test_unknown_settings_are_named() -> None:
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_without_labels_the_only_tag_is_o(outside: str) -> None:
+    tags = Tags([], outside=outside)
+
+    assert tags.names == ("O",)
+    assert tags.constraints.transitions.tolist() == [[True]]
+
+
+def test_an_unknown_scheme_is_named() -> None:
     with pytest.raises(ValueError, match="scheme: expected 'BILUO' or 'IOB2', got 'BIO'"):
         Tags(["PER"], "BIO")
+
+
+def test_an_unknown_way_to_split_o_is_named() -> None:
     with pytest.raises(ValueError, match="outside: expected 'single' or 'before', got 'one'"):
         Tags(["PER"], outside="one")

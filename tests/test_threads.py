@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event, local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -34,14 +34,11 @@ from .support.pipelines import SMALL, pipeline, train
 
 N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
-NUMBERS_IN_THREADS = Path(__file__).parent / "id_map_in_threads.cpp"
-models = pytest.mark.parametrize(
-    "model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"]
-)
+ID_MAP_IN_THREADS = Path(__file__).parent / "id_map_in_threads.cpp"
 
 
 @pytest.fixture(autouse=True)
-def unruly() -> Iterator[None]:
+def unruly_threads() -> Iterator[None]:
     """Threads take turns as often as they can, and the chain has two of its own."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -52,53 +49,74 @@ def unruly() -> Iterator[None]:
 
 
 def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> list[Any]:
+    """What a function returns in threads that call it at once, with their numbers from 0."""
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, range(n_threads)))
 
 
-def fresh_texts(share: int) -> list[str]:
-    """Texts of words that nobody else has, some as in training."""
-    return [f"Who{share} is{i} Shaka{share}x{i} Khan? London{i}x{share}." for i in range(12)]
+def texts_of_thread(thread: int) -> list[str]:
+    """The training texts, and texts of words that no other thread has."""
+    new_texts = []
+    for i in range(12):
+        new_texts.append(f"Who{thread} is{i} Shaka{thread}x{i} Khan? London{i}x{thread}.")
+    return [*TEXTS, *new_texts]
 
 
-def read(nlp: Language, share: int) -> list[Any]:
-    docs = [nlp(text) for text in [*TEXTS, *fresh_texts(share)]]
-    scores = [nlp.get_pipe("ner").model.predict([doc]).emissions for doc in docs]
-    return [([(e.start, e.end, e.label_) for e in doc.ents], doc.text) for doc in docs], scores
+class Predicted(NamedTuple):
+    """Of the texts of a thread, one after another."""
+
+    entities: list[list[tuple[int, int, str]]]
+    emissions: list[numpy.ndarray]
 
 
-@models
-def test_answers_are_those_of_one_thread(model: Any) -> None:
+def predict_texts_of_thread(nlp: Language, thread: int) -> Predicted:
+    docs = [nlp(text) for text in texts_of_thread(thread)]
+    entities = [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
+    model = nlp.get_pipe("ner").model
+    return Predicted(entities, [model.predict([doc]).emissions for doc in docs])
+
+
+@pytest.mark.parametrize("model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"])
+def test_threads_predict_what_one_thread_predicts(model: Any) -> None:
+    """And one thread predicts the same with what they have left in caches."""
     fix_random_seed(0)
     nlp = pipeline(model=model)
     train(nlp)
-    loaded = [pipeline(model=model).from_bytes(nlp.to_bytes()) for _ in range(2)]
-    expected = [read(loaded[0], share) for share in range(N_THREADS)]
-    together = in_threads(lambda share: read(loaded[1], share))
-    afterwards = [read(loaded[1], share) for share in range(N_THREADS)]
-    assert any(ents for ents, _ in expected[0][0])
-    for found in (together, afterwards):
-        for (answers, scores), (expected_answers, expected_scores) in zip(found, expected):
-            assert answers == expected_answers
-            for some, others in zip(scores, expected_scores):
-                numpy.testing.assert_allclose(some, others, rtol=1e-5, atol=1e-5)
+    alone = pipeline(model=model).from_bytes(nlp.to_bytes())
+    shared = pipeline(model=model).from_bytes(nlp.to_bytes())
+
+    expected = [predict_texts_of_thread(alone, thread) for thread in range(N_THREADS)]
+    at_once = in_threads(lambda thread: predict_texts_of_thread(shared, thread))
+    afterwards = [predict_texts_of_thread(shared, thread) for thread in range(N_THREADS)]
+
+    assert any(expected[0].entities)
+    for predicted_by_threads in (at_once, afterwards):
+        for predicted, expected_of_thread in zip(predicted_by_threads, expected, strict=True):
+            assert predicted.entities == expected_of_thread.entities
+            for emissions, expected_emissions in zip(
+                predicted.emissions, expected_of_thread.emissions, strict=True
+            ):
+                numpy.testing.assert_allclose(emissions, expected_emissions, rtol=1e-5, atol=1e-5)
 
 
-def test_words_that_threads_see_at_once() -> None:
-    """Both are about to look at their words before either writes down what it sees."""
+def test_threads_that_look_up_new_words_at_once_find_their_features() -> None:
+    """Both have begun to look up their words before either writes one to the cache."""
     vocab = spacy.blank("xx").vocab
-    names = ["a", "b", "c", "d", "e", "f"]
-    docs = [Doc(vocab, words=names[:3]), Doc(vocab, words=names[3:])]
+    docs = [Doc(vocab, words=["a", "b", "c"]), Doc(vocab, words=["d", "e", "f"])]
     features = Features(Template(windows={"ORTH": 0}))
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
+
+    # Loaded features have no words in their cache.
     features = Features(features.template).from_bytes(features.to_bytes())
-    [column], meeting, met = features.lookup.word_columns, Barrier(2), local()
+    (column,) = features.lookup.word_columns
     value_of = column.view.value_of
+    meeting = Barrier(2)
+    of_thread = local()
 
     def slow_value_of(lexeme: Any, word: str) -> Any:
-        if not hasattr(met, "done"):
-            met.done = True
+        if not hasattr(of_thread, "has_met"):
+            of_thread.has_met = True
             meet(meeting)
         return value_of(lexeme, word)
 
@@ -113,101 +131,117 @@ def meet(barrier: Barrier) -> None:
         barrier.wait(timeout=0.5)
 
 
-def test_words_are_forgotten_while_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_found_while_other_threads_empty_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has room for 10 of 350 words."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
     vocab = spacy.blank("xx").vocab
     features = Features(Template(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]
     features.build_vocab(docs)
     expected = [features.find([doc]).rows.tolist() for doc in docs]
-    for found in in_threads(lambda _: [features.find([doc]).rows.tolist() for doc in docs]):
-        assert found == expected
+    rows_of_threads = in_threads(lambda _: [features.find([doc]).rows.tolist() for doc in docs])
+    for rows in rows_of_threads:
+        assert rows == expected
 
 
-def test_numbers_are_found_while_others_are_set() -> None:
-    numbers, is_over = sparse.IdMap(), Event()
+def test_an_id_map_is_read_while_another_thread_writes() -> None:
+    """Three threads find the value of a key or, before it is set, -1."""
+    id_map = sparse.IdMap()
+    is_over = Event()
     keys = numpy.random.default_rng(0).permutation(5000).astype("uint64") * 2**33
     values = numpy.arange(len(keys), dtype="int32")
 
-    def work(i: int) -> None:
-        while i and not is_over.is_set():
-            found = numbers.find(keys)
-            assert ((found == values) | (found == -1)).all()
-        for first in range(0, 0 if i else len(keys), 50):
-            numbers.set(keys[first : first + 50], values[first : first + 50])
-            assert (numbers.find(keys[: first + 50]) >= 0).all()
+    def write() -> None:
+        for first in range(0, len(keys), 50):
+            id_map.set(keys[first : first + 50], values[first : first + 50])
+            assert (id_map.find(keys[: first + 50]) >= 0).all()
         is_over.set()
 
-    in_threads(work, 4)
-    numpy.testing.assert_array_equal(numbers.find(keys), values)
+    def read() -> None:
+        while not is_over.is_set():
+            values_so_far = id_map.find(keys)
+            assert ((values_so_far == values) | (values_so_far == -1)).all()
+
+    in_threads(lambda thread: write() if thread == 0 else read(), 4)
+
+    numpy.testing.assert_array_equal(id_map.find(keys), values)
 
 
-def test_a_gazetteer_is_asked_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gazetteer_is_not_read_by_a_thread_before_another_has_built_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is built when it is first read: slowly here, and the second thread comes meanwhile."""
     vocab = spacy.blank("xx").vocab
     doc = Doc(vocab, words=["New", "York"])
     phrases = gazetteers.Gazetteer(["New York"])
     expected = gazetteers.Gazetteer(["New York"]).find([doc], get_string_id).tolist()
-    meeting, met = Barrier(2), local()
+    meeting = Barrier(2)
 
     def slow_doc(*args: Any, **kwargs: Any) -> Doc:
-        met.done = True
         time.sleep(0.05)
         return Doc(*args, **kwargs)
 
     monkeypatch.setattr(gazetteers, "Doc", slow_doc)
 
-    def find(i: int) -> Any:
+    def find(thread: int) -> Any:
         meet(meeting)
-        time.sleep(0.02 * i)
+        time.sleep(0.02 * thread)
         return phrases.find([doc], get_string_id).tolist()
 
     assert in_threads(find, 2) == [expected, expected] and any(expected)
 
 
-def test_predictions_after_training_take_turns_to_catch_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regularisation leaves something to do in rows that had no gradient; once, not twice."""
-    inside: list[int] = []
+def test_threads_that_predict_after_training_regularise_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows without a gradient are regularised when they are read: once, not by each thread."""
+    calls_at_once: list[int] = []
     lazy_regularise = sparse.lazy_regularise
 
-    def alone(*args: Any) -> None:
-        inside.append(0)
+    def checked_regularise(*args: Any) -> None:
+        calls_at_once.append(0)
         time.sleep(0.002)
         lazy_regularise(*args)
-        assert inside == [0]
-        inside.pop()
+        assert calls_at_once == [0]
+        calls_at_once.pop()
 
     weights = linear_part(crf(L2=0.1))[1]
     weights.step = 5
-    monkeypatch.setattr(sparse, "lazy_regularise", alone)
+    monkeypatch.setattr(sparse, "lazy_regularise", checked_regularise)
     rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
     batch = FeatureBatch(rows, numpy.asarray([len(rows)], dtype="int32"))
-    found = in_threads(lambda _: weights.potentials(batch))
-    assert all((scores.emissions == found[0].emissions).all() for scores in found)
+    first, *others = in_threads(lambda _: weights.potentials(batch))
+    for potentials in others:
+        numpy.testing.assert_array_equal(potentials.emissions, first.emissions)
     assert weights.settings == AdaGrad(L2=0.1)
 
 
-def test_a_pipeline_that_threads_have_used_is_pickled(tmp_path: Path) -> None:
+def test_a_pipeline_that_threads_have_used_can_be_pickled() -> None:
+    """As it is for processes."""
     nlp = pipeline(model=SPARSE)
     train(nlp)
-    in_threads(lambda share: read(nlp, share))
+    in_threads(lambda thread: predict_texts_of_thread(nlp, thread))
     expected = [[ent.text for ent in nlp(text).ents] for text in TEXTS]
     assert any(expected)
     for docs in (nlp.pipe(TEXTS, n_process=2), pickle.loads(pickle.dumps(nlp)).pipe(TEXTS)):
         assert [[ent.text for ent in doc.ents] for doc in docs] == expected
 
 
-def test_compiled_numbers_under_thread_sanitizer(tmp_path: Path) -> None:
+def test_the_id_map_passes_the_thread_sanitizer(tmp_path: Path) -> None:
     compiler, program = shutil.which("g++"), tmp_path / "numbers"
     build = [str(compiler), "-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread"]
-    build += ["-I", str(Path(sparse.__file__).parent), str(NUMBERS_IN_THREADS), "-o", str(program)]
+    build += ["-I", str(Path(sparse.__file__).parent), str(ID_MAP_IN_THREADS), "-o", str(program)]
     if compiler is None or subprocess.run(build, capture_output=True).returncode:
         pytest.skip("no g++ with ThreadSanitizer")
     done = subprocess.run([str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_system_without_threads_to_spare_is_no_end() -> None:
-    """The chain does with the threads that it gets; the process went down with it before."""
+def test_the_chain_computes_with_fewer_threads_where_the_system_gives_no_more() -> None:
+    """In a process whose memory is limited to 6 MiB more than it uses, less than the stack of a
+    thread. Such a process once ended."""
     program = """
 import resource
 from pathlib import Path
@@ -227,23 +261,23 @@ numpy.testing.assert_allclose(chain.log_partition(potentials)[0], expected)
     assert done.returncode == 0, done.stderr
 
 
-def test_pipelines_with_confidence_are_made_at_once() -> None:
-    """Whoever comes second finds the extension attribute, or sets the same again."""
+def test_two_threads_may_register_the_same_extension_at_once() -> None:
+    """The second one finds the extension attribute, or sets the same again."""
     meeting = Barrier(2)
 
-    class Late:
-        """Spans, of which both threads hear that there is no such attribute."""
+    class SpanOfBoth:
+        """In place of Span: both threads hear that there is no such attribute."""
 
         @staticmethod
         def has_extension(name: str) -> bool:
-            known = Span.has_extension(name)
+            is_registered = Span.has_extension(name)
             meet(meeting)
-            return known
+            return is_registered
 
         set_extension, get_extension = Span.set_extension, Span.get_extension
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annotate, "Span", Late)
+        patch.setattr(annotate, "Span", SpanOfBoth)
         in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
     assert Span.get_extension("late")[2] is annotate.confidence_of
     Span.remove_extension("late")
@@ -309,7 +343,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="expected a system that forks")
 @pytest.mark.parametrize("script", [FORK_WHILE_ADDING, FORK_WHILE_HELD], ids=["words", "weights"])
-def test_a_fork_waits_for_a_thread(script: str) -> None:
+def test_a_fork_waits_for_a_thread_that_holds_a_lock(script: str) -> None:
     """The child doesn't hang, and has what the thread has added. In a process of its own, as this
     one has threads of other tests."""
     command = [sys.executable, "-W", "ignore", "-c", script]

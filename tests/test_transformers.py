@@ -126,14 +126,16 @@ def saved(kind: str, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
-def test_it_has_learned(saved: Path) -> None:
+def test_a_pipeline_on_a_transformer_learns_the_training_texts(saved: Path) -> None:
     nlp = spacy.load(saved)
     assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
     assert nlp.get_pipe("ner").learn_rate_factor == 20
     assert nlp.get_pipe("transformer").listening_components == ["tagger", "ner"]
 
 
-def test_replaced_listeners_answer_the_same_and_learn(saved: Path, tmp_path: Path) -> None:
+def test_a_component_with_replaced_listeners_predicts_the_same_and_learns(
+    saved: Path, tmp_path: Path
+) -> None:
     """The first step of Adam is the learning rate: of the chain, 20 times that of the encoder."""
     nlp = spacy.load(saved)
     expected = [found for found, _ in answers(nlp)]
@@ -159,7 +161,7 @@ def test_entities_are_found_at_the_end_of_a_long_doc(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_distilled_into_the_linear_model(
+def test_a_distilled_linear_model_is_as_good_smaller_and_faster(
     saved: Path, corpus: Path, tmp_path: Path, soft: bool
 ) -> None:
     raw = tmp_path / "raw.txt"
@@ -189,7 +191,9 @@ def freeze(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> Config:
     return config
 
 
-def test_frozen(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_frozen_transformer_stays_while_the_component_learns(
+    kind: str, saved: Path, corpus: Path, tmp_path: Path
+) -> None:
     nlp = init_nlp(freeze(kind, saved, corpus, tmp_path))
     before = encoder(nlp)
     losses = learn(nlp, 20)
@@ -198,7 +202,7 @@ def test_frozen(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_frozen_tagger_keeps_a_copy(
+def test_a_frozen_tagger_predicts_the_same_if_its_listener_is_replaced(
     replace: bool, kind: str, saved: Path, corpus: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = make_config(kind, corpus, frozen_components=["tagger"])

@@ -28,8 +28,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def start(nlp: Language, path: Path, **settings: Any) -> Language:
-    """Initialize a pipeline as its config says."""
+def start_from(path: Path, nlp: Language, **settings: Any) -> Language:
+    """Initialize a pipeline whose config says that it starts from a trained one."""
     block: dict[str, Any] = {"@callbacks": "spacy_costner.start_from.v1", "path": str(path)}
     nlp.config["initialize"]["after_init"] = {**block, **settings}
     nlp.initialize(lambda: examples(nlp))
@@ -37,42 +37,67 @@ def start(nlp: Language, path: Path, **settings: Any) -> Language:
 
 
 @pytest.mark.parametrize("settings", [{}, {"components": ["ner"]}])
-def test_it_answers_as_the_trained_one(trained: Path, settings: dict[str, Any]) -> None:
-    nlp, expected = start(pipeline(loss=SOFTMAX_MARGIN), trained, **settings), spacy.load(trained)
+def test_a_pipeline_starts_with_the_predictions_of_the_trained_one(
+    trained: Path, settings: dict[str, Any]
+) -> None:
+    """And with its own loss, from step 0."""
+    nlp = start_from(trained, pipeline(loss=SOFTMAX_MARGIN), **settings)
+
+    expected = spacy.load(trained)
     for text in TEXTS:
         assert ents(nlp(text)) == ents(expected(text))
     assert nlp.config["components"]["ner"]["loss"] == SOFTMAX_MARGIN
     assert nlp.get_pipe("ner").cfg["progress"]["steps"] == 0
 
 
-def test_listeners_start_with_what_they_listen_to(tmp_path: Path) -> None:
+def test_a_listener_starts_with_the_tok2vec_that_it_listens_to(tmp_path: Path) -> None:
     expected = listening()
     train(expected, steps=20)
     expected.to_disk(tmp_path / "model")
-    nlp = start(listening(), tmp_path / "model")
+
+    nlp = start_from(tmp_path / "model", listening())
+
     for text in TEXTS:
         assert ents(nlp(text)) == ents(expected(text))
 
 
-def test_only_what_both_have_starts_there(trained: Path) -> None:
+def test_components_that_the_trained_pipeline_lacks_start_anew(trained: Path) -> None:
+    """If none are named."""
     nlp = pipeline()
     nlp.add_pipe("sentencizer", first=True)
     nlp.add_pipe("tok2vec", last=True)
-    assert ents(start(nlp, trained)(TEXTS[0])) == ents(spacy.load(trained)(TEXTS[0]))
+
+    start_from(trained, nlp)
+
+    assert ents(nlp(TEXTS[0])) == ents(spacy.load(trained)(TEXTS[0]))
 
 
-def test_what_does_not_fit_is_named(trained: Path) -> None:
+def test_a_named_component_that_is_not_there_is_refused(trained: Path) -> None:
     with pytest.raises(ValueError, match=r"start_from: .*: tagger: expected a component with"):
-        start(pipeline(), trained, components=["tagger"])
+        start_from(trained, pipeline(), components=["tagger"])
+
+
+def test_a_pipeline_with_other_labels_is_refused(trained: Path) -> None:
     nlp = pipeline()
     nlp.get_pipe("ner").add_label("other")
     with pytest.raises(ValueError, match=r"start_from: .*: ner: expected labels .*'other'"):
-        start(nlp, trained)
-    tok2vec = {**SMALL["model"]["tok2vec"], "width": 8}
-    for settings, message in (
+        start_from(trained, nlp)
+
+
+OTHER_WIDTH = {**SMALL["model"], "tok2vec": {**SMALL["model"]["tok2vec"], "width": 8}}
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
         ({"scheme": "IOB2"}, "expected scheme 'IOB2', got 'BILUO'"),
         ({"outside": "before"}, "expected outside 'before', got 'single'"),
-        ({"model": {**SMALL["model"], "tok2vec": tok2vec}}, "expected a model as in the config"),
-    ):
-        with pytest.raises(ValueError, match=f"start_from: .*: ner: {message}"):
-            start(pipeline(**settings), trained)
+        ({"model": OTHER_WIDTH}, "expected a model as in the config"),
+    ],
+    ids=["scheme", "outside", "model"],
+)
+def test_a_pipeline_with_other_settings_is_refused(
+    settings: dict[str, Any], message: str, trained: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"start_from: .*: ner: {message}"):
+        start_from(trained, pipeline(**settings))

@@ -120,7 +120,8 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """
     tags = posterior.tags
     thresholds = by_label("threshold", tags, settings)
-    entities, probs = posterior.likely_entities(float(thresholds.min(initial=1.0)))
+    lowest_threshold = float(thresholds.min(initial=1.0))
+    entities, probs = posterior.likely_entities(lowest_threshold)
     gains = probs - thresholds[entities.label]
     return DecodedSpans(without_overlap(entities, gains), tags.labels)
 
@@ -136,20 +137,24 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
     entities = entities.select(by_end)
     # The number of candidates that end before each begins: they are the first ones.
     n_before = numpy.searchsorted(entities.end, entities.begin, side="right").tolist()
-    best = [0.0]
-    is_in_best = []  # whether the best choice among the first i + 1 has the last of them
+    best_gains = [0.0]  # that of the best choice among the first i candidates
+    is_in_best: list[bool] = []  # whether the best choice among the first i + 1 has the last
     for gain, n in zip(gains[by_end].tolist(), n_before):
-        gain_with = gain + best[n]
-        is_in_best.append(gain_with >= best[-1])
-        best.append(max(gain_with, best[-1]))
-    chosen = []
-    i = len(is_in_best) - 1
-    while i >= 0:
-        if is_in_best[i]:
-            chosen.append(i)
-            i = n_before[i]
-        i -= 1
-    return entities.select(numpy.asarray(chosen[::-1], dtype="int64"))
+        gain_with = gain + best_gains[n]
+        is_in_best.append(gain_with >= best_gains[-1])
+        best_gains.append(max(gain_with, best_gains[-1]))
+    # From the last candidate back: if it is in the best choice, those that overlap with it aren't.
+    chosen: list[int] = []
+    n_left = len(is_in_best)
+    while n_left > 0:
+        last = n_left - 1
+        if is_in_best[last]:
+            chosen.append(last)
+            n_left = n_before[last]
+        else:
+            n_left = last
+    chosen.reverse()
+    return entities.select(numpy.asarray(chosen, dtype="int64"))
 
 
 def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
@@ -160,7 +165,8 @@ def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
         expected = f"expected any of {tags.labels}"
         raise ValueError(f"decoding: labels: {expected}, got {unknown_labels[0]!r}")
     overall = settings[name]
-    return numpy.asarray([exceptions.get(label, overall) for label in tags.labels], "float64")
+    values = [exceptions.get(label, overall) for label in tags.labels]
+    return numpy.asarray(values, dtype="float64")
 
 
 def _check_numbers(
@@ -177,10 +183,12 @@ def _check_numbers(
     for label, setting in exceptions.items():
         setting_by_name[f"labels.{label}"] = setting
     for full_name, setting in setting_by_name.items():
-        is_in_range = least <= number(setting) <= most
-        if not (is_in_range and numpy.isfinite(number(setting))):
-            bounds = f" from {least} to {most}" if numpy.isfinite(least) else ""
-            expected = f"expected a finite number{bounds}"
+        value = number(setting)
+        is_in_range = least <= value <= most
+        if not (is_in_range and numpy.isfinite(value)):
+            expected = "expected a finite number"
+            if numpy.isfinite(least):
+                expected += f" from {least} to {most}"
             raise ValueError(f"{where}: {full_name}: {expected}, got {setting!r}")
     if tags is not None:
         by_label(name, tags, settings)

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy
-from thinc.types import Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 
 from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
@@ -39,8 +39,10 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
         cost is lower than that of each label below it. The cost has to have these nodes too.
     RAISES (ValueError): If a tree in the config is not a tree.
     """
-    where = "spacy_costner.MinCostDecoding: tree"
-    min_cost = MinCost(cost, None if tree is None else make_tree(tree, where))
+    label_tree: Tree | None = None
+    if tree is not None:
+        label_tree = make_tree(tree, "spacy_costner.MinCostDecoding: tree")
+    min_cost = MinCost(cost, label_tree)
     return Decoding(min_cost, min_cost.choices, tables=min_cost.save, restore=min_cost.restore)
 
 
@@ -76,8 +78,8 @@ class MinCost:
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
         """Decode a batch."""
         choices = self.choices(posterior.tags.collapsed)
-        path, scores = self._decide(posterior)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
+        path, scores = self._decide(posterior)
         entities = tags.decode(path, scores.lengths)
         return DecodedSpans(entities, choices.labels, choices.covers)
 
@@ -90,43 +92,37 @@ class MinCost:
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _decide(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """The predicted tags, (N,), and the scores over them whose best path they are.
+        """The predicted tags, (N,), and the scores over them whose best path they are. A, the
+        number of tags that can be predicted: K of the chain come first, then those of nodes.
 
         s(a) = - sum_t E_p[cost[y_t, a_t]]
         """
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
         tags = Tags(choices.labels, chain_tags.scheme.name)
-        n_tags = len(tags)
-        n_chain_tags = len(chain_tags)
+        masks = node_masks(choices, tags, chain_tags)
         lengths = posterior.potentials.lengths
-        # Tags of the chain come first. A node's tag stands for the tags of the chain with its
-        # prefix and a label below the node: a mask for each, shape (tags of the chain,).
-        masks = []
-        for tag in range(n_chain_tags, n_tags):
-            has_prefix = chain_tags.having([tags.prefix_of[tag]])
-            covered = choices.covers[tags.label_of[tag]]
-            masks.append(has_prefix & covered[chain_tags.label_of])
 
-        def with_nodes(table: Array2d, join: Callable[..., Array2d]) -> Array2d:
-            """Add a column for each tag of a node to a table of the tags of the chain: the columns
-            that it stands for, joined. Shape: (N, tags of the chain) to (N, tags)"""
-            columns = [join(table[:, mask], axis=1) for mask in masks]
-            return numpy.column_stack([table, *columns])
-
-        marginals = posterior.marginals.astype("float64")
+        marginals = posterior.marginals.astype("float64")  # (N, K)
+        expected_costs = marginals @ choices.costs  # (N, A)
+        unconstrained = Potentials(
+            emissions=-expected_costs,
+            transitions=numpy.zeros((len(tags), len(tags))),
+            start=numpy.zeros(len(tags)),
+            end=numpy.zeros(len(tags)),
+            lengths=lengths,
+        )
+        # A node is possible where one of the labels below it is.
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-        expected_costs = marginals @ choices.costs
-        zeros = numpy.zeros((n_tags, n_tags))
-        unconstrained = Potentials(-expected_costs, zeros, zeros[0], zeros[0], lengths)
-        allowed = with_nodes(is_possible, numpy.any)
+        allowed = with_nodes(is_possible, masks, numpy.any)
         scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=allowed))
+
         # Among tied paths the most probable wins. A node is made less probable than all labels of
         # a sequence together, so it wins no tie.
-        probs = with_nodes(marginals, numpy.sum)
+        probs = with_nodes(marginals, masks, numpy.sum)
         log_probs = numpy.log(numpy.maximum(probs, LEAST_LIKELY))
         longest = int(lengths.max(initial=0))
-        log_probs[:, n_chain_tags:] += numpy.log(LEAST_LIKELY) * (longest + 1)
+        log_probs[:, len(chain_tags) :] += numpy.log(LEAST_LIKELY) * (longest + 1)
         tolerance = TIE * float(choices.costs.max(initial=0.0))
         return chain.best_of_tied(scores, log_probs, tolerance), scores
 
@@ -162,6 +158,8 @@ class MinCost:
         try:
             choices = self._make_choices(tags)
         except ValueError:
+            # The file of the cost or of the tree may be gone: what was saved is as good, if it was
+            # made of the same cost, tree and labels.
             saved = self._saved
             is_of_this_config = saved.get("of", self._origin) == self._origin
             if not is_of_this_config or saved.get("chain") != list(tags.labels):
@@ -172,28 +170,51 @@ class MinCost:
 
     def _make_choices(self, tags: Tags) -> Choices:
         """The choices, from the cost and the tree."""
-        nodes = {} if self.tree is None else inner_nodes(self.tree, tags.labels)
-        labels = (*tags.labels, *nodes)
+        labels_below_node: dict[str, list[str]] = {}
+        if self.tree is not None:
+            labels_below_node = inner_nodes(self.tree, tags.labels)
+        labels = (*tags.labels, *labels_below_node)
         covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)  # a label covers itself
-        for i, labels_below in enumerate(nodes.values(), start=len(tags.labels)):
-            covered = [tags.labels.index(label) for label in labels_below]
-            covers[i, covered] = True
+        for node, labels_below in labels_below_node.items():
+            for label in labels_below:
+                covers[labels.index(node), tags.labels.index(label)] = True
         # Gold has the tags of the chain only, which come first.
         costs = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
         return Choices(labels, covers, costs.astype("float64"))
 
 
+def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
+    """Which tags of the chain each tag of a node stands for: those with its prefix and a label
+    below the node. `tags` are all that can be predicted, those of nodes the last of them.
+    Shapes: (K,)"""
+    masks: list[Array1d] = []
+    for tag in range(len(chain_tags), len(tags)):
+        has_prefix = chain_tags.having([tags.prefix_of[tag]])
+        is_below = choices.covers[tags.label_of[tag]]  # of each label of the chain
+        masks.append(has_prefix & is_below[chain_tags.label_of])
+    return masks
+
+
+def with_nodes(table: Array2d, masks: Sequence[Array1d], join: Callable[..., Array1d]) -> Array2d:
+    """Add a column for each tag of a node to a table of the tags of the chain: the columns that it
+    stands for, joined. Shape: (N, K) to (N, A)"""
+    node_columns = [join(table[:, mask], axis=1) for mask in masks]
+    return numpy.column_stack([table, *node_columns])
+
+
 def _read(saved: dict[str, Any], tags: Tags) -> Choices:
-    """What `MinCost.save` returned, checked."""
+    """What `MinCost.save` returned, checked to be of these tags of the chain."""
     labels = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
-    n_predicted_tags = len(Tags(labels, tags.scheme.name))
-    shapes = ((len(labels), len(tags.labels)), (len(tags), n_predicted_tags))
-    has_shapes = (covers.shape, costs.shape) == shapes
+    covers_shape = (len(labels), len(tags.labels))
+    costs_shape = (len(tags), len(Tags(labels, tags.scheme.name)))
+    has_shapes = covers.shape == covers_shape and costs.shape == costs_shape
     if not (has_shapes and numpy.isfinite(costs).all()):
-        expected = f"finite arrays of {shapes}, got {covers.shape}, {costs.shape}"
-        raise ValueError(f"spacy_costner.MinCostDecoding: saved choices: expected {expected}")
+        raise ValueError(
+            "spacy_costner.MinCostDecoding: saved choices: expected finite arrays of "
+            f"{(covers_shape, costs_shape)}, got {covers.shape}, {costs.shape}"
+        )
     return Choices(labels, covers, costs)
 
 
@@ -201,12 +222,13 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """The nodes that are the lowest common ancestor of two labels, and not labels themselves, each
     with the labels below it, in the tree's order. Any other node is farther from all labels below
     it than one of these."""
+    # The way from the top of the tree to each label
     lineages = {label: tree.lineage(label) for label in labels}
-    common_ancestors = set()
+    common_ancestors: set[str] = set()
     for lineage, other_lineage in combinations(lineages.values(), 2):
         shared = [node for node, other in zip(lineage, other_lineage) if node == other]
         if shared:
-            common_ancestors.add(shared[-1])
+            common_ancestors.add(shared[-1])  # the lowest
     labels_below: dict[str, list[str]] = {}
     for node in tree.lineages:
         if node in common_ancestors and node not in lineages:

@@ -139,7 +139,7 @@ class Posterior:
         if n_docs == len(self.doc_of):  # each doc is one sequence
             return paths, log_probs
         # A path of a doc is a path of each of its sequences, and their log-probabilities add up.
-        # The rank of the path of each sequence in each path of the doc. Shape: (k, B)
+        # `ranks`: which path each sequence has in each path of its doc. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
         doc_log_probs = numpy.empty((k, n_docs))
         # The sequences of a doc stand one after another: the first of each doc, then B.
@@ -167,7 +167,8 @@ class Posterior:
         entity_tags = self.tags.entity_tags
         if covers is None:
             return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)
-        # Each entity once with each label that its label covers, and the index of the entity
+        # An entity of a node is one of any label below it: `entity` is its index, once for each
+        # label that it covers.
         entity, label = numpy.nonzero(covers[entities.label])
         covered = entities.select(entity)._replace(label=label)
         probs = self.forward_backward.entity_probs(covered, entity_tags, self.is_space)
@@ -184,12 +185,13 @@ class Posterior:
         """
         pieces = self._cut_stretches(begin, end)
         n_pieces = len(pieces.stretch)
-        # One segment for each piece and each tag of O that its last token may have; the other
-        # tokens have tag 0, O. The piece of each segment. Shape: (pieces * tags of O,)
+        # One segment for each piece and each tag of O that its last token may have: `piece` is the
+        # piece of each segment, (pieces * tags of O,).
         outside_tags = numpy.flatnonzero(self.tags.label_of < 0)
         piece = numpy.repeat(numpy.arange(n_pieces), len(outside_tags))
         segment_begin = pieces.begin[piece]
         segment_end = pieces.end[piece]
+        # The tags of all segments, one after another. All tokens but the last have tag 0, O.
         sizes = segment_end - segment_begin
         path = numpy.zeros(int(sizes.sum()), dtype="int32")
         path[last_tokens(sizes)] = numpy.tile(outside_tags, n_pieces)
@@ -262,18 +264,25 @@ class Posterior:
         return log_probs, entity, backprop
 
     def _extend_into_space(self, entity: Ints1d, ways: Entities) -> tuple[Ints1d, Entities]:
-        """Each entity as it is and, in turn, with the first, the first two, … of the tokens of
-        white space that follow it in its sequence; and the index of the entity of each.
-        Shapes: (E,) to (S,)"""
-        # The next token that is no white space, or the end of the sequence, if it comes before
+        """Find all ways in which a path can have an entity: white space can't end it, so it may
+        also go on through the first, the first two, … tokens of white space after it.
+
+        entity (Ints1d): The index of each entity, for its ways. Shape: (E,)
+        ways (Entities): The entities as they are. Shape: (E,)
+        RETURNS (tuple[Ints1d, Entities]): The index of the entity of each way, and the ways of one
+            entity after those of another. Shape: (S,)
+        """
+        # A way ends at the latest before the next word, or with the sequence, if that comes first.
+        # The end of the batch is as if a word followed.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, ways.end)]
         sequence, _ = self._find_sequences(ways.begin, ways.end)
         sequence_end = self._bounds[sequence + 1]
         last_end = numpy.minimum(next_word, sequence_end)
-        # A way for each end from that of the entity on
-        way, end = ranges(ways.end, last_end + 1)
-        return entity[way], Entities(ways.begin[way], end, ways.label[way])
+        # For each entity all ends from its own to the last; `parent` is the entity of each end.
+        parent, end = ranges(ways.end, last_end + 1)
+        longer_ways = Entities(ways.begin[parent], end, ways.label[parent])
+        return entity[parent], longer_ways
 
     def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
         """All entities with at least some probability, including overlapping ones, ordered by
@@ -303,27 +312,31 @@ class Pieces(NamedTuple):
 
 
 def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
-    """The k largest sums of one term from each column.
+    """The k largest sums of one term from each column. With a column for each sequence of a doc,
+    and the log-probabilities of its paths as terms, the sums are those of the best paths of the
+    doc. Column after column, only the k largest sums are kept: no other can be among the k largest
+    in the end.
 
     terms (Floats2d): k terms of each of B sequences, in descending order. Shape: (k, B)
     RETURNS (tuple[Ints2d, Floats1d]): The rank of the term of each sequence in each sum, (k, B),
         and the sums, in descending order, (k,).
     """
     k, n_sequences = terms.shape
-    # Sequence after sequence: the k best sums so far are among the sums of the k best before and
-    # the k terms. For each of them the rank of the sum before, and that of the term. Shape: (B, k)
+    # What each sum of the first b + 1 columns is made of: the rank of the sum before it, and that
+    # of the term of column b. Shapes: (B, k)
     previous_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank[0] = numpy.arange(k)
     sums = terms[:, 0]
     for b in range(1, n_sequences):
+        # Each sum so far with each term. Candidate i is the sum of rank i // k and the term of rank
+        # i % k. Shape: (k * k,)
         candidates = (sums[:, None] + terms[:, b]).reshape(-1)
         largest = numpy.argsort(-candidates, kind="stable")[:k]
-        # Candidate i is the sum of rank i // k and the term of rank i % k.
         previous_rank[b] = largest // k
         term_rank[b] = largest % k
         sums = candidates[largest]
-    # From the last sequence back to the first, follow the ranks that each sum is made of.
+    # From the last sequence back to the first, follow what each sum is made of.
     ranks = numpy.empty((k, n_sequences), dtype="int64")
     sum_rank = numpy.arange(k)
     for b in range(n_sequences - 1, -1, -1):

@@ -85,7 +85,7 @@ def register(confidence: Confidence) -> None:
     if not Span.has_extension(name):
         # Forced, as another thread that loads a pipeline may have registered it meanwhile.
         Span.set_extension(name, getter=confidence_of, force=True)
-    elif Span.get_extension(name)[2] is not confidence_of:
+    elif Span.get_extension(name)[2] is not confidence_of:  # the third is the getter
         raise ValueError(
             "spacy_costner.Confidence: extension: expected a name that no other extension of "
             f"Span has, got {name!r}"
@@ -109,6 +109,7 @@ def warn_once(message: str) -> None:
 def scored_groups(doc: Doc) -> list[SpanGroup]:
     """The groups of a doc that our components have written: the predicted entities first."""
     groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
+    # Only alternatives and guaranteed sets have the attribute "set": False comes before True.
     return sorted(groups, key=lambda group: "set" in group.attrs)
 
 
@@ -137,8 +138,9 @@ def confidence_of(span: Span) -> float | None:
 
 
 def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
-    """The group of the predicted entities of a component, with this key or, if another component
-    has written there, with the key of `free_key`. Without a name, whatever has this key."""
+    """The group of the predicted entities of a component, which it wrote to the key of `free_key`:
+    this one or, if another component had written there, one with its name. Without a name, whatever
+    has this key."""
     if name is None:
         return doc.spans.get(key)
     for candidate in (f"{key}_{name}", key):
@@ -241,22 +243,25 @@ def make_prediction(
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_free(entities, tokens, other_labels))
     if confidence is None and not is_scored:
+        # Probabilities take longer than the best path, and nobody has asked for them.
         return Prediction(tokens, decoded.labels, other_labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
         is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
-        every_doc = [True] * len(tokens.lengths)
         sets[ALTERNATIVES] = SpanSet(
-            spans.select(is_alternative), span_probs[is_alternative], every_doc
+            spans.select(is_alternative),
+            span_probs[is_alternative],
+            has_set=[True] * len(tokens.lengths),
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
         is_free_span = is_free(spans, tokens, other_labels)
-        is_promised = [group in promise.groups for group in groups]
         sets[GUARANTEED] = SpanSet(
-            spans.select(is_free_span), span_probs[is_free_span], is_promised
+            spans.select(is_free_span),
+            span_probs[is_free_span],
+            has_set=[group in promise.groups for group in groups],
         )
     measures = None
     if is_measured:
@@ -297,7 +302,7 @@ def measure(
 
     # The probability that a token opens an entity of each label. Shape: (N, labels)
     opening_probs = posterior.chain_marginals @ tags.opens_label
-    n_free_tokens = tokens.lengths
+    n_free_tokens = tokens.lengths  # of each doc
     if tokens.has_annotation:
         opening_probs[tokens.is_annotated] = 0
         doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
@@ -334,7 +339,9 @@ def add_measures(
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
         _add_counts(counts, label, annotated=expected_number)
     entropy = group.attrs["entropy"]
-    return [] if isnan(entropy) else [entropy]
+    if isnan(entropy):
+        return []
+    return [entropy]
 
 
 def _add_counts(
@@ -355,7 +362,9 @@ def group_of(doc: Doc, key: str | None) -> str | None:
     if key is None:
         return ""
     value = doc.user_data.get(key)
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    return str(value)
 
 
 def guaranteed_set(
@@ -369,7 +378,8 @@ def guaranteed_set(
     the group of their doc and, if a miss rate is promised, the predicted entities. Its spans may
     overlap.
 
-    entities (Entities), probs (Floats1d): The predicted entities. Shape: (E,)
+    entities (Entities), probs (Floats1d): The predicted entities, and their probabilities.
+        Shape: (E,)
     groups (Sequence[str | None]): The group of each doc. Shape: (B,)
     """
     spans, scores = guarantee_scores(posterior, promise)
@@ -380,10 +390,12 @@ def guaranteed_set(
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
         docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
         thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
-    is_chosen = scores >= thresholds_of_doc[posterior.doc_of_token[spans.begin], spans.label]
+    doc_of_span = posterior.doc_of_token[spans.begin]
+    is_chosen = scores >= thresholds_of_doc[doc_of_span, spans.label]
     if not promise.limits_misses:
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
+    # More spans than predicted entities never miss more: the set has these, too.
     spans = spans.select(is_chosen & is_new(spans, entities))
     united = Entities(
         begin=numpy.append(entities.begin, spans.begin),
@@ -391,7 +403,7 @@ def guaranteed_set(
         label=numpy.append(entities.label, spans.label),
     )
     united_probs = numpy.append(probs, posterior.entity_probs(spans))
-    order = numpy.lexsort((united.end, united.begin))
+    order = numpy.lexsort((united.end, united.begin))  # by begin, and then by end
     return united.select(order), united_probs[order]
 
 
@@ -414,42 +426,71 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
     if not terms.limits_misses or not len(probs):
         return spans, probs
-    begin, end, label = spans
-    # Spans with the same begin and end are next to each other: X different extents, numbered.
-    is_first = numpy.ones(len(begin), dtype=bool)
-    is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
-    extent_of_span = numpy.cumsum(is_first) - 1
-    n_extents = int(extent_of_span[-1]) + 1
     n_labels = len(posterior.tags.labels)
-    label_probs = numpy.zeros((n_extents, n_labels))
-    label_probs[extent_of_span, label] = probs
-    total = label_probs.sum(axis=1, keepdims=True)  # shape: (X, 1)
-    if terms.per_label or terms.found == "exact":
-        scores = (1 - SMOOTHING) * label_probs + SMOOTHING * total / n_labels
+    extents = join_labels(spans, probs, n_labels)
+    # The probability that an entity of any label has the extent. Shape: (X, 1)
+    total_probs = extents.label_probs.sum(axis=1, keepdims=True)
+    labels_count = terms.per_label or terms.found == "exact"
+    if labels_count:
+        smoothed_part = SMOOTHING * total_probs / n_labels
+        scores = (1 - SMOOTHING) * extents.label_probs + smoothed_part
     else:
-        best_label = label_probs.argmax(axis=1)
-        scores = total * (numpy.arange(n_labels) == best_label[:, None])
+        best_label = extents.label_probs.argmax(axis=1)
+        is_best_label = numpy.arange(n_labels) == best_label[:, None]
+        scores = numpy.where(is_best_label, total_probs, 0.0)
     if terms.by == "doc":
-        doc_of_extent = posterior.doc_of_token[begin[is_first]]
-        counted = label_probs if terms.per_label else total
-        expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted.shape[1]))
-        numpy.add.at(expected_numbers, doc_of_extent, counted)
-        scores = scores / numpy.sqrt(numpy.maximum(expected_numbers, 1))[doc_of_extent]
-    # A tenth of it: the score of a span with this probability may be lower.
+        doc_of_extent = posterior.doc_of_token[extents.begin]
+        counted_probs = extents.label_probs if terms.per_label else total_probs
+        # n of each doc: for each label or, in one column, for all. As extents are ordered, the last
+        # one is in the last doc that has any.
+        expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted_probs.shape[1]))
+        numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
+        divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
+        scores = scores / divisors[doc_of_extent]
+    # A tenth of `FINEST`: the score of a span with this probability may be lower.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
-    candidates = Entities(begin[is_first][extent], end[is_first][extent], label)
+    candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]
 
 
-def is_new(entities: Entities, known_entities: Entities) -> Array1d:
-    """True for entities that are not among the known ones. Shape: (E,)"""
-    known_rows = set(_rows(known_entities))
-    return numpy.asarray([row not in known_rows for row in _rows(entities)], dtype=bool)
+class Extents(NamedTuple):
+    """Stretches of tokens that may be entities, whatever their label.
+
+    begin (Ints1d): The first token of each. Shape: (X,)
+    end (Ints1d): The token after its last. Shape: (X,)
+    label_probs (Floats2d): The probability of an entity of each label there. Shape: (X, labels)
+    """
+
+    begin: Ints1d
+    end: Ints1d
+    label_probs: Floats2d
+
+
+def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
+    """Join the spans, at least one, that have the same begin and end, and so differ in their label.
+    The spans are ordered by begin and end. `probs` are their probabilities, (S,)."""
+    begin, end, label = spans
+    # Spans of one extent stand next to each other: a new one begins where begin or end changes.
+    is_first = numpy.ones(len(begin), dtype=bool)
+    is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
+    extent_of_span = numpy.cumsum(is_first) - 1
+    label_probs = numpy.zeros((int(is_first.sum()), n_labels))
+    label_probs[extent_of_span, label] = probs
+    return Extents(begin[is_first], end[is_first], label_probs)
+
+
+def is_new(entities: Entities, predicted: Entities) -> Array1d:
+    """True for entities that are not predicted anyway. Shape: (E,)"""
+    predicted_rows = set(_rows(predicted))
+    return numpy.asarray([row not in predicted_rows for row in _rows(entities)], dtype=bool)
 
 
 def _rows(entities: Entities) -> list[tuple[int, int, int]]:
     """Begin, end and label of each entity."""
-    return list(zip(*(column.tolist() for column in entities)))
+    begins = entities.begin.tolist()
+    ends = entities.end.tolist()
+    labels = entities.label.tolist()
+    return list(zip(begins, ends, labels))
 
 
 def annotate(
@@ -473,27 +514,31 @@ def annotate(
     label_hashes = add_labels(docs, prediction.labels)
     predicted = spans_by_doc(docs, prediction.entities, label_hashes, lengths, prediction.probs)
     if spans_key is None:
-        write_entities(docs, [spans for spans, _ in predicted], prediction.tokens)
+        spans_of_docs = [spans for spans, _ in predicted]
+        write_entities(docs, spans_of_docs, prediction.tokens)
     else:
-        own_labels = [
-            label for i, label in enumerate(prediction.labels) if i not in prediction.other_labels
-        ]
+        own_labels: list[str] = []
+        for i, label in enumerate(prediction.labels):
+            if i not in prediction.other_labels:
+                own_labels.append(label)
         for doc, (spans, probs) in zip(docs, predicted):
             replace_spans(doc, spans_key, spans, probs, own_labels)
     if confidence is None:
         return
 
+    # The predicted entities with their probabilities, and what the test for a shift takes
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
-    measures = measures_by_doc(prediction)
-    write_groups(docs, keys, predicted, [{**source, **measured} for measured in measures])
+    attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
+    write_groups(docs, keys, predicted, attrs_of_docs)
+    # Alternatives and guaranteed sets: under the same key with their name
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
         for key, has_set in zip(keys, span_set.has_set):
             keys_of_set.append(f"{key}_{set_name}" if has_set else None)
-        attrs = {**source, "set": set_name}
-        write_groups(docs, keys_of_set, spans_of_set, [attrs] * len(docs))
+        set_attrs = {**source, "set": set_name}
+        write_groups(docs, keys_of_set, spans_of_set, [set_attrs] * len(docs))
 
 
 def write_groups(
@@ -513,11 +558,11 @@ def write_groups(
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
     """What the test for a shift takes of each doc, as attributes of its group, which `add_measures`
     reads. Without measures there are none."""
-    if prediction.measures is None:
-        return [{}] * len(prediction.tokens.lengths)
+    measures = prediction.measures
+    if measures is None:
+        return [{} for _ in prediction.tokens.lengths]
     attrs: list[dict[str, Any]] = []
-    entropies, expected_counts = prediction.measures
-    for entropy, counts_of_doc in zip(entropies.tolist(), expected_counts):
+    for entropy, counts_of_doc in zip(measures.entropies.tolist(), measures.expected_counts):
         attrs.append({"entropy": entropy, "expected": counts_of_doc})
     return attrs
 
@@ -542,10 +587,12 @@ def write_entities(
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
-    is_free = ~tokens.is_annotated
-    ends = numpy.cumsum(tokens.lengths).tolist()
-    for doc, spans, end in zip(docs, spans_of_docs, ends):
-        set_free_tokens(doc, spans, is_free[end - len(doc) : end])
+    is_free = ~tokens.is_annotated  # of all tokens, (N,)
+    begin = 0
+    for doc, spans in zip(docs, spans_of_docs):
+        end = begin + len(doc)
+        set_free_tokens(doc, spans, is_free[begin:end])
+        begin = end
 
 
 def set_free_tokens(doc: Doc, spans: list[Span], is_free: Array1d) -> None:
@@ -557,6 +604,7 @@ def set_free_tokens(doc: Doc, spans: list[Span], is_free: Array1d) -> None:
     is_outside = is_free.copy()
     for span in spans:
         is_outside[span.start : span.end] = False
+    # spaCy takes the tokens of O as spans of one token.
     outside = [doc[i : i + 1] for i in numpy.flatnonzero(is_outside).tolist()]
     doc.set_ents(spans, outside=outside, default="unmodified")
 
@@ -568,7 +616,7 @@ def spans_by_doc(
     lengths: Ints1d,
     probs: Floats1d | None = None,
 ) -> list[ScoredSpans]:
-    """The entities of each doc as spans.
+    """The entities of each doc as spans, to write them to the doc.
 
     docs (Iterable[Doc]): The docs.
     entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
@@ -579,7 +627,8 @@ def spans_by_doc(
     """
     rows = _rows(entities)
     doc_ends = lengths.cumsum()
-    # The entities of a doc are those before the first that begins after it.
+    # The entities of a doc stand from `first` to the one before `last`: the number of entities that
+    # begin before the doc ends.
     last_entities = entities.begin.searchsorted(doc_ends).tolist()
     spans_of_docs: list[ScoredSpans] = []
     doc_start = 0
@@ -589,7 +638,8 @@ def spans_by_doc(
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
             for begin, end, label in rows[first:last]
         ]
-        spans_of_docs.append((spans, None if probs is None else probs[first:last]))
+        doc_probs = None if probs is None else probs[first:last]
+        spans_of_docs.append((spans, doc_probs))
         doc_start = doc_end
         first = last
     return spans_of_docs

@@ -10,14 +10,13 @@ from math import exp, inf
 from pathlib import Path
 from typing import Any
 
-import srsly
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms, to_bytes, to_disk
+from spacy.util import check_lexeme_norms
 from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Array1d, Floats1d
 
@@ -28,7 +27,7 @@ from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
 from ..losses import LossSchedule
-from ..metrics.shift import Shift, find_shift, restore
+from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..token_attrs import TokenAttrs, possible_paths, read_presets
@@ -43,7 +42,6 @@ from .annotations import (
     Confidence,
     Hypothesis,
     Prediction,
-    add_measures,
     annotate,
     group_of,
     make_prediction,
@@ -51,19 +49,31 @@ from .annotations import (
     register_default,
     spans_by_doc,
 )
+from .calibration_state import (
+    PROMISE_SETTINGS,
+    SHIFT_SETTINGS,
+    CalibrationState,
+    current_settings,
+)
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
-from .promises import CalibrationScores, Promise, Settings, first_difference
-from .reading import Reading, find_difference, read_reading
+from .promises import CalibrationScores, Promise
+from .reading import Reading, find_difference
 from .rehearsal import rehearsal_loss
 from .serialization import (
     Cfg,
     check_cfg,
     check_digest,
     check_keys,
+    follow_config,
     load_model,
+    new_cfg,
+    pack_parts,
+    read_files,
     reading_part,
     save_model,
     sign,
+    unpack_parts,
+    write_files,
 )
 
 DEFAULT_CONFIG: dict[str, Any] = {
@@ -76,15 +86,6 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
-
-N_COMPARED = 100
-"""Calls of `predict` whose docs are compared with those that the component was measured on."""
-
-SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` that the test for a shift depends on. It depends on the weights, too."""
-
-PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a guarantee depends on, with the weights."""
 
 
 class CostSensitiveNER(TrainablePipe):
@@ -165,42 +166,88 @@ class CostSensitiveNER(TrainablePipe):
         )
         first_pass = first_pass_of(model)
         if first_pass is not None:
+            # The first pass of a linear model is a chain, too, and cut at the same borders.
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
+        if weights is None:
+            weights = Weights()
         self.objective = Objective(
             name,
             self.vocab.strings,
             loss,
-            weights=Weights() if weights is None else weights,
+            weights=weights,
             annotation=self.annotation,
         )
-        # What is saved and may be edited, as JSON. "untrained" are labels that were added since
-        # training, "trained_on" the packed hashes of the sentences of training.
-        self.cfg = {
-            "labels": [],
-            "scheme": scheme,
-            "outside": outside,
-            "progress": Progress()._asdict(),
-            "n_examples": 0,
-            "cost_tables": [],
-            "temperature": Temperature()._asdict(),
-            "untrained": [],
-            "trained_on": "",
-        }
-        self.calibration_scores: CalibrationScores | None = None
-        self.reading: Reading | None = None
-        self._promise: Promise | None = None
-        self._n_compared = 0
+        self.calibration = CalibrationState()
+        self._tokenizer = nlp.tokenizer  # whose tokens those of docs are compared with
+        self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
+        self.cfg = new_cfg(scheme, outside)
         # What was made of `cfg`, which may be edited: kept until it is.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        self._checked_settings: Cfg | None = None
-        self._tokenizer = nlp.tokenizer
-        self._rehearsal_model: Model | None = None
-        # The settings of the config, which a saved cfg is compared with.
+        # The settings of the config, to see at load whether it was edited since the component was
+        # saved: see `follow_config`.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
+
+    # Settings of prediction
+
+    def set_decoding(self, decoding: Decoding) -> None:
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
+
+        decoding (Decoding): The decoding.
+        RAISES (ValueError): If its settings don't fit the labels of a trained model.
+        """
+        if self.labels and self.model.has_dim("nO"):
+            decoding.check(self.tags, decoding.settings)
+        # The test for a shift is of the model's probabilities, whatever is decoded from them.
+        self.drop_guarantee("another decoding", keep_shift=True)
+        self._decoding = decoding
+        self.cfg["decoding"] = deepcopy(decoding.settings)
+        self._configured["decoding"] = deepcopy(decoding.settings)
+
+    def check_decoding(self, tags: Tags) -> None:
+        """Check that the settings of decoding fit the labels."""
+        self._decoding.check(tags, self.cfg["decoding"])
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """Where the probabilities of entities are written."""
+        settings = self.cfg["confidence"]
+        if not settings:
+            return None
+        if not isinstance(settings, dict):
+            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
+        if self._confidence is None or settings != vars(self._confidence):
+            self._confidence = Confidence(**settings)
+        return self._confidence
+
+    def set_confidence(self, confidence: Confidence | None) -> None:
+        """Change where the probabilities of entities are written. The settings are in
+        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
+        "confidence", as several components may share their `spans_key`, but not this one.
+
+        confidence (Confidence | None): The settings. None: they are not written.
+        RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
+            entities have that key.
+        """
+        if confidence is None:
+            register_default()
+            settings = None
+        else:
+            spans_key = self.annotation.spans_key
+            if spans_key is not None and confidence.spans_key == Confidence.spans_key:
+                confidence = replace(confidence, spans_key=f"{self.name}_confidence")
+            if confidence.spans_key == spans_key:
+                raise ValueError(
+                    f"{self.name}: confidence.spans_key: expected another key than the spans_key "
+                    f"of the component, got {spans_key!r}"
+                )
+            register(confidence)
+            settings = asdict(confidence)
+        self.cfg["confidence"] = settings
+        self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
 
@@ -221,7 +268,7 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def other_labels(self) -> tuple[int, ...]:
-        """The other labels, as indices."""
+        """The labels that the component learns but doesn't write, as indices in `labels`."""
         if self.annotation.own_labels is None:
             return ()
         own_labels = self.own_labels
@@ -257,17 +304,19 @@ class CostSensitiveNER(TrainablePipe):
             )
         if label in self.labels:
             return 0
+        # With another label all probabilities change.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if self.model.has_dim("nO"):
+            # The model has weights, and gets some for the new tags, about which it knows nothing.
             self.set_output(len(self.chain_tags))
             self.cfg["untrained"] = [*self.cfg["untrained"], label]
             self.cfg["cost_tables"] = self.objective.prepare(self.tags)
             self.check_decoding(self.tags)
         return 1
 
-    # Training
+    # Initialization
 
     def initialize(
         self,
@@ -293,7 +342,9 @@ class CostSensitiveNER(TrainablePipe):
         check_lexeme_norms(self.vocab, "ner")
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         corpus_labels = self._read_corpus(get_examples(), labels)
-        for label in sorted(corpus_labels) if labels is None else labels:
+        if labels is None:
+            labels = sorted(corpus_labels)
+        for label in labels:
             self.add_label(label)
         self._check_own_labels()
         if not self.labels:
@@ -334,25 +385,39 @@ class CostSensitiveNER(TrainablePipe):
         """Read the corpus once: count its examples, collect features, and return its labels. With
         a `spans_key`, spans of other labels than those expected are left out."""
         labels: set[str] = set()
-        sentences: set[int] = set()
+        corpus_sentences: set[int] = set()
         self.cfg["n_examples"] = 0
         span_labels = None if expected_labels is None else {*expected_labels, *self.labels}
 
-        def references() -> Iterator[Doc]:
+        def read_references() -> Iterator[Doc]:
+            """The annotated docs, about which is noted what the component needs to know."""
             for eg in examples:
-                doc = self.annotation.as_entities(eg, span_labels).reference
-                labels.update(labels_of(doc))
-                sentences.update(sentence_ids(doc))
+                reference = self.annotation.as_entities(eg, span_labels).reference
+                labels.update(labels_of(reference))
+                corpus_sentences.update(sentence_ids(reference))
                 self.cfg["n_examples"] += 1
-                yield doc
+                yield reference
 
-        docs = references()
+        references = read_references()
         build_vocab = self.model.attrs.get("build_vocab")
         if build_vocab is not None:
-            build_vocab(self.model, docs)
-        deque(docs, maxlen=0)  # reads those that the model has not read
-        self.cfg["trained_on"] = pack_ids(sentences)
+            build_vocab(self.model, references)  # collects the features of the model
+        deque(references, maxlen=0)  # reads the docs that the model has not read
+        self.cfg["trained_on"] = pack_ids(corpus_sentences)
         return labels
+
+    # Training
+
+    @property
+    def trained_on(self) -> Array1d:
+        """The hashes of the long sentences that the component was initialized with, ascending:
+        see `sentence_ids`. None of models that were saved before these were kept. Shape: (S,)"""
+        return unpack_ids(self.cfg["trained_on"])
+
+    @property
+    def progress(self) -> Progress:
+        """How far training has come."""
+        return Progress(**self.cfg["progress"])
 
     def update(
         self,
@@ -399,13 +464,14 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
-        """Take the labels of the entities of a batch from those that were added since training."""
-        trained_labels: set[str] = set()
+        """From now on predict the labels of the entities of a batch, which the model has learned
+        from, too: they are no longer those of `add_label` that nothing was learned of."""
+        batch_labels: set[str] = set()
         for eg in examples:
-            doc = self.annotation.as_entities(eg, self.labels).reference
-            trained_labels.update(ent.label_ for ent in doc.ents)
-        untrained = [label for label in self.cfg["untrained"] if label not in trained_labels]
-        self.cfg["untrained"] = untrained
+            reference = self.annotation.as_entities(eg, self.labels).reference
+            batch_labels.update(ent.label_ for ent in reference.ents)
+        untrained = self.cfg["untrained"]
+        self.cfg["untrained"] = [label for label in untrained if label not in batch_labels]
 
     def get_loss(
         self,
@@ -429,11 +495,9 @@ class CostSensitiveNER(TrainablePipe):
         if features is None:
             features = self._find_features([eg.predicted for eg in examples])
         check_finite(scores, self.name)
+        feature_rows = None if features is None else features.rows
         targets = self.objective.targets_in_epoch(
-            examples,
-            self.chain_tags,
-            self.progress.epochs,
-            None if features is None else features.rows,
+            examples, self.chain_tags, self.progress.epochs, feature_rows
         )
         # The number is 1 if the loss is one ratio.
         result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
@@ -441,8 +505,9 @@ class CostSensitiveNER(TrainablePipe):
 
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
         """The features of training docs, if the loss uses them and the model has some."""
-        find_features = self.model.attrs.get("find_features")
-        if find_features is None or not self.objective.loss.stage_at(self.progress).uses_features:
+        find_features = self.model.attrs.get("find_features")  # linear models have it
+        current_loss = self.objective.loss.stage_at(self.progress)
+        if find_features is None or not current_loss.uses_features:
             return None
         return find_features(self.model, docs, is_train=True)
 
@@ -477,6 +542,7 @@ class CostSensitiveNER(TrainablePipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
+        # Which entities are annotated doesn't matter: the earlier model is the teacher.
         tokens = read_presets(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
@@ -508,17 +574,6 @@ class CostSensitiveNER(TrainablePipe):
             settings["spans_key"] = spans_key
         return super().score(examples, **settings)
 
-    @property
-    def trained_on(self) -> Array1d:
-        """The hashes of the long sentences that the component was initialized with, ascending:
-        see `sentence_ids`. None of models that were saved before these were kept. Shape: (S,)"""
-        return unpack_ids(self.cfg["trained_on"])
-
-    @property
-    def progress(self) -> Progress:
-        """How far training has come."""
-        return Progress(**self.cfg["progress"])
-
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
@@ -531,30 +586,32 @@ class CostSensitiveNER(TrainablePipe):
         self.check_guarantee()
         docs = list_docs(docs)
         self.compare_reading(docs)
-        groups: list[str | None] = []
-        if self._promise is not None:
-            groups = [group_of(doc, self._promise.by_group) for doc in docs]
-            self._warn_of_new_groups(self._promise, groups)
         tokens, posterior = self._posterior(docs, preset=True)
+        promise = self.calibration.promise
+        groups: list[str | None] = []
+        if promise is not None:
+            groups = [group_of(doc, promise.by_group) for doc in docs]
+            self._warn_of_new_groups(promise, groups)
         return make_prediction(
             self.decode(posterior),
             posterior,
             tokens,
             self.confidence,
-            promise=self._promise,
+            promise=promise,
             groups=groups,
             other_labels=self.other_labels,
             is_scored=self.annotation.spans_key is not None,
-            is_measured=self.calibration_scores is not None,
+            is_measured=self.calibration.scores is not None,
         )
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn of groups of docs that nothing is promised of."""
+        """Warn of groups of docs that nothing is promised of, as no calibration doc was of them."""
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
+            group_names = ", ".join(sorted(new_groups))
             warnings.warn(
                 f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
-                f"{', '.join(sorted(new_groups))}: nothing is promised of them",
+                f"{group_names}: nothing is promised of them",
                 stacklevel=3,
             )
 
@@ -579,7 +636,8 @@ class CostSensitiveNER(TrainablePipe):
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """Read the tokens of docs, with their presets or without, and compute the probabilities."""
+        """Compute the probabilities of docs, and return their tokens, too. `preset`: whether
+        entities that are set already rule out all other tags of their tokens."""
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
@@ -587,6 +645,7 @@ class CostSensitiveNER(TrainablePipe):
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
+        # The model scores whole docs. Only the chain is cut into sequences.
         sequence_lengths, doc_of = self.annotation.cut(docs, tokens)
         if len(tokens.orth):
             self._require_labels()
@@ -614,8 +673,8 @@ class CostSensitiveNER(TrainablePipe):
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags = self.tags
-        # Path i has the i-th best sequence of tags of each doc, and the logarithms of their
-        # probabilities: minus infinity for a doc that has fewer paths.
+        # Row i of both is of the i-th best path of each doc: its tags, (k, N), and its
+        # log-probability, (k, B), minus infinity for a doc that has fewer paths.
         paths, log_probs = posterior.best_paths(k)
         hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
@@ -637,7 +696,9 @@ class CostSensitiveNER(TrainablePipe):
     def cost(self) -> Cost | None:
         """The cost of mistakes, if decoding is by cost."""
         decode = self._decoding.decode
-        return decode.cost if isinstance(decode, MinCost) else None
+        if isinstance(decode, MinCost):
+            return decode.cost
+        return None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """The expected cost of the tag that is predicted for each token by decoding by cost. With
@@ -647,76 +708,44 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (Floats1d): The costs. Shape: (N,)
         """
         decode = self._decoding.decode
-        min_cost = decode if isinstance(decode, MinCost) else MinCost(hamming_cost, None)
-        return min_cost.expected_costs(posterior)
+        if isinstance(decode, MinCost):
+            return decode.expected_costs(posterior)
+        return MinCost(hamming_cost, tree=None).expected_costs(posterior)
 
-    # Settings of prediction
-
-    def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
-
-        decoding (Decoding): The decoding.
-        RAISES (ValueError): If its settings don't fit the labels of a trained model.
-        """
-        if self.labels and self.model.has_dim("nO"):
-            decoding.check(self.tags, decoding.settings)
-        # The test for a shift is of the model's probabilities, whatever is decoded from them.
-        self.drop_guarantee("another decoding", keep_shift=True)
-        self._decoding = decoding
-        self.cfg["decoding"] = deepcopy(decoding.settings)
-        self._configured["decoding"] = deepcopy(decoding.settings)
-
-    def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit the labels."""
-        self._decoding.check(tags, self.cfg["decoding"])
-
-    @property
-    def confidence(self) -> Confidence | None:
-        """Where the probabilities of entities are written."""
-        settings = self.cfg["confidence"]
-        if not settings:
-            return None
-        if not isinstance(settings, dict):
-            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
-        if self._confidence is None or settings != vars(self._confidence):
-            self._confidence = Confidence(**settings)
-        return self._confidence
-
-    def set_confidence(self, confidence: Confidence | None) -> None:
-        """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
-        "confidence", as several components may share their `spans_key`, but not this one.
-
-        confidence (Confidence | None): The settings. None: they are not written.
-        RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
-            entities have that key.
-        """
-        if confidence is not None:
-            spans_key = self.annotation.spans_key
-            if spans_key is not None and confidence.spans_key == Confidence.spans_key:
-                confidence = replace(confidence, spans_key=f"{self.name}_confidence")
-            if confidence.spans_key == spans_key:
-                raise ValueError(
-                    f"{self.name}: confidence.spans_key: expected another key than the spans_key "
-                    f"of the component, got {spans_key!r}"
-                )
-            register(confidence)
-        else:
-            register_default()
-        settings = None if confidence is None else asdict(confidence)
-        self.cfg["confidence"] = settings
-        # To see at load whether the config has changed since it was saved: see `_load_cfg`.
-        self._configured["confidence"] = deepcopy(settings)
-
-    # What calibration docs say
+    # What calibration docs say: the state is in `self.calibration`, the warnings are here
 
     @property
     def guarantee(self) -> Promise | None:
         """The promise of `doc.spans[spans_key + "_guaranteed"]`: its terms, the thresholds and the
         calibration docs. None: there is none, or it doesn't hold for the current settings."""
-        if self._promise is None or self._changed_since(self._promise) is not None:
+        if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
-        return self._promise
+        return self.calibration.promise
+
+    @property
+    def calibration_scores(self) -> CalibrationScores | None:
+        """The scores of calibration docs, which `shift` compares those of other docs with."""
+        return self.calibration.scores
+
+    @calibration_scores.setter
+    def calibration_scores(self, scores: CalibrationScores | None) -> None:
+        self.calibration.scores = scores
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the docs were read that the component is calibrated, tuned or guaranteed on."""
+        return self.calibration.reading
+
+    @reading.setter
+    def reading(self, reading: Reading | None) -> None:
+        self.calibration.reading = reading
+
+    @property
+    def _labels_if_not_all(self) -> tuple[str, ...] | None:
+        """The labels of the entities that the component writes. None: all its labels."""
+        if self.annotation.own_labels is None:
+            return None
+        return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
         """Promise something of the component's sets, with its current settings. The promise is in
@@ -727,8 +756,33 @@ class CostSensitiveNER(TrainablePipe):
         # The meta is for people. It is without the settings, which are in the config and in `cfg`.
         promise = replace(promise, reading=self.reading, holds_for=None)
         self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
-        self._promise = replace(promise, holds_for=self._settings(PROMISE_SETTINGS))
-        self._checked_settings = None
+        holds_for = current_settings(self.cfg, self._labels_if_not_all, PROMISE_SETTINGS)
+        self.calibration.set_promise(replace(promise, holds_for=holds_for))
+
+    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
+        """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
+
+        reason (str): The change after which the promise doesn't hold.
+        keep_shift (bool): Whether the scores of calibration docs still hold.
+        """
+        if not keep_shift:
+            self.calibration.scores = None
+        if self.calibration.promise is None:
+            return
+        self.calibration.promise = None
+        self.meta.get("guarantee", {}).pop(self.name, None)
+        warnings.warn(
+            f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
+            "`python -m spacy costner guarantee` again",
+            stacklevel=3,
+        )
+
+    def check_guarantee(self) -> None:
+        """Drop the promise, with a warning, if a setting that it depends on was edited, and
+        likewise the scores of calibration docs."""
+        changed = self.calibration.check(self.cfg, self._labels_if_not_all)
+        if changed is not None:
+            self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
 
     def shift(
         self,
@@ -756,20 +810,14 @@ class CostSensitiveNER(TrainablePipe):
         """
         refuse_doc(docs)
         self.check_guarantee()
-        if self.calibration_scores is None or self.confidence is None:
-            raise ValueError(
-                f"{self.name}: shift: expected scores of calibration docs, got none: run `python "
-                "-m spacy costner guarantee`, or `calibrate`"
-            )
-        pool = self.calibration_scores.pool()
-        if earlier is not None and not isinstance(earlier, Shift):
-            earlier = restore(earlier, pool, seed)
-        counts = {} if earlier is None else {**earlier.counts}
-        spans_key = self.confidence.spans_key
-        scores: list[float] = []
-        for doc in docs:
-            scores += add_measures(doc, spans_key, self.name, self.own_labels, counts)
-        return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
+        return self.calibration.shift(
+            docs,
+            self.confidence,
+            component=self.name,
+            own_labels=self.own_labels,
+            earlier=earlier,
+            seed=seed,
+        )
 
     def set_shift(
         self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
@@ -781,15 +829,15 @@ class CostSensitiveNER(TrainablePipe):
         source (str): The name of the docs.
         approximate (bool): Whether the temperature was fitted on them.
         """
-        self.calibration_scores = CalibrationScores.from_docs(
+        calibration_scores = CalibrationScores.from_docs(
             docs,
             scores,
             source,
             approximate=approximate,
             reading=self.reading,
-            holds_for=self._settings(SHIFT_SETTINGS),
+            holds_for=current_settings(self.cfg, self._labels_if_not_all, SHIFT_SETTINGS),
         )
-        self._checked_settings = None
+        self.calibration.set_scores(calibration_scores)
 
     def set_reading(self, reading: Reading) -> None:
         """Keep how the docs were read that the component is calibrated, tuned or guaranteed on.
@@ -797,16 +845,9 @@ class CostSensitiveNER(TrainablePipe):
 
         reading (Reading): See `reading.find_reading`.
         """
-        before = self.reading
-        if before is not None and before.file_tokens != reading.file_tokens:
-            warnings.warn(
-                f"{self.name}: docs were read with {reading.as_text()}, and for an earlier "
-                f"`calibrate`, `tune` or `guarantee` with {before.as_text()}: run all of them "
-                "either with --file-tokens, or without",
-                stacklevel=2,
-            )
-        self.reading = reading
-        self._n_compared = 0
+        conflict = self.calibration.set_reading(reading)
+        if conflict is not None:
+            warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
         """Warn, once, if docs have other sentence starts or tokens than those that the component
@@ -814,66 +855,14 @@ class CostSensitiveNER(TrainablePipe):
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
-        if self.reading is None or self._n_compared >= N_COMPARED:
+        reading = self.calibration.reading_to_compare()
+        if reading is None:
             return
-        self._n_compared += 1
         uses_starts = bool(self.annotation.sentence_boundaries)
-        difference = find_difference(self.reading, docs, self._tokenizer, uses_starts=uses_starts)
+        difference = find_difference(reading, docs, self._tokenizer, uses_starts=uses_starts)
         if difference is not None:
-            self._n_compared = N_COMPARED
+            self.calibration.stop_comparing()
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
-
-    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
-        """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
-
-        reason (str): The change after which the promise doesn't hold.
-        keep_shift (bool): Whether the scores of calibration docs still hold.
-        """
-        if not keep_shift:
-            self.calibration_scores = None
-        if self._promise is None:
-            return
-        self._promise = None
-        self.meta.get("guarantee", {}).pop(self.name, None)
-        warnings.warn(
-            f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
-            "`python -m spacy costner guarantee` again",
-            stacklevel=3,
-        )
-
-    def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was edited, and
-        likewise the scores of calibration docs."""
-        # Before each prediction this is asked. Comparing with what a promise holds for takes long,
-        # so only settings that differ from those of the last call are looked at.
-        settings = {name: self.cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
-        if settings == self._checked_settings:
-            return
-        self._checked_settings = deepcopy(settings)
-        if self._promise is not None:
-            changed = self._changed_since(self._promise)
-            if changed is not None:
-                self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
-        scores = self.calibration_scores
-        if scores is not None and scores.holds_for != self._settings(SHIFT_SETTINGS):
-            self.calibration_scores = None
-
-    def _changed_since(self, promise: Promise) -> str | None:
-        """The first changed setting that a promise depends on."""
-        settings = self._settings(PROMISE_SETTINGS)
-        changed = first_difference(promise.holds_for or {}, settings)
-        if changed is None and self.cfg["confidence"] is None:
-            return "confidence"  # without it no set is written
-        return changed
-
-    def _settings(self, names: Iterable[str]) -> Settings:
-        """The current settings with these names, and the own labels, if there are some, as they
-        are saved."""
-        settings = {name: self.cfg[name] for name in names}
-        if self.annotation.own_labels is not None:
-            settings["own_labels"] = self.own_labels
-        # As JSON reads them, with lists for tuples, to be equal to those that were loaded.
-        return srsly.json_loads(srsly.json_dumps(settings))
 
     # Saving
 
@@ -884,12 +873,7 @@ class CostSensitiveNER(TrainablePipe):
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         """
         cfg, model = self._save(exclude)
-        writers = {
-            "cfg": lambda file: srsly.write_json(file, cfg),
-            "vocab": lambda file: self.vocab.to_disk(file, exclude=exclude),
-            "model": lambda file: file.write_bytes(model),
-        }
-        to_disk(path, writers, exclude)
+        write_files(path, cfg, model, self.vocab, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """Save the component.
@@ -898,16 +882,11 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (bytes): What `from_bytes` takes.
         """
         cfg, model = self._save(exclude)
-        writers: dict[str, Callable[[], bytes]] = {
-            "cfg": lambda: srsly.json_dumps(cfg),
-            "vocab": lambda: self.vocab.to_bytes(exclude=exclude),
-            "model": lambda: model,
-        }
-        return to_bytes(writers, exclude)
+        return pack_parts(cfg, model, self.vocab, exclude)
 
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """The contents of the files cfg and model."""
-        cfg = self._complete_cfg()
+        """The contents of the files cfg and model; no bytes for a model to leave out."""
+        cfg = {**self.cfg, **self.calibration.to_dict()}
         cfg["configured"] = self._configured
         cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
@@ -916,18 +895,6 @@ class CostSensitiveNER(TrainablePipe):
             return cfg, b""
         model = save_model(self.model)
         return sign(cfg, model), model
-
-    def _complete_cfg(self) -> Cfg:
-        """`cfg` with what calibration docs say."""
-        promise = self._promise
-        scores = self.calibration_scores
-        reading = self.reading
-        return {
-            **self.cfg,
-            "guarantee": None if promise is None else promise.to_dict(),
-            "shift": None if scores is None else scores.to_dict(),
-            "reading": None if reading is None else asdict(reading),
-        }
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
         """Load the component.
@@ -938,16 +905,7 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If a file is missing, damaged, not of such a component, or not
             from the same save as the other.
         """
-        readers: dict[str, Callable[[Path], Any]] = {
-            "cfg": srsly.read_json,
-            "vocab": lambda file: self.vocab.from_disk(file, exclude=exclude),
-            "model": Path.read_bytes,
-        }
-        saved: dict[str, Any] = {}
-        for part, read in readers.items():
-            if part not in exclude:
-                with reading_part(part, self.name, f"{path}/"):
-                    saved[part] = read(Path(path) / part)
+        saved = read_files(path, self.name, self.vocab, exclude)
         return self._load(saved, f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
@@ -958,13 +916,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (CostSensitiveNER): The component.
         RAISES (ValueError): As `from_disk` does.
         """
-        with reading_part("cfg and model", self.name, ""):
-            parts = srsly.msgpack_loads(bytes_data)
-            saved = {name: parts[name] for name in parts if name not in exclude}
-            if "vocab" in saved:
-                self.vocab.from_bytes(saved["vocab"], exclude=exclude)
-            if "cfg" in saved:
-                saved["cfg"] = srsly.json_loads(saved["cfg"])
+        saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
         return self._load(saved, "")
 
     def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
@@ -974,7 +926,8 @@ class CostSensitiveNER(TrainablePipe):
             check_digest(saved["cfg"], saved["model"], f"{self.name}: {folder}model")
         with reading_part("cfg", self.name, folder):
             if "cfg" in saved:
-                self._load_cfg(check_cfg(saved["cfg"], self._complete_cfg()))
+                current = {**self.cfg, **self.calibration.to_dict()}
+                self._load_cfg(check_cfg(saved["cfg"], current))
         with reading_part("model", self.name, folder):
             if "model" in saved:
                 load_model(self.model, saved["model"])
@@ -984,23 +937,14 @@ class CostSensitiveNER(TrainablePipe):
         return self
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Load a saved cfg. A setting that was changed on the component keeps its saved value,
-        unless the config now differs from the config at the time of saving."""
-        promise = saved["guarantee"]
-        scores = saved["shift"]
-        self._promise = None if promise is None else Promise.from_dict(promise)
-        self.calibration_scores = None if scores is None else CalibrationScores.from_dict(scores)
-        self.reading = read_reading(saved["reading"])
-        self._checked_settings = None
-        self.cfg.update({name: saved[name] for name in self.cfg})
-        # The config is the one to follow where it was edited after the component was saved.
-        for name, settings in self._configured.items():
-            if saved["configured"].get(name) != settings:
-                self.cfg[name] = deepcopy(settings)
+        """Take over a saved cfg that was checked, and what was made of it."""
+        self.calibration = CalibrationState.from_dict(saved)
+        self.cfg.update(follow_config(self.cfg, saved, self._configured))
         # The file of a cost or of a tree may be gone: what was made of it is saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
+        # `cfg` may be edited by hand, so its settings are checked again.
         check_keys(self.cfg["decoding"], self._configured["decoding"], "decoding")
         if self.labels:
             self.check_decoding(self.tags)

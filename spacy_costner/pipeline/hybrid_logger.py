@@ -41,6 +41,7 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
 
         def finish() -> None:
             finish_console()
+            # The first evaluation, after a single step, is nearly that of the linear part.
             if len(scores) > 1 and max(scores) == scores[0]:
                 warning = Printer(no_print=True).warn(NOTHING_LEARNED)
                 stdout.write(f"{warning}\n")

@@ -70,6 +70,7 @@ def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: st
     higher learning rate."""
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
+    # An optimizer of its own: asking for the rates of the first steps moves it on.
     block = nlp.config.interpolate()["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": block})["optimizer"]
     highest = 0.0

@@ -60,10 +60,11 @@ class Terms:
         _check_share("miss", self.miss)
         _check_share("false_alarm", self.false_alarm)
         _check_share("confidence", self.confidence)
-        # The false alarms of a set are always counted by doc.
-        units = UNITS if self.false_alarm is None else UNITS[:1]
         _check_choice("found", self.found, FOUND)
-        _check_choice("by", self.by, units)
+        if self.limits_misses:
+            _check_choice("by", self.by, UNITS)
+        else:
+            _check_choice("by", self.by, ["doc"])  # how false alarms are always counted
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
@@ -80,7 +81,7 @@ class Terms:
         """The highest share of what is limited."""
         if self.miss is not None:
             return self.miss
-        assert self.false_alarm is not None
+        assert self.false_alarm is not None  # one of the two is given
         return self.false_alarm
 
 
@@ -127,9 +128,9 @@ class Promise(Terms):
         RETURNS (Promise): The promise.
         RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
         """
-        optional = ("reading", "holds_for")
-        names = [name for name in cls.__dataclass_fields__ if name not in optional]
-        check_keys(saved, names, "guarantee", optional=optional)
+        optional = ("reading", "holds_for")  # saved only if they are known
+        needed = [name for name in cls.__dataclass_fields__ if name not in optional]
+        check_keys(saved, needed, "guarantee", optional=optional)
         groups: dict[str, Thresholds] = {}
         for group, thresholds in saved["groups"].items():
             where = f"guarantee.groups.{group}"
@@ -184,21 +185,23 @@ class CalibrationScores:
         scores (Floats1d): Their scores. Shape: (B,)
         RETURNS (CalibrationScores): The scores. The other arguments are its fields.
         """
+        scored_docs: list[tuple[float, Doc]] = []
+        for score, doc in zip(rounded(scores).tolist(), docs):
+            if not isnan(score):
+                scored_docs.append((score, doc))
+        scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
         scores_of_keys: dict[str, dict[str, list[float]]] = {}
-        sorted_scores: list[float] = []
-        scores_and_docs = zip(rounded(scores).tolist(), docs)
-        free_docs = [(score, doc) for score, doc in scores_and_docs if not isnan(score)]
-        for score, doc in sorted(free_docs, key=itemgetter(0)):  # docs can't be compared
-            sorted_scores.append(score)
+        for score, doc in scored_docs:
             for key, value in short_values(doc.user_data).items():
-                scores_of_keys.setdefault(key, {}).setdefault(str(value), []).append(score)
+                scores_of_values = scores_of_keys.setdefault(key, {})
+                scores_of_values.setdefault(str(value), []).append(score)
         testable_keys: dict[str, dict[str, list[float]]] = {}
         for key, scores_of_values in scores_of_keys.items():
             for value, scores_of_value in scores_of_values.items():
                 if len(scores_of_value) >= ENOUGH:
                     testable_keys.setdefault(key, {})[value] = scores_of_value
         return cls(
-            scores=sorted_scores,
+            scores=[score for score, _ in scored_docs],
             digest=digest_of(scores),
             keys=testable_keys,
             source=source,
@@ -216,8 +219,8 @@ class CalibrationScores:
         RAISES (ValueError): If a key is missing or unknown.
         """
         optional = ("digest", "reading", "holds_for")
-        names = [name for name in cls.__dataclass_fields__ if name not in optional]
-        check_keys(saved, names, "shift", optional=optional)
+        needed = [name for name in cls.__dataclass_fields__ if name not in optional]
+        check_keys(saved, needed, "shift", optional=optional)
         return cls(**{**saved, "reading": read_reading(saved.get("reading"))})
 
     def to_dict(self) -> dict[str, Any]:
@@ -257,6 +260,8 @@ def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
     """A dictionary without those of the optional keys whose value is None."""
-    return {
-        name: value for name, value in values.items() if value is not None or name not in optional
-    }
+    present = dict(values)
+    for name in optional:
+        if present[name] is None:
+            del present[name]
+    return present

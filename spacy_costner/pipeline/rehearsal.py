@@ -25,7 +25,8 @@ def rehearsal_loss(
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
         scores of the model.
     """
-    # In float64: the divergence is a small difference of large numbers.
+    # In float64: the divergence is a small difference of large numbers. The scores are of whole
+    # docs, and the chain is of sequences.
     exact_teacher = _in_float64(teacher)._replace(lengths=sequence_lengths)
     exact_scores = _in_float64(scores)._replace(lengths=sequence_lengths)
     n_tags = scores.emissions.shape[1]

@@ -59,8 +59,10 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
     tree (TreeSource | None): The label tree, to get F on each of its levels.
     RAISES (ValueError): If the tree in the config is not a tree.
     """
-    levels = None if tree is None else make_tree(tree, "spacy_costner.cost_scorer: tree")
-    return partial(cost_scores, cost, levels)
+    label_tree: Tree | None = None
+    if tree is not None:
+        label_tree = make_tree(tree, "spacy_costner.cost_scorer: tree")
+    return partial(cost_scores, cost, label_tree)
 
 
 def cost_scores(
@@ -100,7 +102,8 @@ def cost_scores(
     annotated = _annotated(examples)
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
-        scores[name] = None
+        scores[name] = None  # until it can be computed
+    # Scores of tokens: each with its gold and its predicted tag
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
     if is_annotated.any():
@@ -109,13 +112,14 @@ def cost_scores(
         scores["ents_cost"] = float(costs[is_annotated].mean(dtype="float64"))
         scores["ents_tag_acc"] = float(is_correct[is_annotated].mean())
         scores["ents_confusion"] = _confusion(pairs)
+    # Scores of entities
     entities_of_docs = entity_pairs(annotated)
     if entities_of_docs:
-        all_correct: list[bool] = []
+        is_doc_correct: list[bool] = []
         for gold, predicted in entities_of_docs:
             counts = _compare(gold, predicted)
-            all_correct.append(counts.fp == 0 and counts.fn == 0)
-        scores["ents_sent_acc"] = float(numpy.mean(all_correct))
+            is_doc_correct.append(counts.fp == 0 and counts.fn == 0)
+        scores["ents_sent_acc"] = float(numpy.mean(is_doc_correct))
     if tree is not None:
         for level in range(1, tree.depth + 1):
             total = count_at_level(entities_of_docs, tree, level)
@@ -129,12 +133,13 @@ def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
     """The number of tokens by gold label and then by predicted label, without zeros."""
     labels = [*pairs.tags.labels, OUTSIDE]
     n_tags = len(pairs.tags)
+    # Each pair of tags counts 1.
     counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
     confusion: dict[str, dict[str, int]] = {}
-    for gold_label, row in zip(labels, counts):
-        if row.any():
-            nonzero = numpy.flatnonzero(row)
-            confusion[gold_label] = {labels[i]: int(row[i]) for i in nonzero}
+    for gold_label, counts_of_gold in zip(labels, counts.tolist()):
+        for predicted_label, n_tokens in zip(labels, counts_of_gold):
+            if n_tokens > 0:
+                confusion.setdefault(gold_label, {})[predicted_label] = n_tokens
     return confusion
 
 
@@ -189,16 +194,20 @@ def count_docs(
     annotated = _annotated(examples)
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     n_docs = len(annotated)
-    doc_counts = [_compare(gold, predicted) for gold, predicted in entity_pairs(annotated)]
+    entity_counts = numpy.zeros((3, n_docs), dtype="int64")
+    for i, (gold, predicted) in enumerate(entity_pairs(annotated)):
+        counts = _compare(gold, predicted)
+        entity_counts[:, i] = counts.tp, counts.fp, counts.fn
+    tp, fp, fn = entity_counts
     doc_of_token = sequence_ids(pairs.lengths)
-    costs = pairs.look_up(cost(pairs.tags))
-    is_annotated = pairs.gold >= 0
+    token_costs = pairs.look_up(cost(pairs.tags))
+    doc_of_annotated_token = doc_of_token[pairs.gold >= 0]
     return DocCounts(
-        tp=numpy.asarray([counts.tp for counts in doc_counts], dtype="int64"),
-        fp=numpy.asarray([counts.fp for counts in doc_counts], dtype="int64"),
-        fn=numpy.asarray([counts.fn for counts in doc_counts], dtype="int64"),
-        cost=numpy.bincount(doc_of_token, costs, minlength=n_docs),
-        tokens=numpy.bincount(doc_of_token[is_annotated], minlength=n_docs),
+        tp=tp,
+        fp=fp,
+        fn=fn,
+        cost=numpy.bincount(doc_of_token, token_costs, minlength=n_docs),
+        tokens=numpy.bincount(doc_of_annotated_token, minlength=n_docs),
     )
 
 
@@ -225,29 +234,38 @@ class TagPairs(NamedTuple):
         """Look up tags, and sum over the tokens of each pair of labels, [gold, predicted], with O
         last. Shape: (labels + 1, labels + 1)"""
         label_of = self.tags.label_of  # that of O is -1, the last
+        gold_label = label_of[self.gold]
+        predicted_label = label_of[self.predicted]
         n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
         # `add.at` adds each token, also where several have the same pair of labels.
-        numpy.add.at(sums, (label_of[self.gold], label_of[self.predicted]), self.look_up(table))
+        numpy.add.at(sums, (gold_label, predicted_label), self.look_up(table))
         return sums
 
 
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags of all tokens of the predicted docs."""
+    """Get the gold and predicted tags of all tokens of the predicted docs, in a scheme. `labels`
+    are those of the component, which come before others of the docs."""
     examples = list(examples)
     labels_in_docs: set[str] = set()
     for eg in examples:
         labels_in_docs.update(ent.label_ for ent in eg.predicted.ents)
         labels_in_docs.update(ent.label_ for ent in eg.reference.ents)
-    tags = Tags([*labels, *sorted(labels_in_docs.difference(labels))], scheme)
-    strings = StringStore()
-    tokens = read_docs([eg.predicted for eg in examples])
-    reference = read_reference(examples, tokens)
-    gold = tags.gold_path(reference.entities(tags, strings), reference.is_annotated)
-    predicted = tags.encode(tokens.entities(tags, strings), len(gold))
-    return TagPairs(tags, gold, predicted, tokens.lengths)
+    other_labels = sorted(labels_in_docs.difference(labels))
+    tags = Tags([*labels, *other_labels], scheme)
+    strings = StringStore()  # any has the same hashes of labels
+    predicted_tokens = read_docs([eg.predicted for eg in examples])
+    gold_tokens = read_reference(examples, predicted_tokens)
+    gold_entities = gold_tokens.entities(tags, strings)
+    predicted_entities = predicted_tokens.entities(tags, strings)
+    return TagPairs(
+        tags,
+        gold=tags.gold_path(gold_entities, gold_tokens.is_annotated),
+        predicted=tags.encode(predicted_entities, len(predicted_tokens.orth)),
+        lengths=predicted_tokens.lengths,
+    )
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
@@ -256,8 +274,12 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
     pairs: EntityPairs = []
     for eg in _annotated(examples):
         gold = {as_entity(ent) for ent in eg.reference.ents}
-        aligned = [_in_reference(eg, ent) for ent in eg.predicted.ents]
-        pairs.append((gold, [entity for entity in aligned if entity is not None]))
+        predicted: list[Entity] = []
+        for ent in eg.predicted.ents:
+            entity = _in_reference(eg, ent)
+            if entity is not None:
+                predicted.append(entity)
+        pairs.append((gold, predicted))
     return pairs
 
 
@@ -271,7 +293,8 @@ def count_by_label(
         gold_by_label = _by_label(gold, lift)
         predicted_by_label = _by_label(predicted, lift)
         for label in gold_by_label.keys() | predicted_by_label.keys():
-            counts[label] += _compare({*gold_by_label[label]}, predicted_by_label[label])
+            gold_of_label = set(gold_by_label[label])
+            counts[label] += _compare(gold_of_label, predicted_by_label[label])
     return dict(sorted(counts.items()))
 
 
@@ -302,7 +325,7 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
 
 def _annotated(examples: Iterable[Example]) -> list[Example]:
     """The examples with entity annotation."""
-    annotated = []
+    annotated: list[Example] = []
     for eg in examples:
         if len(eg.reference) and eg.reference.has_annotation("ENT_IOB"):
             annotated.append(eg)
@@ -315,7 +338,8 @@ def _calibration_scores(
     labels: Sequence[str],
     component: str | None,
 ) -> Scores:
-    """Compare the probabilities in the group of a component, None: of any, with gold."""
+    """Compare the probabilities that a component has written to docs with gold: `ents_ece` and
+    `ents_reliability`. Without a component's name, whatever stands under the key counts."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:

@@ -9,15 +9,18 @@ except for `EDITABLE`, the settings that may be edited without training.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import srsly
 from spacy.tokens import Doc
+from spacy.util import to_bytes, to_disk
+from spacy.vocab import Vocab
 from thinc.api import Model
 from thinc.shims import Shim
 from thinc.util import convert_recursive, get_array_module, is_xp_array
@@ -38,6 +41,94 @@ OPTIONAL: Cfg = {"reading": None, "trained_on": ""}
 """The keys that a saved `cfg` may lack, as they were not always saved, and their values then."""
 
 
+def new_cfg(scheme: str, outside: str) -> Cfg:
+    """Make the `cfg` of a component that isn't trained, but for its settings of prediction. It is
+    saved as JSON and may be edited.
+
+    scheme (str), outside (str): The tag scheme, and how it has O: see `Tags`.
+    """
+    return {
+        "labels": [],
+        "scheme": scheme,
+        "outside": outside,
+        "progress": Progress()._asdict(),
+        "n_examples": 0,  # of training
+        "cost_tables": [],  # those of the losses, as the file of a cost may be gone
+        "temperature": Temperature()._asdict(),
+        "untrained": [],  # labels that were added since training
+        "trained_on": "",  # the packed hashes of the sentences of training
+    }
+
+
+def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
+    """Choose the settings of a loaded component: those that were saved, as they may have been
+    changed on the component. But where the config was edited since, it is the one to follow.
+
+    cfg (Cfg): The current cfg, whose keys are looked up in the saved one.
+    saved (Cfg): The saved cfg. Its key "configured" has what the config said at that time.
+    configured (Cfg): What the config says now of some keys.
+    RETURNS (Cfg): The cfg of the loaded component.
+    """
+    loaded = {name: saved[name] for name in cfg}
+    for name, settings in configured.items():
+        if saved["configured"].get(name) != settings:
+            loaded[name] = deepcopy(settings)
+    return loaded
+
+
+def write_files(
+    path: str | Path, cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]
+) -> None:
+    """Write the files of a component to a directory, without those to exclude."""
+    writers: dict[str, Callable[[Path], Any]] = {
+        "cfg": lambda file: srsly.write_json(file, cfg),
+        "vocab": lambda file: vocab.to_disk(file, exclude=exclude),
+        "model": lambda file: file.write_bytes(model),
+    }
+    to_disk(path, writers, exclude)
+
+
+def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]) -> dict[str, Any]:
+    """Read what `write_files` wrote of a component, by its name. The vocab is loaded at once.
+    Returns the content of "cfg" and "model", as far as they are not excluded."""
+    readers: dict[str, Callable[[Path], Any]] = {
+        "cfg": srsly.read_json,
+        "vocab": lambda file: vocab.from_disk(file, exclude=exclude),
+        "model": Path.read_bytes,
+    }
+    saved: dict[str, Any] = {}
+    for part, read in readers.items():
+        if part not in exclude:
+            with reading_part(part, name, f"{path}/"):
+                saved[part] = read(Path(path) / part)
+    return saved
+
+
+def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
+    """Pack a component in bytes, without the parts to exclude."""
+    writers: dict[str, Callable[[], bytes]] = {
+        "cfg": lambda: srsly.json_dumps(cfg),
+        "vocab": lambda: vocab.to_bytes(exclude=exclude),
+        "model": lambda: model,
+    }
+    return to_bytes(writers, exclude)
+
+
+def unpack_parts(
+    bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
+) -> dict[str, Any]:
+    """Read what `pack_parts` packed of a component, by its name. The vocab is loaded at once.
+    Returns the content of "cfg" and "model", as far as they are there and not excluded."""
+    with reading_part("cfg and model", name, ""):
+        parts = srsly.msgpack_loads(bytes_data)
+        saved = {part: content for part, content in parts.items() if part not in exclude}
+        if "vocab" in saved:
+            vocab.from_bytes(saved["vocab"], exclude=exclude)
+        if "cfg" in saved:
+            saved["cfg"] = srsly.json_loads(saved["cfg"])
+    return saved
+
+
 def sign(cfg: Cfg, model: bytes) -> Cfg:
     """Add the digest of a cfg and the model that is saved with it.
 
@@ -46,8 +137,9 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
     try:
         json.dumps(cfg, ensure_ascii=False).encode("utf8")
     except UnicodeEncodeError as error:
-        got = repr(error.object[max(0, error.start - 20) : error.end + 20])
-        raise ValueError(f"cfg: expected text that can be UTF-8, got {got}") from None
+        # Twenty characters before and after it show where it stands.
+        excerpt = error.object[max(0, error.start - 20) : error.end + 20]
+        raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
     # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
@@ -131,12 +223,18 @@ def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
     """The progress with the epochs as an integer, and the examples of the epoch beside it. Up to
     0.3.0 the epochs were saved as a sum of shares."""
     if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
-        return progress
+        return progress  # as it is saved since then, or damaged: see `_check_progress`
     for name, value in progress.items():
         _check_number(value, name)
-    n_examples = max(int(n_examples), 1)
-    epochs, n_seen = divmod(round(progress["epochs"] * n_examples), n_examples)
-    return Progress(int(progress["steps"]), epochs, n_seen, n_examples)._asdict()
+    examples_per_epoch = max(int(n_examples), 1)
+    n_examples_seen = round(progress["epochs"] * examples_per_epoch)
+    converted = Progress(
+        steps=int(progress["steps"]),
+        epochs=n_examples_seen // examples_per_epoch,
+        n_seen=n_examples_seen % examples_per_epoch,
+        n_examples=examples_per_epoch,
+    )
+    return converted._asdict()
 
 
 def _check_progress(progress: Any) -> None:
@@ -164,8 +262,12 @@ def check_keys(
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
     """Check that a saved value is a finite number, not negative or, if asked for, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value < inf) or (positive and not value):
-        bound = "above" if positive else "of at least"
+    is_valid = is_number and 0 <= value < inf
+    bound = "of at least"
+    if positive:
+        is_valid = is_valid and value > 0
+        bound = "above"
+    if not is_valid:
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
 
 
@@ -209,6 +311,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
 def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
     """Load a model. Raises a ValueError if it was saved with another config, or has weights that
     are not finite."""
+    # `from_bytes` replaces the columns of features, too: those of the config have to be the same.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(saved)
     for node, columns in zip(model.walk(), columns_of_config):

@@ -45,6 +45,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in trained_models:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
+        # The same weights for other tags would be of no use.
         trained_settings = _tag_settings(trained, name)
         for setting, value in _tag_settings(nlp, name).items():
             trained_value = trained_settings[setting]

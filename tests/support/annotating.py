@@ -40,6 +40,9 @@ def poison(doc):
         doc.spans["no such group"].append(None)
     return doc
 """
+"""A component that raises an error, kills its process, takes its time or spoils the doc, where the
+text says so. After "killer" comes a file, so that it dies but once."""
+
 SENTENCES = [f"{text} {i}" for i, text in enumerate(TEXTS[:3] * 8)]
 
 
@@ -56,7 +59,12 @@ class Saved(NamedTuple):
 def save_pipeline(folder: Path) -> Saved:
     """Train and save a pipeline with alternatives and a guarantee."""
     fix_random_seed(0)  # made once for several tests, whichever is first
-    saved = Saved(*(folder / name for name in ("model", "harmless", "poison.py", "loads")))
+    saved = Saved(
+        model=folder / "model",
+        harmless=folder / "harmless",
+        code=folder / "poison.py",
+        loads=folder / "loads",
+    )
     saved.loads.mkdir()
     saved.code.write_text(CODE)
     import_code(saved.code)
@@ -88,21 +96,24 @@ def write_lines(path: Path, texts: list[Any]) -> Path:
 
 
 def rows(output: Path) -> list[dict[str, Any]]:
+    """The rows that `annotate` wrote as JSONL, of all parts in order."""
     files = sorted(path for path in output.rglob("*.jsonl") if path.name != "manifest.jsonl")
     return [json.loads(line) for path in files for line in path.read_text("utf8").split("\n")[:-1]]
 
 
 def files(output: Path) -> dict[str, bytes]:
     """All files but the manifest, whose lines are in the order in which parts end."""
-    found = {p.name: p.read_bytes() for p in output.rglob("*") if p.is_file()}
-    found.pop("manifest.jsonl")
-    return found
+    contents = {path.name: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    contents.pop("manifest.jsonl")
+    return contents
 
 
 def plain(model: Path, texts: list[str]) -> list[list[tuple[int, int, str]]]:
+    """Start, end and label of the entities of each text, by the pipeline without `annotate`."""
     docs = spacy.load(model).pipe(texts)
     return [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs]
 
 
 def places(spans: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
+    """Start, end and label of the spans of a row."""
     return [(span["start"], span["end"], span["label"]) for span in spans]

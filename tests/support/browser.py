@@ -43,12 +43,14 @@ class Browser:
         return result
 
     def receive(self) -> Any:
+        """The next message, which ends with a null character."""
         text = b""
         while not text.endswith(b"\0"):
             text += self.output.read(1)
         return json.loads(text[:-1])
 
     def open(self, page: Path, width: int = 1200, dark: bool = False) -> None:
+        """Open a page in a window of this width, with the colours of light or dark."""
         size = {"width": width, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -62,6 +64,7 @@ class Browser:
         return answer["result"].get("value")
 
     def press(self, key: str, times: int = 1) -> None:
+        """Press and release a key."""
         code = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
         code |= {"text": {"Enter": "\r", " ": " "}[key]} if key in ("Enter", " ") else {}
         for _ in range(times):

@@ -13,6 +13,7 @@ ENV = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 LISTEN = "0A"
+"""The state of a socket that listens, and the addresses of this machine, as /proc has them."""
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
@@ -31,24 +32,27 @@ def start_cluster(n_nodes: int, temp_dir: Path) -> Any:
 
 
 def _node() -> dict[str, Any]:
+    """The settings of a node, which is on this machine only."""
     quiet = {"include_dashboard": False, "include_log_monitor": False}
     return {"node_ip_address": "127.0.0.1", "object_store_memory": 80_000_000, **quiet}
 
 
 def add_node(cluster: Any, **settings: Any) -> Any:
+    """Add a node of a CPU to a cluster."""
     return cluster.add_node(**_node(), num_cpus=1, **settings)
 
 
 def descendants(process: int) -> set[int]:
     """The numbers of the processes that a process has started, and those these have."""
-    found: set[int] = set()
+    processes: set[int] = set()
     for path in Path("/proc", str(process), "task").glob("*/children"):
         for child in map(int, path.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
+            processes |= {child} | descendants(child)
+    return processes
 
 
 def command(process: int) -> str:
+    """The command line of a process; empty if it has ended."""
     try:
         return Path("/proc", str(process), "cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -57,19 +61,21 @@ def command(process: int) -> str:
 
 def listening_elsewhere(processes: set[int]) -> Iterator[str]:
     """The sockets of processes that other machines could connect to."""
-    owners = {}
+    process_of_socket = {}
     for process in processes:
         for link in Path("/proc", str(process), "fd").glob("*"):
             try:
-                owners[os.readlink(link)] = process
+                process_of_socket[os.readlink(link)] = process
             except OSError:
                 continue
     for name in ("tcp", "tcp6"):
         for line in Path("/proc/net", name).read_text().splitlines()[1:]:
             fields = line.split()
-            address, state, owner = fields[1].split(":")[0], fields[3], f"socket:[{fields[9]}]"
-            if state == LISTEN and owner in owners and address not in LOOPBACK:
-                yield f"{fields[1]} {command(owners[owner])}"
+            local_address, state, inode = fields[1], fields[3], fields[9]
+            socket = f"socket:[{inode}]"
+            is_loopback = local_address.split(":")[0] in LOOPBACK
+            if state == LISTEN and socket in process_of_socket and not is_loopback:
+                yield f"{local_address} {command(process_of_socket[socket])}"
 
 
 def wait_for_end(processes: set[int], seconds: float = 30) -> set[int]:
@@ -81,6 +87,7 @@ def wait_for_end(processes: set[int], seconds: float = 30) -> set[int]:
 
 
 def _is_alive(process: int) -> bool:
+    """Whether a process runs: one that has ended may still have a number, with the state Z."""
     try:
         return Path("/proc", str(process), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

@@ -62,12 +62,14 @@ def resolve(group: str, name: str, **settings: Any) -> Any:
 
 def fragment(text: str) -> Config:
     """Sections of a config, as docs show them: those that they are in may be missing."""
-    lines, seen = [], set()
+    lines = []
+    sections = set()
     for line in text.splitlines():
         header = re.fullmatch(r"\[(.+)\]", line)
-        names = header[1].split(".") if header else []
-        outer = [".".join(names[:i]) for i in range(1, len(names))]
-        lines += [f"[{name}]" for name in outer if name not in seen]
-        seen.update([*outer, ".".join(names)])
+        if header:
+            names = header[1].split(".")
+            outer_sections = [".".join(names[:i]) for i in range(1, len(names))]
+            lines += [f"[{section}]" for section in outer_sections if section not in sections]
+            sections.update([*outer_sections, header[1]])
         lines.append(line)
     return Config().from_str("\n".join(lines), interpolate=False)

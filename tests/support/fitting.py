@@ -31,20 +31,22 @@ SPARSE_CONFIG: dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
 
 
 def loss_block(name: str, **settings: Any) -> dict[str, Any]:
+    """The block of a config for a loss, without `spacy_costner.` and `.v1`."""
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
 def examples_of(nlp: Language, docs: Sequence[tuple[str, str]] = TEXTS) -> list[Example]:
     """Examples of words and IOB2 tags, both separated by spaces."""
-    made = []
+    examples = []
     for text, tags in docs:
         words = text.split()
         reference = Doc(nlp.vocab, words=words, ents=tags.split())
-        made.append(Example(Doc(nlp.vocab, words=words), reference))
-    return made
+        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    return examples
 
 
 def initialized(**settings: Any) -> tuple[Language, list[Example]]:
+    """A pipeline of a sparse CRF, initialized with the three sentences; and their examples."""
     nlp = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2", **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
@@ -54,17 +56,20 @@ def initialized(**settings: Any) -> tuple[Language, list[Example]]:
 
 
 def read_batches(ner: CostSensitiveNER, batches: Sequence[list[Example]]) -> list[online.Batch]:
+    """What online training reads of batches of examples."""
     return online.read_batches(ner.model, ner.objective, ner.chain_tags, batches).by_doc
 
 
 def read_pieces(
     ner: CostSensitiveNER, examples: Sequence[Example], most_words: int, **settings: Any
 ) -> list[pieces.Piece]:
+    """What online training reads of docs that are cut into pieces of at most so many words."""
     parts = (ner.model, ner.objective, ner.chain_tags)
     return pieces.read_pieces(*parts, examples, most_words=most_words, **settings).by_doc
 
 
 def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> online.Trained:
+    """Train the weights of a component online, on from the progress that it has."""
     weights = linear_part(ner.model)[1]
     settings = {"progress": ner.progress, **settings}
     batches = Segmentations(list(batches))
@@ -74,9 +79,11 @@ def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> o
 
 
 def total_loss(ner: CostSensitiveNER, examples: Sequence[Example], c2: float) -> TotalLoss:
+    """The function that L-BFGS minimises."""
     return TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
 
 
 def sparse_config(experiment: Experiment, **changes: Any) -> Config:
+    """The config of an experiment, with a sparse CRF and these changes."""
     base = load_config(experiment.config_path, interpolate=False)
     return put_onto(put_onto(base, SPARSE_CONFIG), changes)

@@ -20,25 +20,27 @@ def central_differences(
     gradient = [numpy.zeros(array.shape) for array in arrays]
     for array, differences in zip(arrays, gradient):
         for index in numpy.argwhere(numpy.isfinite(array)):
-            at = tuple(index)
-            score = array[at]
-            array[at] = score + STEP
+            place = tuple(index)
+            score = array[place]
+            array[place] = score + STEP
             above = function(moved)
-            array[at] = score - STEP
+            array[place] = score - STEP
             below = function(moved)
-            array[at] = score
-            differences[at] = (above - below) / (2 * STEP)
+            array[place] = score
+            differences[place] = (above - below) / (2 * STEP)
     return Potentials(*gradient, lengths=potentials.lengths)
 
 
 def central_difference(value: Callable[[], float], array: numpy.ndarray, index: Any) -> float:
     """The derivative of a value by one of the float32 weights that it depends on."""
-    at, values = array[index], []
-    for step in (1e-2, -1e-2):
-        array[index] = at + step
-        values.append(value())
-    array[index] = at
-    return (values[0] - values[1]) / 2e-2
+    step = 1e-2  # large, as float32 has seven digits
+    weight = array[index]
+    array[index] = weight + step
+    above = value()
+    array[index] = weight - step
+    below = value()
+    array[index] = weight
+    return (above - below) / (2 * step)
 
 
 def check_gradient(
@@ -72,18 +74,21 @@ def check_loss_gradient(
 def check_loss_directions(
     function: Callable[[Potentials], LossResult], potentials: Potentials, n_directions: int = 2
 ) -> None:
-    """The same along random directions, which is quick where there are many scores."""
+    """Check that the gradient of a loss is the derivative of its value, along random directions.
+    That is quick where there are many scores."""
     gradient = function(potentials).gradient
     rng = numpy.random.default_rng(0)
     for _ in range(n_directions):
         direction = [rng.normal(size=array.shape) for array in potentials[:4]]
-        moved = [
-            [array + step * d for array, d in zip(potentials, direction)] for step in (STEP, -STEP)
-        ]
-        ahead, back = (function(Potentials(*some, potentials.lengths)).value for some in moved)
+        values = []
+        for step in (STEP, -STEP):
+            moved = [array + step * d for array, d in zip(potentials, direction)]
+            values.append(function(Potentials(*moved, potentials.lengths)).value)
+        above, below = values
+        # The derivative along a direction is the sum of gradient * direction.
         parts = numpy.concatenate([(a * d).ravel() for a, d in zip(gradient, direction)])
-        tolerance = TOLERANCE * max(1.0, abs(parts).sum(), abs(ahead))
-        assert abs((ahead - back) / (2 * STEP) - parts.sum()) < tolerance
+        tolerance = TOLERANCE * max(1.0, abs(parts).sum(), abs(above))
+        assert abs((above - below) / (2 * STEP) - parts.sum()) < tolerance
 
 
 def check_forbidden(gradient: Potentials, potentials: Potentials) -> None:
@@ -97,6 +102,7 @@ def check_forbidden(gradient: Potentials, potentials: Potentials) -> None:
 def _compare(
     gradient: Potentials, function: Callable[[Potentials], float], potentials: Potentials
 ) -> None:
+    """Check a gradient against central differences of a function."""
     expected = central_differences(function, potentials)
     check_forbidden(gradient, potentials)
     for name, array in zip(gradient._fields, gradient[:4]):

@@ -31,12 +31,15 @@ class Block(NamedTuple):
 
 
 def read_blocks(page: Path) -> list[Block]:
+    """The blocks of code of a page, from its top to its end."""
     text = page.read_text(encoding="utf8")
     name = page.relative_to(ROOT).as_posix()
-    return [
-        Block(f"{name}:{text.count(chr(10), 0, m.start(2)) + 1}", m[1] or "", m[2], m[3])
-        for m in BLOCK.finditer(text)
-    ]
+    blocks = []
+    for match in BLOCK.finditer(text):
+        reason, language, code = match.groups()
+        line = text.count("\n", 0, match.start(2)) + 1
+        blocks.append(Block(f"{name}:{line}", reason or "", language, code))
+    return blocks
 
 
 def run_block(block: Block, names: dict[str, Any]) -> str:

@@ -50,6 +50,7 @@ def promise_of(groups: dict[str, Thresholds], *, miss: float) -> Promise:
 
 
 def pipeline(**settings: Any) -> Language:
+    """A blank pipeline with our component on a small CNN, not initialized, with these settings."""
     nlp = spacy.blank("xx")
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={**SMALL, **settings})
     return nlp
@@ -64,11 +65,15 @@ def listening(**settings: Any) -> Language:
 
 
 def examples(nlp: Language) -> list[Example]:
+    """The four texts of TRAIN, the last of which is empty, with their gold entities."""
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
 
 def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) -> dict[str, float]:
-    """Overfit; returns the losses of the last step."""
+    """Initialize and train a pipeline until it knows its four texts by heart.
+
+    RETURNS (dict[str, float]): The losses of the last step.
+    """
     batch = examples(nlp)
     default = nlp.initialize(lambda: batch)
     default.learn_rate = 0.01
@@ -78,8 +83,10 @@ def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) ->
 
 
 def ents(doc: Doc) -> list[tuple[int, int, str]]:
+    """Start, end and label of the entities, in characters."""
     return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
 
 
 def load(path: Path, **settings: Any) -> Language:
+    """A saved pipeline, with other settings of our component."""
     return spacy.load(path, config={"components": {"ner": settings}})

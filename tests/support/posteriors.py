@@ -33,6 +33,7 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))
     possible = numpy.ones((n_tokens, len(tags)), dtype=bool)
     scheme = tags.scheme
+    # No entity begins or ends with white space.
     border = {scheme.begin, scheme.last, scheme.unit} - {scheme.inside}
     possible[is_space] &= ~tags.having(border)
     constraints = tags.constraints._replace(emissions=possible)
@@ -78,14 +79,17 @@ def probs_of_entities(posterior: Posterior) -> dict[Entity, float]:
 
 
 def columns(entities: list[Entity]) -> Entities:
+    """Entities as arrays."""
     return Entities(*numpy.asarray(entities, dtype="int64").reshape(-1, 3).T)
 
 
 def rows(entities: Entities) -> list[Entity]:
+    """Entities as tuples."""
     return list(zip(*(column.tolist() for column in entities)))
 
 
 def answer(decoding: Decoding, posterior: Posterior) -> list[tuple[int, int, str]]:
+    """The entities of a decoding, with the names of their labels."""
     entities, labels, _ = decoding.decode(posterior, decoding.settings)
     return [(begin, end, labels[label]) for begin, end, label in rows(entities)]
 
@@ -93,6 +97,9 @@ def answer(decoding: Decoding, posterior: Posterior) -> list[tuple[int, int, str
 def relabelled(
     path: tuple[int, ...], tags: Tags, answers: Tags, covers: numpy.ndarray
 ) -> list[tuple[int, ...]]:
+    """The answers that a path may become: the same prefixes, and for each entity any label or inner
+    node that covers its label. covers (bool[answers, labels])"""
+    # An answer to the tokens so far, and the label of the entity that may go on; -1 after O.
     ways: list[tuple[tuple[int, ...], int]] = [((), -1)]
     for tag in path:
         prefix, label = tags.prefix_of[tag], tags.label_of[tag]
@@ -102,14 +109,15 @@ def relabelled(
                 longer.append(((*so_far, 0), -1))
                 continue
             goes_on = bool(tags.continuing[tag])
-            stand = [current] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
-            longer += [((*so_far, int(answers.index(prefix, x))), x) for x in stand]
+            labels = [current] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
+            longer += [((*so_far, int(answers.index(prefix, x))), x) for x in labels]
         ways = longer
     return [way for way, _ in ways]
 
 
 def sure(*probs: dict[str, float]) -> Posterior:
-    """Tokens, each a sequence, with these probabilities of being O or of an entity."""
+    """Tokens, each a sequence of its own, with these probabilities of being O or an entity of one
+    token with a label: `sure({"a": 0.6, "O": 0.4})` is one token. Labels are a to d."""
     tags = Tags(["a", "b", "c", "d"])
     emissions = numpy.full((len(probs), len(tags)), -100.0)
     for row, p in zip(emissions, probs):
@@ -122,5 +130,6 @@ def sure(*probs: dict[str, float]) -> Posterior:
 
 
 def entities(tags: Tags, path: tuple[int, ...]) -> list[Entity]:
+    """The entities of a path of one sequence."""
     lengths = numpy.asarray([len(path)], dtype="int32")
     return rows(tags.decode(numpy.asarray(path, dtype="int32"), lengths))

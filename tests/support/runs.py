@@ -8,12 +8,14 @@ from spacy_costner.analysis.runs import MakeExecutor, Processes
 
 
 def square(x: int) -> dict[str, Any]:
+    """A run that fails for numbers below 0."""
     if x < 0:
         raise ValueError("below 0")
     return {"x": x, "square": x * x}
 
 
 def local(jobs: int) -> Executor:
+    """An executor in this process for one job, else in processes."""
     return ThreadPoolExecutor(1) if jobs == 1 else Processes(jobs)
 
 
@@ -29,15 +31,16 @@ def call_first(action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
 
 def call_before(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
     """Something happens before the run of that number, from 1; the executor has four at a time."""
-    given = []
+    calls = []
 
     def make_executor() -> Executor:
         executor: Any = make()
-        executor.jobs, submit = 4, executor.submit
+        executor.jobs = 4
+        submit = executor.submit
 
         def counted(*args: Any) -> Future:
-            given.append(1)
-            if len(given) == n:
+            calls.append(args)
+            if len(calls) == n:
                 action()
             return submit(*args)
 

@@ -66,14 +66,17 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     tags, rng = draw(st.sampled_from(SPLIT_TAGS)), draw(seeds)
     plain = tags.collapsed
     lengths = rng.integers(4 if len(tags) > 8 else 5, size=rng.integers(1, 3)).astype("int32")
-    n_tokens, spans = int(lengths.sum()), numpy.split(numpy.arange(lengths.sum()), lengths.cumsum())
+    n_tokens = int(lengths.sum())
     path = plain.encode(random_entities(rng, lengths, len(tags.labels)), n_tokens)
-    right = [tag for tokens in spans for tag in split_path(tags, tuple(path[tokens].tolist()))]
-    split = numpy.asarray(right, dtype="int32")
-    possible = draw(truths((n_tokens, len(tags)))) | one_hot(split, len(tags))
-    possible &= draw(truths((n_tokens, len(plain))))[:, tags.collapsed_of] | one_hot(
-        split, len(tags)
-    )
+    split_tags: list[int] = []
+    for path_of_sequence in numpy.split(path, lengths.cumsum()):
+        split_tags += split_path(tags, tuple(path_of_sequence.tolist()))
+    split = numpy.asarray(split_tags, dtype="int32")
+    # Tags of the chain are ruled out one by one, and all of a tag of annotation; never those of
+    # the path.
+    is_gold = one_hot(split, len(tags))
+    possible = draw(truths((n_tokens, len(tags)))) | is_gold
+    possible &= draw(truths((n_tokens, len(plain))))[:, tags.collapsed_of] | is_gold
     scores = mask(
         draw(free_potentials_NK(lengths, len(tags))),
         tags.constraints._replace(emissions=possible),

@@ -148,13 +148,14 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     potentials, path, table, opening, continuing = problem
     rng, n_tokens = draw(seeds), len(path)
     weights = rng.uniform(0, 2, size=len(potentials.lengths))
-    weights *= rng.uniform(size=len(weights)) < 0.8
+    weights[rng.uniform(size=len(weights)) >= 0.8] = 0.0
     weights = draw(st.none() | st.just(weights))
     token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
-    of_tokens = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
+    # A column, for the costs of each token. Shape: (N, 1)
+    cost_weights = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
     complete = Gold(
         tags=path,
-        cost=table[path] * of_tokens,
+        cost=table[path] * cost_weights,
         token_weights=token_weights,
         weights=weights,
         opening=opening,
@@ -165,7 +166,7 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     partial = complete._replace(
         tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
         allowed=allowed,
-        cost=least_cost(table, allowed) * of_tokens,
+        cost=least_cost(table, allowed) * cost_weights,
     )
     return complete, partial
 
@@ -180,8 +181,10 @@ def sets_NK(draw: Any, path: numpy.ndarray, continuing: numpy.ndarray) -> numpy.
     """The sets of tags still possible: one tag, all of them, or some, two at least. The
     tokens of an entity have sets of one kind: a whole entity is annotated, or nothing of it."""
     n_tags = len(continuing)
-    entity = numpy.cumsum(~continuing[path])
-    kinds = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])[entity]
+    entity_of_token = numpy.cumsum(~continuing[path])
+    # 0: one tag, 1: all, 2: some
+    kind_of_entity = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])
+    kinds = kind_of_entity[entity_of_token]
     some = draw(truths((len(path), n_tags))) | one_hot((path + 1) % n_tags, n_tags)
     return one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
 
@@ -219,18 +222,19 @@ def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
 
 def random_entities(rng: numpy.random.Generator, lengths: numpy.ndarray, n_labels: int) -> Entities:
     """Entities of any lengths, one after another, with gaps."""
-    found = []
+    entities = []
     for end, n in zip(numpy.cumsum(lengths).tolist(), lengths.tolist()):
         begin = end - n
         while begin < end:
             stop = int(rng.integers(begin, end)) + 1
             if rng.uniform() < 0.6:
-                found.append((begin, stop, int(rng.integers(n_labels))))
+                entities.append((begin, stop, int(rng.integers(n_labels))))
             begin = stop
-    return Entities(*numpy.asarray(found, dtype="int32").reshape(-1, 3).T)
+    return Entities(*numpy.asarray(entities, dtype="int32").reshape(-1, 3).T)
 
 
 def one_hot(path: numpy.ndarray, n_tags: int) -> numpy.ndarray:
+    """Whether a token has a tag, for each token and tag. Shape: (N, K)"""
     return path[:, None] == numpy.arange(n_tags)
 
 

@@ -1,0 +1,119 @@
+"""What calibration docs say of a component: when it lapses, and how it is saved."""
+
+import json
+from typing import Any
+
+import pytest
+
+from spacy_costner.pipeline.calibration_state import (
+    N_COMPARED,
+    PROMISE_SETTINGS,
+    SHIFT_SETTINGS,
+    CalibrationState,
+    current_settings,
+)
+from spacy_costner.pipeline.promises import CalibrationScores, Promise, Thresholds
+from spacy_costner.pipeline.reading import Reading
+
+FROM_TEXT = Reading(file_tokens=False, tokenizer_tokens=True, sentence_starts=False)
+FROM_FILE = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=True)
+
+
+def component_cfg(**edits: Any) -> dict[str, Any]:
+    """The keys of the `cfg` of a component that a promise depends on, with edits."""
+    cfg = {
+        "labels": ["LOC", "PER"],
+        "scheme": "BILUO",
+        "outside": "single",
+        "temperature": {"overall": 1.5, "labels": {}},
+        "decoding": {"bias": 0.0, "labels": {}},
+        "confidence": {"spans_key": "confidence"},
+    }
+    return {**cfg, **edits}
+
+
+def calibrated_state(own_labels: tuple[str, ...] | None = None) -> CalibrationState:
+    """A state with a promise, scores and a reading, made with the settings of `component_cfg`."""
+    promise = Promise(
+        miss=0.1,
+        groups={"": Thresholds(0.026, {}, levels=[[0.1, 0.026]])},
+        source="dev.spacy",
+        docs=263,
+        entities=464,
+        not_counted={},
+        reading=FROM_TEXT,
+        holds_for=current_settings(component_cfg(), own_labels, PROMISE_SETTINGS),
+    )
+    scores = CalibrationScores(
+        scores=[0.1, 0.2],
+        digest="00ff",
+        keys={},
+        source="dev.spacy",
+        approximate=False,
+        reading=FROM_TEXT,
+        holds_for=current_settings(component_cfg(), own_labels, SHIFT_SETTINGS),
+    )
+    return CalibrationState(promise, scores, FROM_TEXT)
+
+
+def test_a_state_is_read_as_it_was_saved() -> None:
+    state = calibrated_state()
+    saved = json.loads(json.dumps(state.to_dict()))
+    loaded = CalibrationState.from_dict(saved)
+    assert (loaded.promise, loaded.scores, loaded.reading) == (
+        state.promise,
+        state.scores,
+        state.reading,
+    )
+
+
+def test_an_empty_state_is_saved_as_nulls() -> None:
+    saved = CalibrationState().to_dict()
+    assert saved == {"guarantee": None, "shift": None, "reading": None}
+    assert CalibrationState.from_dict(saved).promise is None
+
+
+@pytest.mark.parametrize(
+    ("edits", "changed", "keeps_scores"),
+    [
+        ({}, None, True),
+        ({"decoding": {"bias": 1.0, "labels": {}}}, "decoding", True),
+        ({"temperature": {"overall": 2.0, "labels": {}}}, "temperature", False),
+        ({"labels": ["LOC", "PER", "ORG"]}, "labels", False),
+        ({"confidence": None}, "confidence", True),
+    ],
+)
+def test_an_edit_ends_what_depends_on_it(
+    edits: dict[str, Any], changed: str | None, keeps_scores: bool
+) -> None:
+    state = calibrated_state()
+    assert state.check(component_cfg(**edits), None) == changed
+    assert (state.scores is not None) == keeps_scores
+
+
+def test_other_own_labels_end_a_promise() -> None:
+    state = calibrated_state(own_labels=("LOC",))
+    assert state.check(component_cfg(), ("PER",)) == "own_labels"
+
+
+def test_an_edit_is_reported_once() -> None:
+    """The component drops the promise then, and is asked before each prediction."""
+    state = calibrated_state()
+    edited = component_cfg(scheme="IOB2")
+    assert state.check(edited, None) == "scheme"
+    assert state.check(edited, None) is None
+
+
+def test_docs_of_the_first_calls_are_compared() -> None:
+    state = CalibrationState(reading=FROM_TEXT)
+    compared = [state.reading_to_compare() for _ in range(N_COMPARED + 1)]
+    assert compared == [FROM_TEXT] * N_COMPARED + [None]
+
+
+def test_no_docs_are_compared_after_a_difference_until_there_is_another_reading() -> None:
+    state = CalibrationState(reading=FROM_TEXT)
+    state.stop_comparing()
+    assert state.reading_to_compare() is None
+    assert state.set_reading(FROM_FILE) is not None  # they were read in another way
+    assert state.reading_to_compare() == FROM_FILE
+    assert state.set_reading(FROM_FILE) is None
