@@ -17,204 +17,351 @@ from .support.experiment import CONFIG, make_corpus
 from .support.pipelines import pipeline
 
 NLP = pipeline(sentence_boundaries=True, incorrect_spans_key="wrong")
+"""Its component doesn't let entities cross sentence starts, and reads incorrect spans."""
 WORDS = ["Paris", "in", "\n", "France", "."]
 TAGS = ["B-city", "O", "O", "B-country", "O"]
 
 
 def example(tags: Sequence[str | None] = TAGS, words: Sequence[str] = WORDS) -> Example:
+    """An example with these words and IOB2 tags, where None is a missing tag."""
     reference = Doc(NLP.vocab, words=words, ents=list(tags))  # type: ignore[arg-type]
     return Example(Doc(NLP.vocab, words=words), reference)
 
 
-def found(train: list[Example], dev: list[Example] | None = None, **settings: Any) -> Check:
-    plenty = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
-    others = [example(TAGS, [*WORDS[:-1], f"-{i}"]) for i in range(2)]
-    corpora = {"train": [*plenty, *train], "dev": others if dev is None else dev}
+def check_among_right_docs(
+    train: list[Example], dev: list[Example] | None = None, **settings: Any
+) -> Check:
+    """Check a training corpus of twenty docs in which nothing is wrong and, from number 20, the
+    docs of `train`. Without `dev`, nothing is wrong in the two docs of dev, either."""
+    right_train = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
+    right_dev = [example(TAGS, [*WORDS[:-1], f"-{i}"]) for i in range(2)]
+    corpora = {"train": [*right_train, *train], "dev": right_dev if dev is None else dev}
     return check_corpora(NLP.get_pipe("ner"), corpora, **settings)
 
 
-def test_nothing_wrong() -> None:
-    result = found([])
-    assert result.findings == [] and not result.has_errors
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    """Twenty docs of five tokens to train on, two of dev; a city and a country in each."""
+    result = check_among_right_docs([])
+    assert result.findings == []
+    assert not result.has_errors
     assert result.counts == [("city", 20, 2), ("country", 20, 2)]
-    assert result.docs == {"train": 20, "dev": 2} and result.tokens["train"] == 100
+    assert result.docs == {"train": 20, "dev": 2}
+    assert result.tokens["train"] == 100
 
 
-def in_place_of_in(word: str) -> Example:
+def example_with(word: str) -> Example:
+    """The right example with another word in place of its second, "in"."""
     return example(words=[WORDS[0], word, *WORDS[2:]])
 
 
-AROUND = example(["B-city", "O", "B-country", "I-country", "O"])
-IN_SPACE = example(["B-city", "O", "B-city", "O", "O"])
-IN_STOP = example(["B-city", "O", "O", "O", "B-x"])
-CROSSING = example(["O", "B-city", "I-city", "I-city", "O"])
-CROSSING.predicted[3].is_sent_start = True
-INCORRECT = example()
-INCORRECT.reference.spans["wrong"] = [Span(INCORRECT.reference, 0, 1, label="city")]
+ENTITY_WITH_WHITESPACE = example(["B-city", "O", "B-country", "I-country", "O"])
+ENTITY_OF_WHITESPACE = example(["B-city", "O", "B-city", "O", "O"])
+ENTITY_OF_PUNCTUATION = example(["B-city", "O", "O", "O", "B-x"])
+CROSSING_A_SENTENCE_START = example(["O", "B-city", "I-city", "I-city", "O"])
+CROSSING_A_SENTENCE_START.predicted[3].is_sent_start = True
+ALSO_AN_INCORRECT_SPAN = example()
+ALSO_AN_INCORRECT_SPAN.reference.spans["wrong"] = [
+    Span(ALSO_AN_INCORRECT_SPAN.reference, 0, 1, label="city")
+]
 MISALIGNED = example()
 MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."])
 
 
 @pytest.mark.parametrize(
-    "eg, message, text",
+    "wrong_example, message, text",
     [
-        (CROSSING, "warning: entities cross a sentence start", "'in \\n France' city"),
-        (INCORRECT, "error: entities are among the incorrect spans", "'Paris' city"),
-        (IN_SPACE, "warning: entities are only whitespace", "'\\n' city"),
-        (AROUND, "warning: entities begin or end with whitespace", "'\\n France' country"),
+        (
+            CROSSING_A_SENTENCE_START,
+            "warning: entities cross a sentence start",
+            "'in \\n France' city",
+        ),
+        (
+            ALSO_AN_INCORRECT_SPAN,
+            "error: entities are among the incorrect spans",
+            "'Paris' city",
+        ),
+        (ENTITY_OF_WHITESPACE, "warning: entities are only whitespace", "'\\n' city"),
+        (
+            ENTITY_WITH_WHITESPACE,
+            "warning: entities begin or end with whitespace",
+            "'\\n France' country",
+        ),
         (MISALIGNED, "warning: entities don't begin and end with tokens", "'Paris' city"),
-        (IN_STOP, "warning: entities without a letter or digit", "'.' x"),
-        (in_place_of_in("SÃ£o"), "(mojibake)", "'SÃ£o'"),
-        (in_place_of_in("â€™s"), "(mojibake)", "'â€™s'"),
-        (in_place_of_in("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
+        (ENTITY_OF_PUNCTUATION, "warning: entities without a letter or digit", "'.' x"),
+        (example_with("SÃ£o"), "(mojibake)", "'SÃ£o'"),
+        (example_with("â€™s"), "(mojibake)", "'â€™s'"),
+        (example_with("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
         (example([None] * 5), "warning: docs without annotation", ""),
     ],
 )
-def test_what_is_wrong_with_a_doc(eg: Example, message: str, text: str) -> None:
-    result = found([eg], labels=["city", "country", "x"])
-    (finding,) = [one for one in result.findings if one.places]
+def test_what_is_wrong_with_a_doc_is_found_at_its_place(
+    wrong_example: Example, message: str, text: str
+) -> None:
+    """The doc is number 20, behind twenty right ones. Its words are shown."""
+    result = check_among_right_docs([wrong_example], labels=["city", "country", "x"])
+
+    (finding,) = [finding for finding in result.findings if finding.places]
     assert message in f"{finding.severity}: {finding.message}"
-    assert finding.corpus == "train" and result.has_errors is message.startswith("error")
+    assert finding.corpus == "train"
+    assert result.has_errors is message.startswith("error")
     (place,) = finding.places
-    assert (place.doc, place.text) == (20, text) and "Paris" in place.words
+    assert place.doc == 20
+    assert place.text == text
+    assert "Paris" in place.words
 
 
 def messages(findings: list[Finding]) -> list[str]:
-    return [f"{f.severity} {f.corpus}: {f.message}" for f in findings]
+    """Severity, corpus and message of each finding, as one text."""
+    return [f"{finding.severity} {finding.corpus}: {finding.message}" for finding in findings]
 
 
-def test_what_is_wrong_with_labels() -> None:
-    result = found([example([tag, *TAGS[1:]], [tag, *WORDS[1:]]) for tag in ("B-river", "B-lake")])
+def test_rare_labels_are_found() -> None:
+    """There is one river and one lake to train on, and none in dev."""
+    river = example(["B-river", *TAGS[1:]], ["B-river", *WORDS[1:]])
+    lake = example(["B-lake", *TAGS[1:]], ["B-lake", *WORDS[1:]])
+    result = check_among_right_docs([river, lake])
     assert messages(result.findings) == [
         "warning train: labels of fewer than 20 entities: lake (1), river (1)",
         "warning dev: labels of no entity, their scores are unknown: lake, river",
     ]
-    result = found([], labels=["city"])
-    assert [f.message for f in result.findings if f.places and f.corpus == "train"] == [
+
+
+def test_labels_that_the_component_does_not_have_are_found() -> None:
+    """The corpora have countries as well."""
+    result = check_among_right_docs([], labels=["city"])
+    train_findings = [f for f in result.findings if f.places and f.corpus == "train"]
+    assert [finding.message for finding in train_findings] == [
         "entities of labels that the component doesn't have: they count as O"
     ]
-    cut = [example(["B-C", "O", "O", "B-SC", "O"], [*WORDS[:-1], f"{i}"]) for i in range(20)]
-    result = check_corpora(NLP.get_pipe("ner"), {"train": cut, "dev": cut[:1]})
+
+
+def test_labels_that_are_cut_short_are_found() -> None:
+    """C and SC: what a wrong column or a cut prefix leaves."""
+    tags = ["B-C", "O", "O", "B-SC", "O"]
+    examples = [example(tags, [*WORDS[:-1], f"{i}"]) for i in range(20)]
+    result = check_corpora(NLP.get_pipe("ner"), {"train": examples, "dev": examples[:1]})
     assert any("all labels are very short: C, SC" in f.message for f in result.findings)
 
 
-def test_labels_that_differ_in_spelling() -> None:
-    labels = ("City", "sports-team", "x") * 20
-    plenty = [example([f"B-{label}", *TAGS[1:]], [label, *WORDS[1:]]) for label in labels]
+def test_labels_that_differ_in_spelling_are_found() -> None:
+    """City and city in train; sports-team in train and Sports_Team in dev."""
+    train = []
+    for label in ("City", "sports-team", "x") * 20:
+        train.append(example([f"B-{label}", *TAGS[1:]], [label, *WORDS[1:]]))
     dev = [example(["B-Sports_Team", *TAGS[1:]], ["x", *WORDS[1:]])]
-    (finding,) = (f for f in found(plenty, dev).findings if "differ only" in f.message)
+
+    result = check_among_right_docs(train, dev)
+
+    (finding,) = [finding for finding in result.findings if "differ only" in finding.message]
     assert finding.message.endswith(": City and city, Sports_Team and sports-team")
-    assert finding.corpus == "train" and finding.severity == "warning"
+    assert finding.corpus == "train"
+    assert finding.severity == "warning"
 
 
-def towns(n: int, shift: int = 0, n_empty: int = 0, left: str | None = "O") -> list[Finding]:
-    """What is found in random docs with a town each, annotated beside it or, in the last, not."""
-    rng, corpus = random.Random(0), []
-    for i in range(n):
-        words, at = rng.choices("abcdefghij", k=8), rng.randrange(1, 7)
-        words[at] = rng.choice(["Rome", "Oslo"])
-        tags = ["B-city" if t == at + shift else "O" for t in range(8)]
-        corpus.append(example(tags if i < n - n_empty else [left] * 8, words))
+def findings_in_docs_with_towns(
+    n_docs: int, shift: int = 0, n_without_cities: int = 0, tag_without_cities: str | None = "O"
+) -> list[Finding]:
+    """The findings in docs of eight random words, among them a town at a random place.
+
+    shift (int): The tag B-city stands so many tokens after the town.
+    n_without_cities (int): So many docs, the last ones, have another tag for all tokens.
+    tag_without_cities (str | None): This tag: "O", or None for a missing one.
+    """
+    rng = random.Random(0)
+    corpus = []
+    for i in range(n_docs):
+        words = rng.choices("abcdefghij", k=8)
+        town = rng.randrange(1, 7)
+        words[town] = rng.choice(["Rome", "Oslo"])
+        tags: list[str | None] = ["O"] * 8
+        tags[town + shift] = "B-city"
+        if i >= n_docs - n_without_cities:
+            tags = [tag_without_cities] * 8
+        corpus.append(example(tags, words))
     return check_corpora(NLP.get_pipe("ner"), {"train": corpus, "dev": []}).findings
 
 
-@pytest.mark.parametrize("shift, expected", [(-1, ["later"]), (0, []), (1, ["earlier"])])
-def test_tags_shifted_by_a_token(shift: int, expected: list[str]) -> None:
-    found = [re.search(r"one token (\w+)$", finding.message) for finding in towns(100, shift)]
-    assert [match[1] for match in found if match] == expected
+@pytest.mark.parametrize("shift, directions", [(-1, ["later"]), (0, []), (1, ["earlier"])])
+def test_tags_shifted_by_a_token_are_found(shift: int, directions: list[str]) -> None:
+    """The message says where the words of the entities are: "… one token later"."""
+    findings = findings_in_docs_with_towns(100, shift)
+    text = "\n".join(finding.message for finding in findings)
+    assert re.findall(r"one token (\w+)$", text, flags=re.MULTILINE) == directions
 
 
-@pytest.mark.parametrize("n_empty", [0, 8, 30])
-def test_docs_whose_annotation_is_lost(n_empty: int) -> None:
-    """A few such docs may be right, and what nobody has annotated is not lost."""
-    missing = messages(towns(100, n_empty=n_empty, left=None))
-    assert not any("but words that are" in message for message in missing)
-    found = [f for f in towns(100, n_empty=n_empty) if "but words that are" in f.message]
-    assert [len(finding.places) for finding in found] == [30] * (n_empty == 30)
-    assert all(f.places[0].doc == 70 and f.places[0].text in ("Rome", "Oslo") for f in found)
+LOST_ANNOTATION = "but words that are"
+"""In the message about docs without entities whose words are entities in other docs."""
 
 
-def test_what_is_wrong_with_corpora() -> None:
-    one, other = example(), example(["B-country", *TAGS[1:]])
-    result = found([one, other], dev=[example(), example([*TAGS[:4], None])])
+def test_docs_whose_annotation_is_lost_are_found() -> None:
+    """The last 30 of 100 docs have the towns of the others, all tagged O."""
+    findings = findings_in_docs_with_towns(100, n_without_cities=30)
+    (finding,) = [finding for finding in findings if LOST_ANNOTATION in finding.message]
+    assert len(finding.places) == 30
+    assert finding.places[0].doc == 70
+    assert finding.places[0].text in ("Rome", "Oslo")
+
+
+@pytest.mark.parametrize("n_without_cities", [0, 8])
+def test_a_few_docs_without_entities_may_be_right(n_without_cities: int) -> None:
+    findings = findings_in_docs_with_towns(100, n_without_cities=n_without_cities)
+    assert not any(LOST_ANNOTATION in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize("n_without_cities", [0, 8, 30])
+def test_annotation_that_is_missing_is_not_lost(n_without_cities: int) -> None:
+    """Their tags are missing, not O: nobody has annotated these docs."""
+    findings = findings_in_docs_with_towns(
+        100, n_without_cities=n_without_cities, tag_without_cities=None
+    )
+    assert not any(LOST_ANNOTATION in finding.message for finding in findings)
+
+
+LEAK = "warning dev: docs are in the training corpus as well"
+
+
+def test_docs_of_the_same_words_are_found() -> None:
+    """Paris is a city in doc 20, and a country in doc 21, of the same words. Both docs of dev have
+    these words, too."""
+    train = [example(), example(["B-country", *TAGS[1:]])]
+    dev = [example(), example([*TAGS[:4], None])]
+
+    result = check_among_right_docs(train, dev)
+
     assert messages(result.findings) == [
         "warning train: docs with the same words have different entities",
-        "warning dev: docs are in the training corpus as well",
+        LEAK,
     ]
-    assert result.findings[0].places[0].doc == 21
+    contradiction, leak = result.findings
+    assert contradiction.places[0].doc == 21
     against = "'country', 0)] against [('Paris', 'city', 0)] in doc 20"
-    assert against in result.findings[0].places[0].text
-    assert [place.doc for place in result.findings[1].places] == [0, 1]
-    # Short docs are equal by chance.
+    assert against in contradiction.places[0].text
+    assert [place.doc for place in leak.places] == [0, 1]
+
+
+def test_short_docs_may_be_equal_by_chance() -> None:
     short = example(["B-city", "O", "O", "B-country"], words=WORDS[:4])
-    leak = "warning dev: docs are in the training corpus as well"
-    assert leak not in messages(found([short], dev=[short]).findings)
-    # Without O nothing is learned.
-    only = [example(["B-city", None, None, None, None])] * 20
-    result = check_corpora(NLP.get_pipe("ner"), {"train": only, "dev": []})
+    result = check_among_right_docs([short], dev=[short])
+    assert LEAK not in messages(result.findings)
+
+
+def test_a_corpus_without_o_is_an_error() -> None:
+    """All tags but that of the city are missing: nothing says what is no entity."""
+    only_entities = [example(["B-city", None, None, None, None])] * 20
+    result = check_corpora(NLP.get_pipe("ner"), {"train": only_entities, "dev": []})
     assert "error train: no token is annotated as O" in messages(result.findings)[0]
+
+
+def test_an_empty_corpus_is_an_error() -> None:
     assert check_corpora(NLP.get_pipe("ner"), {"train": [], "dev": []}).has_errors
 
 
-def test_costs_and_trees_that_don_t_fit() -> None:
+def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
+    """The corpus has cities and countries. The tree of the cost has no country, and the decoding
+    has a threshold for rivers."""
     tree = {"place": {"city": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
     loss = {"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost}
-    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "labels": {"river": 0.5}}
-    nlp = pipeline(loss=loss, decoding=threshold)
-    batch = [example() for _ in range(20)]
-    result = check_corpora(nlp.get_pipe("ner"), {"train": batch, "dev": batch})
-    errors = [f.message for f in result.findings if f.severity == "error"]
-    assert len(errors) == 2 and "'country'" in errors[0] and "'river'" in errors[1]
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "labels": {"river": 0.5}}
+    nlp = pipeline(loss=loss, decoding=decoding)
+    examples = [example() for _ in range(20)]
+
+    result = check_corpora(nlp.get_pipe("ner"), {"train": examples, "dev": examples})
+
+    errors = [finding.message for finding in result.findings if finding.severity == "error"]
+    assert len(errors) == 2
+    assert "'country'" in errors[0]
+    assert "'river'" in errors[1]
 
 
-def test_sentences_joined_by_another_converter() -> None:
-    """spaCy's converter makes one sentence of those with white space between them."""
+def test_a_doc_of_joined_sentences_is_found() -> None:
+    """spaCy's converter makes one sentence of those with white space between them: here a doc of
+    500 tokens, of which only the first begins a sentence."""
     long = example(["O"] * 500, ["word"] * 500)
-    assert not found([long]).findings
     for token in long.reference[1:]:
         token.is_sent_start = False
-    (finding,) = found([long]).findings
+
+    (finding,) = check_among_right_docs([long]).findings
+
     assert "500 tokens or more are one sentence" in finding.message
     assert [place.doc for place in finding.places] == [20]
+
+
+def test_long_docs_of_several_sentences_are_right() -> None:
+    """500 tokens without sentence starts, and then with one in the middle."""
+    long = example(["O"] * 500, ["word"] * 500)
+    assert not check_among_right_docs([long]).findings
+
+    for token in long.reference[1:]:
+        token.is_sent_start = False
     long.reference[250].is_sent_start = True
-    assert not found([long]).findings
+    assert not check_among_right_docs([long]).findings
 
 
-def test_what_the_reader_finds(tmp_path: Path) -> None:
-    """The end is a count."""
-    text = CONFIG.format(corpus=tmp_path / "corpus.conll") + "\n[corpora]\n"
+def check_columns(folder: Path, columns: str) -> str:
+    """What `check` prints of a config whose corpora are both a file with these columns."""
+    (folder / "corpus.conll").write_text(columns, encoding="utf8")
+    config = CONFIG.format(corpus=folder / "corpus.conll") + "\n[corpora]\n"
     for corpus in ("train", "dev"):
-        text += f'\n[corpora.{corpus}]\n@readers = "spacy_costner.read.v1"\n'
-        text += f"path = ${{paths.{corpus}}}\n"
-    (tmp_path / "config.cfg").write_text(text, encoding="utf8")
-
-    def printed(columns: str) -> str:
-        (tmp_path / "corpus.conll").write_text(columns, encoding="utf8")
-        return run("check", tmp_path / "config.cfg").output
-
-    shown = printed("In O\nOslo LOC\nLima LOC\n \nIn O\nRome LOC\n")
-    assert "tags have no prefixes such as B-" in shown
-    shown = printed("In O\nOslo I-LOC\nLima B-LOC\n \nIn O\nRome B-LOC\n" * 9)
-    assert shown.count("tags don't fit") == 2
-    assert "\nno errors, no warnings" in printed("In O\nOslo B-LOC\n\n" * 20)
-    assert printed("In O\nOslo B-LOC\n\n" * 19).endswith("\nno errors, 1 warning\n")
+        config += f'\n[corpora.{corpus}]\n@readers = "spacy_costner.read.v1"\n'
+        config += f"path = ${{paths.{corpus}}}\n"
+    (folder / "config.cfg").write_text(config, encoding="utf8")
+    return run("check", folder / "config.cfg").output
 
 
-def test_command_line(tmp_path: Path) -> None:
-    make_corpus(tmp_path / "corpus.spacy")
-    config = tmp_path / "config.cfg"
-    config.write_text(CONFIG.format(corpus="nowhere"), encoding="utf8")
-    paths = ["--paths.train", tmp_path / "corpus.spacy", "--paths.dev", tmp_path / "corpus.spacy"]
-    result = run("check", config, *paths, "--places", 1)
+def test_check_prints_what_the_reader_of_columns_finds(tmp_path: Path) -> None:
+    without_prefixes = check_columns(tmp_path, "In O\nOslo LOC\nLima LOC\n \nIn O\nRome LOC\n")
+    assert "tags have no prefixes such as B-" in without_prefixes
+
+    # I- begins an entity in IOB1 and B- in IOB2: here both do, in train and in dev.
+    mixed_schemes = "In O\nOslo I-LOC\nLima B-LOC\n \nIn O\nRome B-LOC\n"
+    assert check_columns(tmp_path, mixed_schemes * 9).count("tags don't fit") == 2
+
+
+def test_check_ends_with_the_number_of_errors_and_warnings(tmp_path: Path) -> None:
+    """A label should have 20 entities."""
+    enough = check_columns(tmp_path, "In O\nOslo B-LOC\n\n" * 20)
+    too_few = check_columns(tmp_path, "In O\nOslo B-LOC\n\n" * 19)
+    assert "\nno errors, no warnings" in enough
+    assert too_few.endswith("\nno errors, 1 warning\n")
+
+
+@pytest.fixture
+def config_path(tmp_path: Path) -> Path:
+    """A config whose corpora are missing: they are given as overrides."""
+    path = tmp_path / "config.cfg"
+    path.write_text(CONFIG.format(corpus="nowhere"), encoding="utf8")
+    return path
+
+
+def test_check_prints_as_many_places_as_asked_for(config_path: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.spacy"
+    make_corpus(corpus)
+    paths = ["--paths.train", corpus, "--paths.dev", corpus]
+
+    result = run("check", config_path, *paths, "--places", 1)
+
     assert result.exit_code == 0, result.output
-    assert "country" in result.output and "doc 0: 'Rain in Paris" in result.output
+    assert "country" in result.output
+    assert "doc 0: 'Rain in Paris" in result.output
     assert "doc 1" not in result.output
-    bad = DocBin(docs=[Doc(NLP.vocab, words=["a"])])
-    bad.to_disk(tmp_path / "bad.spacy")
-    result = run("check", config, *paths[2:], "--paths.train", tmp_path / "bad.spacy")
-    assert result.exit_code == 1 and "error: train: no entities" in result.output
-    text = config.read_text().replace('"cost_sensitive_ner"', '"sentencizer"')
-    config.write_text(text.split("scheme")[0] + "[training]\n", encoding="utf8")
+
+
+def test_check_exits_with_1_after_an_error(config_path: Path, tmp_path: Path) -> None:
+    """The training corpus is one word without annotation."""
+    make_corpus(tmp_path / "corpus.spacy")
+    DocBin(docs=[Doc(NLP.vocab, words=["a"])]).to_disk(tmp_path / "bad.spacy")
+    paths = ["--paths.train", tmp_path / "bad.spacy", "--paths.dev", tmp_path / "corpus.spacy"]
+
+    result = run("check", config_path, *paths)
+
+    assert result.exit_code == 1
+    assert "error: train: no entities" in result.output
+
+
+def test_check_needs_a_config_of_our_component(config_path: Path) -> None:
+    config = config_path.read_text().replace('"cost_sensitive_ner"', '"sentencizer"')
+    # The settings of the component, from `scheme` on, are ours.
+    config_path.write_text(config.split("scheme")[0] + "[training]\n", encoding="utf8")
     with pytest.raises(ValueError, match="one cost_sensitive_ner"):
-        check(config)
+        check(config_path)

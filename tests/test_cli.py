@@ -27,7 +27,10 @@ from .support.experiment import CONFIG, Experiment, make_corpus
 
 
 def open_terminal() -> tuple[int, int]:
-    """Both ends of a pseudo-terminal: Windows has none, a container may have none to spare."""
+    """Open a pseudo-terminal. Windows has none, a container may have none to spare.
+
+    RETURNS (tuple[int, int]): The file descriptors of our end and of the command's end.
+    """
     pty = pytest.importorskip("pty")
     try:
         return pty.openpty()
@@ -35,82 +38,133 @@ def open_terminal() -> tuple[int, int]:
         pytest.skip(f"no pseudo-terminal: {error}")
 
 
+def run_on_terminal(command: list[str], folder: Path) -> str:
+    """Run a command that succeeds, on a terminal. RETURNS (str): What it showed."""
+    our_end, its_end = open_terminal()
+    process = subprocess.Popen(command, cwd=folder, stdin=its_end, stdout=its_end, stderr=its_end)
+    os.close(its_end)
+    shown = b""
+    with suppress(OSError):  # how reading ends
+        while block := os.read(our_end, 9999):
+            shown += block
+    os.close(our_end)
+    assert process.wait() == 0, shown.decode()
+    return shown.decode()
+
+
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
-    """Even on one that doesn't say its size: bars with totals; colour; each warning once, in a
-    line, without the place in the code; and how many passes it chose."""
+    """Even on one that doesn't say its size: bars with totals; colour; a warning once, in a line,
+    without the place in the code; and how many passes it chose. The warning is of "Ana ", which
+    ends with white space."""
     text = "Ana  saw Rome. Bo left Rome. Ana left Rome."
     task = json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]})
     (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
-    command = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
-    command += ["--calibrate", "--output", "out"]
-    ours, terminal = open_terminal()
-    ends: Any = dict.fromkeys(["stdin", "stdout", "stderr"], terminal)
-    process, shown = subprocess.Popen(command, cwd=tmp_path, **ends), b""
-    os.close(terminal)
-    with suppress(OSError):  # how reading ends
-        while block := os.read(ours, 9999):
-            shown += block
-    os.close(ours)
-    assert process.wait() == 0, shown.decode()
-    lines = [line.strip() for line in re.split("[\r\n]+", shown.decode())]
+    fit = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
+
+    shown = run_on_terminal([*fit, "--calibrate", "--output", "out"], tmp_path)
+
+    lines = [line.strip() for line in re.split("[\r\n]+", shown)]
     for desc in ("first pass 1/3", "train", "held-out folds", "predict"):
-        assert any(re.match(rf"{desc}: +\d+%\|.*\d/\d", line) for line in lines), lines
+        bar = re.compile(rf"{desc}: +\d+%\|.*\d/\d")
+        assert any(bar.match(line) for line in lines), lines
+    yellow, green, end_of_colour = "\x1b[33m", "\x1b[32m", "\x1b[0m"
     warning = "Warning: spans begin or end with white space: it is left out (20); train.jsonl"
-    assert shown.decode().count("Warning") == 1 and "UserWarning" not in shown.decode()
-    assert any(line.startswith(f"\x1b[33m{warning}") for line in lines), lines
+    assert shown.count("Warning") == 1
+    assert "UserWarning" not in shown
+    assert any(line.startswith(f"{yellow}{warning}") for line in lines), lines
     assert any("weights, two passes" in line for line in lines)
-    assert "\x1b[32mWritten to out/model-best\x1b[0m" in lines
+    assert f"{green}Written to out/model-best{end_of_colour}" in lines
 
 
 def test_version() -> None:
     result = run("--version")
-    assert result.exit_code == 0 and result.output == f"spacy-costner {__version__}\n"
+    assert result.exit_code == 0
+    assert result.output == f"spacy-costner {__version__}\n"
 
 
-def options(experiment: Experiment) -> list[Any]:
-    losses = ",".join(map(str, experiment.loss_paths))
-    given = [experiment.config_path, "--losses", losses, "--test", experiment.test_path]
-    return ["compare", *given, "--output", experiment.output_path]
+def compare_command(experiment: Experiment, *options: Any) -> list[Any]:
+    """The command `compare` with the config, test corpus and output of an experiment."""
+    paths = ["--test", experiment.test_path, "--output", experiment.output_path]
+    return ["compare", experiment.config_path, *paths, *options]
+
+
+def losses_option(loss_paths: list[Path]) -> list[str]:
+    return ["--losses", ",".join(str(path) for path in loss_paths)]
+
+
+SWEEP = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
+SWEEP += ["--samples", "9", "--training.max_steps", "3"]
+NAMES_OF_SWEEP = ["dropout=0.0 scheme=IOB2", "dropout=0.5 scheme=IOB2"]
+"""A sweep of two values and one value has a run for each of two pairs."""
 
 
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
-    given = [arg for arg in options(experiment) if arg != "--losses" and "risk" not in str(arg)]
-    swept = ["--sweep", "training.dropout=0.0,0.5", "--sweep", "components.ner.scheme=IOB2"]
-    swept += ["--samples", 9, "--training.max_steps", 3]
-    result = run(*given, *swept, "--jobs", 2, "--json")
-    assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)["losses"]
-    names = [f"dropout={rate} scheme=IOB2" for rate in (0.0, 0.5)]
-    assert [row["loss"] for row in rows] == names
-    result = run(*given, *swept)
-    assert f"{names[0]}, seed 0: F " in result.output
-    lines = [line for line in result.output.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in lines] == ["loss", "---", *names]
-    config = experiment.output_path / names[0] / "seed-0" / "config.cfg"
+    """It is printed as JSON and, from the kept runs, as a table; the settings and values are
+    saved."""
+    command = compare_command(experiment, *SWEEP)
+
+    as_json = run(*command, "--jobs", 2, "--json")
+    as_table = run(*command)
+
+    assert as_json.exit_code == 0, as_json.output
+    rows = json.loads(as_json.stdout)["losses"]
+    assert [row["loss"] for row in rows] == NAMES_OF_SWEEP
+    assert f"{NAMES_OF_SWEEP[0]}, seed 0: F " in as_table.output
+    table = [line for line in as_table.output.splitlines() if line.startswith("|")]
+    first_cells = [line.split("|")[1].strip() for line in table]
+    assert first_cells == ["loss", "---", *NAMES_OF_SWEEP]
+    config = experiment.output_path / NAMES_OF_SWEEP[0] / "seed-0" / "config.cfg"
     assert "max_steps = 3" in config.read_text()
     record = json.loads((experiment.output_path / "comparison.json").read_text())
     assert record["sweep"]["training.dropout"] == [0.0, 0.5]
-    again = experiment._replace(loss_paths=[*experiment.loss_paths, experiment.loss_paths[0]])
-    wrong = "expected section.setting=value,value, got 'training.dropout'"
-    for wanted, code, message in (
-        ([*given, "--sweep", "training.dropout"], 2, wrong),
-        ([*given, "--sweep", "training.dropuot=1"], 1, "dropuot"),
-        (given, 1, "expected at least 1, got 0"),
-        (options(again), 1, "expected files of different names"),
-    ):
-        result = run(*wanted)
-        assert result.exit_code == code and message in result.output
-    for command in ("fit", "check", "compare"):
-        rest = options(experiment)[1:] if command == "compare" else [experiment.config_path]
-        output = ["--output", experiment.output_path] if command == "fit" else []
-        result = run(command, *rest, *output, "--gpu-idd", 0)
-        assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
-        assert "Usage: " in result.output and "No such option '--gpu-idd'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "message"),
+    [
+        (
+            ["--sweep", "training.dropout"],
+            2,
+            "expected section.setting=value,value, got 'training.dropout'",
+        ),
+        (["--sweep", "training.dropuot=1"], 1, "dropuot"),
+        ([], 1, "expected at least 1, got 0"),
+    ],
+    ids=["no value", "misspelt setting", "nothing to compare"],
+)
+def test_compare_refuses_wrong_sweeps(
+    experiment: Experiment, options: list[str], exit_code: int, message: str
+) -> None:
+    result = run(*compare_command(experiment, *options))
+    assert result.exit_code == exit_code
+    assert message in result.output
+
+
+def test_compare_refuses_losses_of_the_same_name(experiment: Experiment) -> None:
+    losses = losses_option([*experiment.loss_paths, experiment.loss_paths[0]])
+    result = run(*compare_command(experiment, *losses))
+    assert result.exit_code == 1
+    assert "expected files of different names" in result.output
+
+
+@pytest.mark.parametrize("command", ["fit", "check", "compare"])
+def test_unknown_options_are_refused(experiment: Experiment, command: str) -> None:
+    """They have no dot, so that they aren't overrides of the config."""
+    arguments = {
+        "fit": ["fit", experiment.config_path, "--output", experiment.output_path],
+        "check": ["check", experiment.config_path],
+        "compare": compare_command(experiment, *losses_option(experiment.loss_paths)),
+    }
+    result = run(*arguments[command], "--gpu-idd", 0)
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert "Usage: " in result.output
+    assert "No such option '--gpu-idd'" in result.output
 
 
 @pytest.fixture(scope="module")
-def pipeline_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained pipeline, beside its corpus."""
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained pipeline, model-best, and its corpus, corpus.spacy."""
     folder = tmp_path_factory.mktemp("trained")
     make_corpus(folder / "corpus.spacy")
     config = Config().from_str(CONFIG.format(corpus=folder / "corpus.spacy"))
@@ -120,64 +174,126 @@ def pipeline_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_tune(pipeline_path: Path, tmp_path: Path) -> None:
-    paths = [pipeline_path / "model-best", pipeline_path / "corpus.spacy"]
-    result = run("tune", *paths, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
+def test_tune_saves_the_bias_and_scores_that_it_prints(
+    trained_folder: Path, tmp_path: Path
+) -> None:
+    model = trained_folder / "model-best"
+    corpus = trained_folder / "corpus.spacy"
+
+    result = run("tune", model, corpus, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
+
     assert result.exit_code == 0, result.output
-    line = next(line for line in result.output.splitlines() if "chosen" in line)
+    (chosen,) = [line for line in result.output.splitlines() if "chosen" in line]
+    bias, _, _, f = chosen.split()[:4]
     nlp = spacy.load(tmp_path)
-    assert float(line.split()[0]) == nlp.get_pipe("ner").cfg["decoding"]["bias"]
     performance = nlp.meta["performance"]
-    assert performance["measured_on"]["source"] == str(paths[1])
-    assert f"{100 * performance['ents_f']:.2f}" == line.split()[3]
+    assert nlp.get_pipe("ner").cfg["decoding"]["bias"] == float(bias)
+    assert f"{100 * performance['ents_f']:.2f}" == f
+    assert performance["measured_on"]["source"] == str(corpus)
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The path and content of each file in a folder and below it."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("command", ["calibrate", "tune"])
-def test_onto_its_input(pipeline_path: Path, tmp_path: Path, command: str) -> None:
-    """The pipeline takes the place of the one it was made of; a full disk leaves that."""
-    path, corpus = tmp_path / "model", pipeline_path / "corpus.spacy"
-    shutil.copytree(pipeline_path / "model-best", path)
+@pytest.fixture
+def pipeline_with_notes(trained_folder: Path, tmp_path: Path) -> Path:
+    """A trained pipeline whose folder has a file of the user, too. Nothing is beside the folder."""
+    path = tmp_path / "model"
+    shutil.copytree(trained_folder / "model-best", path)
     (path / "notes.txt").write_text("mine")
-    before = content(path)
+    return path
 
-    def full(*arguments: Any, **options: Any) -> None:
+
+@pytest.mark.parametrize("command", ["calibrate", "tune"])
+def test_a_full_disk_leaves_the_pipeline_that_the_output_would_replace(
+    trained_folder: Path,
+    pipeline_with_notes: Path,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fill_disk(*arguments: Any, **options: Any) -> None:
         raise OSError(ENOSPC, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CostSensitiveNER, "to_disk", full)
-        result = run(command, path, corpus, "--output", path)
-    assert result.exit_code == 1 and "No space left" in result.output
-    assert content(path) == before and [*tmp_path.iterdir()] == [path]
-    per_label = ["--per-label"] if command == "calibrate" else []
-    result = run(command, path, corpus, "--output", path, *per_label)
+    monkeypatch.setattr(CostSensitiveNER, "to_disk", fill_disk)
+    before = read_files(pipeline_with_notes)
+    corpus = trained_folder / "corpus.spacy"
+
+    result = run(command, pipeline_with_notes, corpus, "--output", pipeline_with_notes)
+
+    assert result.exit_code == 1
+    assert "No space left" in result.output
+    assert read_files(pipeline_with_notes) == before
+    assert [*pipeline_with_notes.parent.iterdir()] == [pipeline_with_notes]
+
+
+@pytest.mark.parametrize("options", [["calibrate", "--per-label"], ["tune"]], ids=lambda o: o[0])
+def test_the_output_replaces_the_pipeline_that_it_was_made_of(
+    trained_folder: Path, pipeline_with_notes: Path, options: list[str]
+) -> None:
+    """Files of the user in its folder stay."""
+    before = read_files(pipeline_with_notes)
+    corpus = trained_folder / "corpus.spacy"
+
+    command, *settings = options
+    result = run(command, pipeline_with_notes, corpus, "--output", pipeline_with_notes, *settings)
+
     assert result.exit_code == 0
-    if command == "calibrate":
-        assert "expected calibration error " in result.output and "city: " in result.output
-        temperature = spacy.load(path).get_pipe("ner").cfg["temperature"]
-        assert temperature["overall"] != 1.0 and temperature["labels"]
-    after = content(path)
-    assert after != before and after[f"{path / 'notes.txt'}"] == b"mine"
-    assert [*tmp_path.iterdir()] == [path]
+    after = read_files(pipeline_with_notes)
+    assert after != before
+    assert after[str(pipeline_with_notes / "notes.txt")] == b"mine"
+    assert [*pipeline_with_notes.parent.iterdir()] == [pipeline_with_notes]
 
 
-def test_outputs_that_would_destroy_inputs(pipeline_path: Path) -> None:
-    before = content(pipeline_path)
-    model, corpus = pipeline_path / "model-best", pipeline_path / "corpus.spacy"
-    other = "expected another file than the input"
-    outputs: list[Any] = [("report", path, other) for path in (corpus, model, model / "meta.json")]
-    for command in ("calibrate", "tune"):
-        outputs.append((command, corpus, "expected a folder to save in"))
-        outputs.append((command, pipeline_path, "or a pipeline, got: ["))
-    commands = [([name, model, corpus, "--output", path], text) for name, path, text in outputs]
-    explained = ["explain", model, "--json", model / "meta.json"]
-    for arguments, message in [*commands, (explained, other)]:
-        result = run(*arguments)
-        assert result.exit_code == 1 and message in result.output
-    assert content(pipeline_path) == before
+def test_calibrate_prints_its_error_and_saves_temperatures(
+    trained_folder: Path, tmp_path: Path
+) -> None:
+    model = trained_folder / "model-best"
+    corpus = trained_folder / "corpus.spacy"
+
+    result = run("calibrate", model, corpus, "--output", tmp_path, "--per-label")
+
+    assert "expected calibration error " in result.output
+    assert "city: " in result.output
+    temperature = spacy.load(tmp_path).get_pipe("ner").cfg["temperature"]
+    assert temperature["overall"] != 1.0
+    assert temperature["labels"]
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "message"),
+    [
+        ("report", "corpus.spacy", "expected another file than the input"),
+        ("report", "model-best", "expected another file than the input"),
+        ("report", "model-best/meta.json", "expected another file than the input"),
+        ("calibrate", "corpus.spacy", "expected a folder to save in"),
+        ("calibrate", ".", "or a pipeline, got: ["),
+        ("tune", "corpus.spacy", "expected a folder to save in"),
+        ("tune", ".", "or a pipeline, got: ["),
+    ],
+)
+def test_outputs_that_would_destroy_inputs_are_refused(
+    trained_folder: Path, command: str, output: str, message: str
+) -> None:
+    """The inputs are model-best and corpus.spacy, in the same folder."""
+    before = read_files(trained_folder)
+    inputs = [trained_folder / "model-best", trained_folder / "corpus.spacy"]
+
+    result = run(command, *inputs, "--output", trained_folder / output)
+
+    assert result.exit_code == 1
+    assert message in result.output
+    assert read_files(trained_folder) == before
+
+
+def test_explain_does_not_write_over_its_input(trained_folder: Path) -> None:
+    before = read_files(trained_folder)
+    model = trained_folder / "model-best"
+    result = run("explain", model, "--json", model / "meta.json")
+    assert result.exit_code == 1
+    assert "expected another file than the input" in result.output
+    assert read_files(trained_folder) == before
 
 
 NOT_A_CONFIG = {
@@ -186,38 +302,64 @@ NOT_A_CONFIG = {
     "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
     "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
 }
+"""Files, what is in them, and the message about it."""
 
 
 @pytest.mark.parametrize("name", NOT_A_CONFIG)
 @pytest.mark.parametrize("command", ["fit", "check", "audit"])
-def test_another_file_in_place_of_a_config(command: str, name: str, tmp_path: Path) -> None:
-    """Such as a corpus without its option: the message names it."""
-    data, message = NOT_A_CONFIG[name]
+def test_another_file_in_place_of_a_config_is_named(
+    command: str, name: str, tmp_path: Path
+) -> None:
+    """A corpus may come without its option: the message names the option."""
+    content, message = NOT_A_CONFIG[name]
     path = tmp_path / name
-    path.write_bytes(data)
-    more = {"fit": ["--output", tmp_path / "out"], "check": [], "audit": [path]}[command]
-    result = run(command, path, *more)
-    assert result.exit_code == 1
-    assert re.search(f"^{re.escape(str(path))}: {message}", " ".join(result.output.split()))
-
-
-def test_other_files_are_named_too(tmp_path: Path) -> None:
-    path, corpus = tmp_path / "bytes", tmp_path / "a.conll"
-    path.write_bytes(b"\x9c\xff")
-    corpus.write_text("Ana B-PER\n")
-    init = ["init", tmp_path / "a.cfg", "--train", corpus]
-    given = {
-        "expected a trained pipeline": ["calibrate", path, corpus, "--output", tmp_path / "out"],
-        "--groups: expected JSON, {component: [labels]}": [
-            *init,
-            "--spans-key",
-            "sc",
-            "--groups",
-            path,
-        ],
+    path.write_bytes(content)
+    arguments = {
+        "fit": [path, "--output", tmp_path / "out"],
+        "check": [path],
+        "audit": [path, path],
     }
-    for message, arguments in given.items():
-        result = run(*arguments)
-        assert result.exit_code == 1 and f"{path}: {message}" in result.output
-    with pytest.raises(ValueError, match=re.escape(str(path))):
-        Gazetteer.from_file(path)
+
+    result = run(command, *arguments[command])
+
+    assert result.exit_code == 1
+    output = " ".join(result.output.split())  # without line breaks
+    assert re.search(f"^{re.escape(str(path))}: {message}", output)
+
+
+@pytest.fixture
+def binary_file(tmp_path: Path) -> Path:
+    """A file that is no text, and nothing that we read."""
+    path = tmp_path / "bytes"
+    path.write_bytes(b"\x9c\xff")
+    return path
+
+
+@pytest.fixture
+def columns_file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.conll"
+    path.write_text("Ana B-PER\n")
+    return path
+
+
+def test_a_file_in_place_of_a_pipeline_is_named(
+    binary_file: Path, columns_file: Path, tmp_path: Path
+) -> None:
+    result = run("calibrate", binary_file, columns_file, "--output", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"{binary_file}: expected a trained pipeline" in result.output
+
+
+def test_a_file_in_place_of_groups_is_named(
+    binary_file: Path, columns_file: Path, tmp_path: Path
+) -> None:
+    groups = ["--spans-key", "sc", "--groups", binary_file]
+    result = run("init", tmp_path / "a.cfg", "--train", columns_file, *groups)
+    assert result.exit_code == 1
+    message = "--groups: expected JSON, {component: [labels]}"
+    assert f"{binary_file}: {message}" in result.output
+
+
+def test_a_file_in_place_of_a_gazetteer_is_named(binary_file: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(str(binary_file))):
+        Gazetteer.from_file(binary_file)

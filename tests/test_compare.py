@@ -250,7 +250,7 @@ def test_a_linear_model_is_trained_as_fit_does(experiment: Experiment) -> None:
 
     weights = (variant.path / "model-best" / "ner" / "model").read_bytes()
     assert weights == (fitted.path / "ner" / "model").read_bytes()
-    assert fitted.outcomes["ner"].describe() in (variant.path / "log.txt").read_text()
+    assert fitted.outcomes["ner"].as_text() in (variant.path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -12,42 +12,72 @@ from experiments.runner import Runner
 GOLD = "genia_gold_tokens"
 
 
-def test_folds_by_group():
-    groups = [i // 3 for i in range(100)]
-    folds = deal(groups, 4)
+def test_folds_have_each_sentence_once_and_whole_groups():
+    """A group is three sentences, but the last, which is one: folds differ by three at most."""
+    group_of_sentence = [i // 3 for i in range(100)]
+
+    folds = deal(group_of_sentence, 4)
+
     assert sorted(i for fold in folds for i in fold) == list(range(100))
-    assert len({groups[i] for i in folds[0]} & {groups[i] for i in folds[1]}) == 0
-    assert max(map(len, folds)) - min(map(len, folds)) <= 3
-    assert deal(groups, 4) == folds != deal(groups, 4, seed=1)
+    groups_of_first = {group_of_sentence[i] for i in folds[0]}
+    groups_of_second = {group_of_sentence[i] for i in folds[1]}
+    assert not groups_of_first & groups_of_second
+    sizes = [len(fold) for fold in folds]
+    assert max(sizes) - min(sizes) <= 3
+
+
+def test_folds_depend_on_the_seed_only():
+    group_of_sentence = [i // 3 for i in range(100)]
+    folds = deal(group_of_sentence, 4)
+    assert deal(group_of_sentence, 4) == folds
+    assert deal(group_of_sentence, 4, seed=1) != folds
 
 
 @pytest.fixture
 def corpus(monkeypatch):
+    """Eighty short docs in the place of GENIA, with the number of the abstract of each: two docs
+    are an abstract."""
     vocab = spacy.blank("xx").vocab
-    lines = ["a HIV is", "a cells is", "HIV HIV", "is a"] * 20
-    labels = {"HIV": "B-virus", "cells": "B-cell_type"}
-    docs = [
-        Doc(vocab, words=line.split(), ents=[labels.get(word, "O") for word in line.split()])
-        for line in lines
-    ]
+    tag_of_word = {"HIV": "B-virus", "cells": "B-cell_type"}
+    docs = []
+    for line in ["a HIV is", "a cells is", "HIV HIV", "is a"] * 20:
+        words = line.split()
+        docs.append(Doc(vocab, words=words, ents=[tag_of_word.get(word, "O") for word in words]))
     abstracts = [str(i // 2) for i in range(len(docs))]
     monkeypatch.setattr(corpora, "read_genia", lambda tokenization: (docs, abstracts))
     return docs, abstracts
 
 
+def ids(docs):
+    """What tells docs apart, though their words are the same."""
+    return {id(doc) for doc in docs}
+
+
 @pytest.mark.parametrize("by_abstract", [False, True])
 def test_held_out_data_is_training_data(corpus, by_abstract):
-    docs, abstracts = corpus
+    """A quarter of it; the other three quarters are learned from."""
+    docs, _ = corpus
     train, test = divide(GOLD, by_abstract, None, fold=0).values()
-    learn, held = divide(GOLD, by_abstract, None, fold=0, held_out=True).values()
-    assert {id(doc) for doc in [*train, *test]} == {id(doc) for doc in docs}
-    assert {id(doc) for doc in [*learn, *held]} == {id(doc) for doc in train}
-    assert 3 * len(held) == len(learn)
-    if by_abstract:
-        of = {id(doc): abstract for doc, abstract in zip(docs, abstracts)}
-        for one, other in ((train, test), (learn, held)):
-            assert not {of[id(doc)] for doc in one} & {of[id(doc)] for doc in other}
-    assert [*map(len, divide(GOLD, False, 20, fold=1).values())] == [18, 2]
+    learn, held_out = divide(GOLD, by_abstract, None, fold=0, held_out=True).values()
+    assert ids([*train, *test]) == ids(docs)
+    assert ids([*learn, *held_out]) == ids(train)
+    assert 3 * len(held_out) == len(learn)
+
+
+def test_an_abstract_is_not_divided(corpus):
+    docs, abstracts = corpus
+    abstract_of_doc = {id(doc): abstract for doc, abstract in zip(docs, abstracts)}
+    for held_out in (False, True):
+        train, test = divide(GOLD, True, None, fold=0, held_out=held_out).values()
+        train_abstracts = {abstract_of_doc[id(doc)] for doc in train}
+        test_abstracts = {abstract_of_doc[id(doc)] for doc in test}
+        assert not train_abstracts & test_abstracts
+
+
+def test_a_limited_corpus_is_divided_into_tenths(corpus):
+    train, test = divide(GOLD, False, 20, fold=1).values()
+    assert len(train) == 18
+    assert len(test) == 2
 
 
 def test_the_experiment(corpus, tmp_path):

@@ -26,178 +26,270 @@ from . import oracle
 from .support.batches import random_potentials
 from .support.fitting import TEXTS, initialized, loss_block
 
-K, SYMBOLS, LENGTH = 2, 3, 4
+N_TAGS = 2
+N_SYMBOLS = 3
+LENGTH = 4
+"""Of the sequences that are compared with a list of all their paths."""
 CORPUS = ASSETS / "conll2002_es" / "esp.train"
 
 
-def drawn(n: int = 3, length: int = LENGTH) -> Sequences:
+def sample_sequences() -> Sequences:
+    """Three sequences of four tokens, from a random HMM of two tags and three symbols."""
     rng = default_rng(0)
-    return chains.random_hmm(K, SYMBOLS, rng).sample(n, length, rng)
+    return chains.random_hmm(N_TAGS, N_SYMBOLS, rng).sample(3, LENGTH, rng)
 
 
-def counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
-    """How often a path of a sequence has each feature."""
-    found = numpy.zeros((SYMBOLS + K, K))
-    seen = sequences.features.toarray()[b * LENGTH : (b + 1) * LENGTH]
-    for t, tag in enumerate(tags):
-        found[:SYMBOLS, tag] += seen[t]
-        if t:
-            found[SYMBOLS + tags[t - 1], tag] += sequences.steps[tags[t - 1], tag]
-    return found.ravel()
+def feature_counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
+    """How often each feature is in a path of sequence b: a symbol with a tag, or a tag after
+    another; flat. A step counts with the value that the sequences give it."""
+    counts = numpy.zeros((N_SYMBOLS + N_TAGS, N_TAGS))
+    symbols = sequences.features.toarray()[b * LENGTH : (b + 1) * LENGTH]
+    for token, tag in enumerate(tags):
+        counts[:N_SYMBOLS, tag] += symbols[token]
+        if token > 0:
+            previous = tags[token - 1]
+            counts[N_SYMBOLS + previous, tag] += sequences.steps[previous, tag]
+    return counts.ravel()
 
 
-class Dense:
-    """C*, b*, c_l and mu_l by listing the paths."""
+class MomentsByEnumeration:
+    """The moments of the paper, by a list of all paths, which are equally likely; summed over the
+    sequences.
+
+    covariance: C*, of the feature counts.
+    gold_lead: b*, by how much the feature counts of gold are above the mean.
+    loss_covariance: c_l, of the feature counts and the Hamming loss.
+    mean_loss: mu_l, of the Hamming loss.
+    """
 
     def __init__(self, sequences: Sequences) -> None:
-        paths = list(product(range(K), repeat=LENGTH))
-        self.matrix = numpy.zeros((sequences.size, sequences.size))
-        self.right, self.of_loss = numpy.zeros((2, sequences.size))
+        paths = list(product(range(N_TAGS), repeat=LENGTH))
+        self.covariance = numpy.zeros((sequences.size, sequences.size))
+        self.gold_lead = numpy.zeros(sequences.size)
+        self.loss_covariance = numpy.zeros(sequences.size)
         self.mean_loss = 0.0
         for b in range(len(sequences.lengths)):
             gold = sequences.tags[b * LENGTH : (b + 1) * LENGTH]
-            of_paths = numpy.asarray([counts(sequences, b, tags) for tags in paths])
+            counts = numpy.asarray([feature_counts(sequences, b, path) for path in paths])
+            mean_counts = counts.mean(axis=0)
             losses = (numpy.asarray(paths) != gold).sum(axis=1)
-            self.matrix += numpy.cov(of_paths.T, bias=True)
-            self.right += counts(sequences, b, gold) - of_paths.mean(axis=0)
-            self.of_loss += (of_paths - of_paths.mean(axis=0)).T @ losses / len(paths)
+            self.covariance += numpy.cov(counts.T, bias=True)
+            self.gold_lead += feature_counts(sequences, b, gold) - mean_counts
+            self.loss_covariance += (counts - mean_counts).T @ losses / len(paths)
             self.mean_loss += losses.mean()
 
-    def solve(self, c2: float, right: numpy.ndarray) -> numpy.ndarray:
-        return numpy.linalg.solve(self.matrix + 2 * c2 * numpy.eye(len(right)), right)
+    def solve(self, c2: float, right_side: numpy.ndarray) -> numpy.ndarray:
+        """Solve (C* + 2 c2 I) x = right side, with the L2 penalty c2."""
+        return numpy.linalg.solve(self.covariance + 2 * c2 * numpy.eye(len(right_side)), right_side)
 
 
-def test_z_scores_are_the_dense_solutions() -> None:
-    """That of the Hamming loss is the least variance at a lead of 1."""
-    sequences, c2 = drawn(), 0.01
-    for value in (1.0, 0.5):
-        other = sequences._replace(steps=numpy.asarray([[1.0, value], [value, 1.0]]))
-        dense = Dense(other)
-        assert_allclose(chains.Moments(other, c2=0.0).right, dense.right, atol=1e-9)
-        assert_allclose(best_z_score(other, c2=c2), dense.solve(c2, dense.right), atol=1e-6)
-    dense = Dense(sequences)
-    theta = best_hamming_z_score(sequences, c2=c2)
-    assert dense.right @ theta - dense.mean_loss == pytest.approx(1, abs=1e-6)
-    of_gold, of_loss = dense.solve(c2, dense.right), dense.solve(c2, dense.of_loss)
-    margin = 1 + dense.mean_loss + dense.right @ of_loss
-    expected = margin / (dense.right @ of_gold) * of_gold - of_loss
+@pytest.mark.parametrize("step_to_other_tag", [1.0, 0.5])
+def test_the_z_score_is_the_solution_of_its_equation(step_to_other_tag: float) -> None:
+    """C* theta = b*, with an L2 penalty of 0.01, also where steps have other values than 1."""
+    steps = numpy.asarray([[1.0, step_to_other_tag], [step_to_other_tag, 1.0]])
+    sequences = sample_sequences()._replace(steps=steps)
+    moments = MomentsByEnumeration(sequences)
+
+    theta = best_z_score(sequences, c2=0.01)
+
+    gold_lead = chains.Moments(sequences, c2=0.0).right
+    assert_allclose(gold_lead, moments.gold_lead, atol=1e-9)
+    assert_allclose(theta, moments.solve(0.01, moments.gold_lead), atol=1e-6)
+
+
+def test_the_hamming_z_score_has_the_least_variance_at_a_lead_of_1() -> None:
+    """Gold leads the mean path by 1 more than the mean Hamming loss. Of all such weights the least
+    variance of score plus loss is at (margin / b* x) x - y, where C* x = b*, C* y = c_l, and the
+    margin is 1 + mu_l + b* y."""
+    sequences = sample_sequences()
+    moments = MomentsByEnumeration(sequences)
+
+    theta = best_hamming_z_score(sequences, c2=0.01)
+
+    lead = moments.gold_lead @ theta - moments.mean_loss
+    assert lead == pytest.approx(1, abs=1e-6)
+    x = moments.solve(0.01, moments.gold_lead)
+    y = moments.solve(0.01, moments.loss_covariance)
+    margin = 1 + moments.mean_loss + moments.gold_lead @ y
+    expected = margin / (moments.gold_lead @ x) * x - y
     assert_allclose(theta, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_the_z_score_of_a_component_is_the_dense_solution(outside: str) -> None:
-    """Of all its weights, by listing all legal paths of each example."""
+def test_the_z_score_of_a_component_is_the_solution_of_its_equation(outside: str) -> None:
+    """All its weights, with the moments of all legal paths of each example. With "before" the tag O
+    has a variant, O-X, which counts as O."""
     nlp, examples = initialized(loss=loss_block("ZScore"), outside=outside)
-    ner, c2 = nlp.get_pipe("ner"), 0.05
+    ner = nlp.get_pipe("ner")
+    c2 = 0.05
     sequences = ComponentSequences(ner, examples)
-    weights, names = sequences.total.weights, list(ner.chain_tags.names)
-    rows = sequences.total.features.find([eg.predicted for eg in examples]).rows
-    k, size = len(names), weights.rows.size
-    matrix, right = 2 * c2 * numpy.eye(size), numpy.zeros(size)
+    weights = sequences.total.weights
+    tag_names = list(ner.chain_tags.names)
+    rows_of_tokens = sequences.total.features.find([eg.predicted for eg in examples]).rows
     legal = sequences.score(numpy.zeros(sequences.size))
 
-    def count(b: int, y: oracle.Tags) -> numpy.ndarray:
-        steps, emissions = oracle.features(legal, b, y), numpy.zeros((weights.n_features, k))
-        for slots, counted in zip(rows, steps.emissions):
-            emissions[slots[slots >= 0]] += counted
-        below = [steps.transitions, steps.start[None], steps.end[None]]
-        return numpy.concatenate([emissions, *below]).ravel()
+    def count_features(b: int, path: oracle.Tags) -> numpy.ndarray:
+        """How often a path has each feature, in the order of the weights."""
+        path_counts = oracle.features(legal, b, path)
+        emissions = numpy.zeros((weights.n_features, len(tag_names)))
+        for rows, tag_counts in zip(rows_of_tokens, path_counts.emissions):
+            emissions[rows[rows >= 0]] += tag_counts
+        transitions = [path_counts.transitions, path_counts.start[None], path_counts.end[None]]
+        return numpy.concatenate([emissions, *transitions]).ravel()
 
-    for b, (_, tags) in enumerate(TEXTS):
-        some = [path.tags for path in oracle.paths(legal, b)]
-        of_paths = numpy.asarray([count(b, y) for y in some])
-        plain = [" ".join("O" if names[tag] == "O-X" else names[tag] for tag in y) for y in some]
-        matrix += numpy.cov(of_paths.T, bias=True)
-        right += of_paths[plain.index(tags)] - of_paths.mean(axis=0)
+    covariance = numpy.zeros((weights.rows.size, weights.rows.size))
+    gold_lead = numpy.zeros(weights.rows.size)
+    for b, (_, gold) in enumerate(TEXTS):
+        paths = [path.tags for path in oracle.paths(legal, b)]
+        counts = numpy.asarray([count_features(b, path) for path in paths])
+        texts = [" ".join(tag_names[tag] for tag in path).replace("O-X", "O") for path in paths]
+        covariance += numpy.cov(counts.T, bias=True)
+        gold_lead += counts[texts.index(gold)] - counts.mean(axis=0)
+    penalty = 2 * c2 * numpy.eye(weights.rows.size)
+    expected = numpy.linalg.solve(covariance + penalty, gold_lead)
+
     sequences.total.write_weights(best_z_score(sequences, c2=c2))
-    assert_allclose(weights.rows.ravel(), numpy.linalg.solve(matrix, right), atol=1e-4)
+
+    assert_allclose(weights.rows.ravel(), expected, atol=1e-4)
 
 
 def test_means_and_covariances_of_sampled_paths() -> None:
-    """With a sequence of one token and one of none."""
-    rng = default_rng(4)
-    lengths = numpy.asarray([3, 0, 1, 2], dtype="int32")
-    values, legal = (random_potentials(lengths.tolist(), 3, scale) for scale in (1.0, 0.0))
-    legal.transitions[0, 2] = legal.start[1] = -numpy.inf
-    paths = chains.SampledPaths(legal, 40, rng)
-    mean, expected = oracle.vector(oracle.zeros(legal)), oracle.vector(oracle.zeros(legal))
+    """Of forty paths for each sequence, which are legal: of their feature counts, and of these with
+    the scores. One sequence has no token, one has one. Tag 1 can't be first, and 2 can't follow
+    0."""
+    lengths = [3, 0, 1, 2]
+    potentials = random_potentials(lengths, 3, 1.0)
+    legal = random_potentials(lengths, 3, 0.0)  # All legal scores are 0.
+    legal.transitions[0, 2] = -numpy.inf
+    legal.start[1] = -numpy.inf
+
+    paths = chains.SampledPaths(legal, 40, default_rng(4))
+
+    mean = oracle.vector(oracle.zeros(legal))
+    covariance = oracle.vector(oracle.zeros(legal))
     for b, tokens in enumerate(oracle.spans(legal)):
-        drawn = [tuple(row[tokens].tolist()) for row in paths.tags]
-        counts = numpy.asarray([oracle.vector(oracle.features(legal, b, y)) for y in drawn])
-        scores = numpy.asarray([oracle.score(values, b, y) for y in drawn])
-        assert {*drawn} <= {path.tags for path in oracle.paths(legal, b)}
+        sampled = [tuple(row[tokens].tolist()) for row in paths.tags]
+        assert {*sampled} <= {path.tags for path in oracle.paths(legal, b)}
+        features = [oracle.features(legal, b, path) for path in sampled]
+        counts = numpy.asarray([oracle.vector(feature) for feature in features])
+        scores = numpy.asarray([oracle.score(potentials, b, path) for path in sampled])
         mean += counts.mean(axis=0)
-        expected += (counts - counts.mean(axis=0)).T @ scores / len(drawn)
+        covariance += (counts - counts.mean(axis=0)).T @ scores / len(sampled)
     assert_allclose(oracle.vector(paths.average()), mean, atol=1e-12)
-    assert_allclose(oracle.vector(paths.covariance(values)), expected, atol=1e-12)
+    assert_allclose(oracle.vector(paths.covariance(potentials)), covariance, atol=1e-12)
 
 
 def test_cutting_planes_find_a_kink() -> None:
-    """|x - 1| + 3 |y + 2| twice, and half the squares: at x = 1 and y = -2."""
+    """The minimum of 2 (|x - 1| + 3 |y + 2|) + (x² + y²) / 2 is at the kink x = 1, y = -2, where
+    only the squares are left: 5 / 2."""
 
     def value_and_slope(vector: numpy.ndarray) -> Any:
-        off = vector - [1, -2]
-        return float(abs(off) @ [1, 3]), numpy.sign(off) * [1, 3]
+        distance = vector - [1, -2]
+        value = float(abs(distance) @ [1, 3])
+        return value, numpy.sign(distance) * [1, 3]
 
-    found = chains.cutting_planes(value_and_slope, 2, c=2.0, tolerance=1e-6)
-    assert_allclose(found.vector, [1, -2], atol=1e-2)
-    assert found.value == pytest.approx(2.5, rel=1e-5)
-    assert found.reason == "converged"
+    minimum = chains.cutting_planes(value_and_slope, 2, c=2.0, tolerance=1e-6)
+
+    assert_allclose(minimum.vector, [1, -2], atol=1e-2)
+    assert minimum.value == pytest.approx(5 / 2, rel=1e-5)
+    assert minimum.reason == "converged"
 
 
 def test_all_methods_learn_what_is_certain() -> None:
-    sure = numpy.asarray([[0.98, 0.01, 0.01], [0.01, 0.98, 0.01]])
-    hmm, rng = HMM(numpy.asarray([[0.9, 0.1], [0.2, 0.8]]), sure), default_rng(0)
-    train, test = hmm.sample(30, 20, rng), hmm.sample(30, 20, rng)
+    """Each tag has a symbol of its own in 98 % of tokens. Weights of the other sign are wrong."""
+    steps = numpy.asarray([[0.9, 0.1], [0.2, 0.8]])
+    symbols = numpy.asarray([[0.98, 0.01, 0.01], [0.01, 0.98, 0.01]])
+    hmm = HMM(steps, symbols)
+    rng = default_rng(0)
+    train = hmm.sample(30, 20, rng)
+    test = hmm.sample(30, 20, rng)
     assert test.error(hmm.weights) < 3
-    found = [best_z_score(train, c2=1e-3), best_hamming_z_score(train, c2=1e-3)]
-    found += [chains.most_likely(train, c2=1e-2)]
-    for weights in (*found, chains.largest_margin(train, c=1.0, tolerance=1e-3).vector):
-        assert test.error(weights) < 6 and test.error(-weights) > 50
+
+    weights_of_methods = [
+        best_z_score(train, c2=1e-3),
+        best_hamming_z_score(train, c2=1e-3),
+        chains.most_likely(train, c2=1e-2),
+        chains.largest_margin(train, c=1.0, tolerance=1e-3).vector,
+    ]
+
+    for weights in weights_of_methods:
+        assert test.error(weights) < 6
+        assert test.error(-weights) > 50
 
 
 def test_hmms_are_as_hard_as_wanted() -> None:
+    """HMMs are drawn until the weights of one predict about 20 % of its tags wrongly."""
     (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
     test = hmm.sample(2000, 100, default_rng(7))
     assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])
     assert n_drawn > 1
 
 
-def docs() -> list[Doc]:
+def make_docs() -> list[Doc]:
+    """Ana Lee (PER) ve Roma (LOC); Roma (LOC) duerme."""
     vocab = spacy.blank("xx").vocab
     first = Doc(vocab, words=["Ana", "Lee", "ve", "Roma"], ents=["B-PER", "I-PER", "O", "B-LOC"])
     return [first, Doc(vocab, words=["Roma", "duerme"], ents=["B-LOC", "O"])]
 
 
-def test_docs_as_sequences() -> None:
-    ner = make_ner(as_examples(docs()), model=linear_block(z_score.FEATURES["S2"]))
-    sequences = z_score.as_sequences(ner, docs())
-    names = ner.tags.names
-    assert [names[tag] for tag in sequences.tags] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
+@pytest.fixture
+def ner() -> Any:
+    """A component that is initialized with `make_docs()`."""
+    return make_ner(as_examples(make_docs()), model=linear_block(z_score.FEATURES["S2"]))
+
+
+def test_docs_as_sequences_have_their_tags_and_features(ner: Any) -> None:
+    """The features "S2" are the word and the words before and after it in its sentence."""
+    sequences = z_score.as_sequences(ner, make_docs())
+    tags = [ner.tags.names[tag] for tag in sequences.tags]
+    assert tags == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
     assert sequences.lengths.tolist() == [4, 2]
-    seen = sequences.features.toarray()
-    assert seen.sum(axis=1).tolist() == [2, 3, 3, 2, 2, 2]
-    apart = vary(sequences, ner, step=0.01, o_after_o=False)
-    assert apart.steps[0, 0] == 0
-    assert apart.steps[1, 0] == 0.01
+    assert sequences.features.toarray().sum(axis=1).tolist() == [2, 3, 3, 2, 2, 2]
+
+
+def test_the_values_of_steps_can_be_varied(ner: Any) -> None:
+    """All are 0.01 but that from O (tag 0) to O."""
+    sequences = z_score.as_sequences(ner, make_docs())
+    varied = vary(sequences, ner, step=0.01, o_after_o=False)
+    assert varied.steps[0, 0] == 0
+    assert varied.steps[1, 0] == 0.01
+
+
+def test_illegal_paths_can_be_left_out(ner: Any) -> None:
+    """I-PER doesn't follow O, which is tag 0."""
+    sequences = z_score.as_sequences(ner, make_docs())
     legal = vary(sequences, ner, legal=True)
-    inside = names.index("I-PER")
-    assert legal.score(numpy.zeros(legal.size)).transitions[0, inside] == -numpy.inf
-    assert sequences.score(numpy.zeros(legal.size)).transitions[0, inside] == 0
+    inside = ner.tags.names.index("I-PER")
+    weights = numpy.zeros(legal.size)
+    assert legal.score(weights).transitions[0, inside] == -numpy.inf
+    assert sequences.score(weights).transitions[0, inside] == 0
 
 
-def test_errors_and_the_step_that_is_expected() -> None:
-    """3 of 4 pairs are O, O, and 7 of 8 tags of pairs O; 2 tags."""
-    gold = docs()
-    gold[0].set_ents([gold[0].ents[1]])
-    egs = as_examples(docs())
-    for eg, answer in zip(egs, gold):
+def test_token_errors_by_hand() -> None:
+    """The prediction lacks the entity of two tokens, Ana Lee: two of six tags are wrong."""
+    examples = as_examples(make_docs())
+    first, second = make_docs()
+    _, roma = first.ents
+    first.set_ents([roma])
+    for eg, answer in zip(examples, [first, second]):
         eg.predicted.set_ents(list(answer.ents))
-    assert z_score.token_error(egs) == pytest.approx(100 * 2 / 6)
-    results = [{"tokens": n, "methods": {Z: [error, None]}} for n, error in ((10, 20.0), (30, 0.0))]
-    assert z_score.pooled(results, Z) == pytest.approx(5)
-    doc = Doc(gold[0].vocab, words=[*"abcde"], ents=["O", "O", "O", "O", "B-LOC"])
-    assert z_score.expected_step([[doc]]) == pytest.approx(4 * 3 / 4 - 4 * 7 / 8 + 1)
+
+    assert z_score.token_error(examples) == pytest.approx(100 * 2 / 6)
+
+
+def test_pooled_errors_weigh_parts_by_their_tokens() -> None:
+    """20 % of 10 tokens and none of 30: 2 of 40."""
+    of_10 = {"tokens": 10, "methods": {Z: [20.0, None]}}
+    of_30 = {"tokens": 30, "methods": {Z: [0.0, None]}}
+    assert z_score.pooled([of_10, of_30], Z) == pytest.approx(100 * 2 / 40)
+
+
+def test_the_expected_step_by_hand() -> None:
+    """K^2 p(O, O) - 2 K p(O) + 1, where there are K = 2 tags, three of four pairs of tags are O, O,
+    and seven of the eight tags of these pairs are O."""
+    vocab = spacy.blank("xx").vocab
+    doc = Doc(vocab, words=[*"abcde"], ents=["O", "O", "O", "O", "B-LOC"])
+    assert z_score.expected_step([[doc]]) == pytest.approx(2**2 * 3 / 4 - 2 * 2 * 7 / 8 + 1)
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")

@@ -21,7 +21,12 @@ from .support.fitting import initialized
 
 @pytest.fixture
 def nlp() -> Language:
-    """A pipeline with tags O, B-X, I-X and weights that are known."""
+    """A sparse model with the tags O, B-X, I-X. These are its weights:
+
+    - of features, for each tag: those written here, and 0 for all other features;
+    - of transitions from a tag (row) to the next (column): 0 to 8, row by row;
+    - of the first tag, `start`, and of the last, `end`.
+    """
     nlp, _ = initialized()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     row = {name: i for i, name in enumerate(features.names())}
@@ -29,25 +34,35 @@ def nlp() -> Language:
     weights.emissions[row["SHAPE=Xxxx"]] = [0, 2, -4]
     weights.emissions[row["LOWER=saw"]] = [1, -5, 0]
     weights.transitions[:] = numpy.arange(9).reshape(3, 3)
-    weights.start[:], weights.end[:] = [0.5, 1.5, 2.5], [10, 20, 30]
+    weights.start[:] = [0.5, 1.5, 2.5]
+    weights.end[:] = [10, 20, 30]
     return nlp
 
 
-def test_strongest_features(nlp: Language) -> None:
+def test_strongest_features_of_each_tag_are_shown(nlp: Language) -> None:
+    """Weights (O, B-X, I-X): ORTH=Rome -1, 3, 0; SHAPE=Xxxx 0, 2, -4; LOWER=saw 1, -5, 0. A weight
+    above 0 is in favour of the tag."""
     outside, begin, inside = explain(nlp, n_features=2).tags
-    assert begin.in_favour == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
-    assert begin.against == [FeatureWeight("LOWER=saw", -5.0)]
     assert outside.in_favour == [("LOWER=saw", 1.0)]
     assert outside.against == [("ORTH=Rome", -1.0)]
+    assert begin.in_favour == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
+    assert begin.against == [FeatureWeight("LOWER=saw", -5.0)]
     assert inside.in_favour == []
     assert inside.against == [("SHAPE=Xxxx", -4.0)]
-    assert explain(nlp, n_features=1).tags[1].in_favour == [("ORTH=Rome", 3.0)]
 
 
-def test_transition_weights(nlp: Language) -> None:
+def test_as_many_features_are_shown_as_asked_for(nlp: Language) -> None:
+    _, begin, _ = explain(nlp, n_features=1).tags
+    assert begin.in_favour == [("ORTH=Rome", 3.0)]
+
+
+def test_transition_weights_are_a_table_without_forbidden_ones(nlp: Language) -> None:
+    """The last row is the start, the last column the end. I-X doesn't follow O or the start: None.
+    From the start to the end there is no weight."""
     ner = nlp.get_pipe("ner")
+
     table = transition_weights(ner.tags, linear_part(ner.model)[1])
-    assert table == transition_weights(ner.tags, ner.model.predict([nlp.make_doc("Rome")]))
+
     assert table.origins == ["O", "B-X", "I-X", "(start)"]
     assert table.targets == ["O", "B-X", "I-X", "(end)"]
     assert table.weights == [
@@ -56,45 +71,81 @@ def test_transition_weights(nlp: Language) -> None:
         [6.0, 7.0, 8.0, 30.0],
         [0.5, 1.5, None, None],
     ]
+    # The potentials of a doc have the same transitions.
+    assert table == transition_weights(ner.tags, ner.model.predict([nlp.make_doc("Rome")]))
+
+
+def test_forbidden_transitions_are_dots_in_the_text(nlp: Language) -> None:
     lines = explanation_text(explain(nlp)).splitlines()
-    (start,) = (line for line in lines if line.startswith("(start)"))
+    (start,) = [line for line in lines if line.startswith("(start)")]
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
 
 
-def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
+def test_reasons_are_of_the_predicted_entities(nlp: Language) -> None:
     ner = nlp.get_pipe("ner")
+
     reasons = explain(nlp, text="Rome saw Rome").tokens
-    path = [ner.tags.names.index(reason.tag) for reason in reasons]
-    entities = ner.tags.decode(numpy.asarray(path), numpy.asarray([3]))
-    doc = nlp("Rome saw Rome")
-    assert [*zip(entities.begin, entities.end)] == [(ent.start, ent.end) for ent in doc.ents]
-    assert len(doc.ents) > 0
+
+    path = numpy.asarray([ner.tags.names.index(reason.tag) for reason in reasons])
+    entities = ner.tags.decode(path, lengths=numpy.asarray([3]))
+    predicted = nlp("Rome saw Rome").ents
+    assert [*zip(entities.begin, entities.end)] == [(ent.start, ent.end) for ent in predicted]
+    assert len(predicted) > 0
+    # "Rome" begins an entity: the weights of its features for B-X.
     assert reasons[0].features == [("ORTH=Rome", 3.0), ("SHAPE=Xxxx", 2.0)]
+
+
+def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
+    """The score is the sum of emissions and transitions, with the first tag's start and the last
+    tag's end."""
+    ner = nlp.get_pipe("ner")
+
+    reasons = explain(nlp, text="Rome saw Rome").tokens
+
+    path = [ner.tags.names.index(reason.tag) for reason in reasons]
     potentials = ner.model.predict([nlp.make_doc("Rome saw Rome")])
-    score = sum(potentials.emissions[t, k] for t, k in enumerate(path))
-    score += sum(potentials.transitions[i, j] for i, j in pairwise(path))
-    score += potentials.start[path[0]] + potentials.end[path[-1]]
+    score = potentials.start[path[0]] + potentials.end[path[-1]]
+    for token, tag in enumerate(path):
+        score += potentials.emissions[token, tag]
+    for tag, next_tag in pairwise(path):
+        score += potentials.transitions[tag, next_tag]
     assert sum(reason.score + reason.transition for reason in reasons) == pytest.approx(score)
-    assert explain(nlp).tokens == explain(nlp, text="").tokens == []
 
 
-def test_what_cannot_be_explained(nlp: Language) -> None:
+def test_without_text_no_tokens_are_explained(nlp: Language) -> None:
+    assert explain(nlp).tokens == []
+    assert explain(nlp, text="").tokens == []
+
+
+def test_explain_names_the_components_that_it_can_explain(nlp: Language) -> None:
     with pytest.raises(ValueError, match=r"one of \['ner'\], got 'other'"):
         explain(nlp, name="other")
+
+
+def test_a_model_without_sparse_features_is_not_explained() -> None:
     dense = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
+    nlp, _ = initialized(model=dense)
     with pytest.raises(ValueError, match=r"components\.ner\.model: expected a model with sparse"):
-        explain(initialized(model=dense)[0])
+        explain(nlp)
 
 
-def test_command_line(nlp: Language, tmp_path: Path) -> None:
+def test_the_command_prints_and_saves_the_explanation(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "pipeline")
-    output = ["--json", tmp_path / "out.json"]
-    result = run("explain", tmp_path / "pipeline", "--text", "Rome", *output)
+    json_path = tmp_path / "out.json"
+
+    result = run("explain", tmp_path / "pipeline", "--text", "Rome", "--json", json_path)
+
     assert result.exit_code == 0, result.output
-    assert "ORTH=Rome +3.00" in result.output and "from \\ to" in result.output
-    saved = srsly.read_json(tmp_path / "out.json")
-    again = as_json(explain(spacy.load(tmp_path / "pipeline"), text="Rome"))
-    assert saved == srsly.json_loads(srsly.json_dumps(again))
-    first = saved["tokens"][0]["features"][0]
-    assert first == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
+    assert "ORTH=Rome +3.00" in result.output
+    assert "from \\ to" in result.output
+    saved = srsly.read_json(json_path)
+    explanation = as_json(explain(spacy.load(tmp_path / "pipeline"), text="Rome"))
+    assert saved == srsly.json_loads(srsly.json_dumps(explanation))
+    # Weights are saved in 16 bits: 3 only nearly.
+    strongest = saved["tokens"][0]["features"][0]
+    assert strongest == {"feature": "ORTH=Rome", "weight": pytest.approx(3, abs=2e-3)}
+
+
+def test_the_command_fails_for_an_unknown_component(nlp: Language, tmp_path: Path) -> None:
+    nlp.to_disk(tmp_path / "pipeline")
     assert run("explain", tmp_path / "pipeline", "--name", "x").exit_code == 1

@@ -1,5 +1,7 @@
 """Docs that don't measure a component: other labels, and text that it was trained on."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +29,41 @@ PLACES = ["Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Cork", "Nice", "Bari"]
 
 
 def sentence(i: int) -> tuple[list[str], list[str]]:
-    name, place, day = NAMES[i % 8], PLACES[i // 8 % 8], str(i)
-    words = [name, "went", "to", place, "again", "on", "day", day, "."]
+    """Words and BILUO tags of sentence number i, such as "Ana went to Oslo again on day 0 ."; each
+    number has another sentence. It has nine tokens: shorter ones than eight aren't compared."""
+    name = NAMES[i % 8]
+    place = PLACES[i // 8 % 8]
+    words = [name, "went", "to", place, "again", "on", "day", str(i), "."]
     return words, ["U-PER", "O", "O", "U-LOC", *["O"] * 5]
 
 
-def docs(nlp: Language, numbers: Any, size: int = 1, **renamed: str) -> list[Example]:
-    """Docs of so many sentences each."""
-    made = []
-    numbers = [*numbers]
-    for first in range(0, len(numbers), size):
+def examples_of_sentences(
+    nlp: Language, numbers: Sequence[int], sentences_per_doc: int = 1, **renamed: str
+) -> list[Example]:
+    """Examples of the sentences of these numbers. `renamed` gives other names to labels, as in
+    `PER="PERSON"`."""
+    examples = []
+    for first in range(0, len(numbers), sentences_per_doc):
         words: list[str] = []
         tags: list[str] = []
-        for i in numbers[first : first + size]:
-            more, their_tags = sentence(i)
-            words += more
-            tags += [tag[:2] + renamed.get(tag[2:], tag[2:]) for tag in their_tags]
-        made.append(Example.from_dict(Doc(nlp.vocab, words=words), {"entities": tags}))
-    return made
+        for i in numbers[first : first + sentences_per_doc]:
+            sentence_words, sentence_tags = sentence(i)
+            words += sentence_words
+            for tag in sentence_tags:
+                label = tag[2:]
+                tags.append(tag[:2] + renamed.get(label, label))
+        doc = Doc(nlp.vocab, words=words)
+        examples.append(Example.from_dict(doc, {"entities": tags}))
+    return examples
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trained on articles of five sentences."""
+    """A saved pipeline with the component "ner", trained on the sentences 0 to 99, in docs of five.
+    Its labels are PER and LOC."""
     nlp = spacy.blank("en")
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": SPARSE})
-    examples = docs(nlp, range(100), size=5)
+    examples = examples_of_sentences(nlp, range(100), sentences_per_doc=5)
     optimizer = nlp.initialize(lambda: examples)
     for _ in range(5):
         nlp.update(examples, sgd=optimizer)
@@ -62,81 +73,154 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.sets(st.integers(0, 2**32 - 1)))
-def test_ids_are_kept(ids: set[int]) -> None:
+def test_packed_ids_of_sentences_are_unpacked_in_order(ids: set[int]) -> None:
     assert unpack_ids(pack_ids(ids)).tolist() == sorted(ids)
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
-def test_sentences_are_known_however_docs_are_cut(trained: Path, size: int) -> None:
+@pytest.mark.parametrize("sentences_per_doc", [1, 3, 7])
+def test_sentences_are_known_however_docs_are_cut(trained: Path, sentences_per_doc: int) -> None:
+    """Training had docs of five sentences, numbers 0 to 99. Of the numbers 90 to 129, ten of forty
+    are known."""
     nlp = spacy.load(trained)
     ner: Any = nlp.get_pipe("ner")
-    references = [eg.reference for eg in docs(nlp, range(90, 130), size=size)]
-    assert count_known_sentences(ner, references) == (10, 40)
-    text = " ".join(sentence(95)[0]).upper().replace(" .", ".")
-    assert count_known_sentences(ner, [nlp.make_doc(f"{text}\nToo short.")]) == (1, 1)
+    examples = examples_of_sentences(nlp, range(90, 130), sentences_per_doc)
+
+    counts = count_known_sentences(ner, [eg.reference for eg in examples])
+
+    assert counts == (10, 40)
+
+
+def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
+    """The second sentence is too short to be counted."""
+    nlp = spacy.load(trained)
+    ner: Any = nlp.get_pipe("ner")
+    words, _ = sentence(95)
+    text = " ".join(words).upper().replace(" .", ".")
+
+    counts = count_known_sentences(ner, [nlp.make_doc(f"{text}\nToo short.")])
+
+    assert counts == (1, 1)
+
+
+def test_short_sentences_have_no_id() -> None:
+    """Five tokens, fewer than eight: others may have written the same."""
+    nlp = spacy.blank("en")
     assert sentence_ids(nlp.make_doc("Ana went to Oslo.")) == []
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_training_docs_are_refused_or_told(trained: Path, size: int) -> None:
+@pytest.mark.parametrize("sentences_per_doc", [1, 3])
+def test_training_docs_are_refused_for_a_guarantee(trained: Path, sentences_per_doc: int) -> None:
     nlp = spacy.load(trained)
-    seen = docs(nlp, range(100), size=size)
+    training_docs = examples_of_sentences(nlp, range(100), sentences_per_doc)
     with pytest.raises(ValueError, match=r"100 of 100 sentences of 8 tokens and more \(100 %\)"):
-        guarantee(nlp, seen, miss=0.2)
-    for notes in (tune(nlp, seen).notes, calibrate(nlp, seen).notes):
-        assert any("100 of 100 sentences" in note for note in notes)
-    new = docs(nlp, range(1000, 1100), size=size)
-    for notes in (tune(nlp, new).notes, calibrate(nlp, new).notes):
-        assert not any("sentences" in note for note in notes)
-    result = guarantee(nlp, new + docs(nlp, range(10)), miss=0.2)
+        guarantee(nlp, training_docs, miss=0.2)
+
+
+@pytest.mark.parametrize("sentences_per_doc", [1, 3])
+def test_a_guarantee_leaves_training_docs_among_new_ones_out(
+    trained: Path, sentences_per_doc: int
+) -> None:
+    """Ten docs of a sentence each were trained on."""
+    nlp = spacy.load(trained)
+    new_docs = examples_of_sentences(nlp, range(1000, 1100), sentences_per_doc)
+    training_docs = examples_of_sentences(nlp, range(10))
+
+    result = guarantee(nlp, new_docs + training_docs, miss=0.2)
+
     assert result.promise.not_counted["training docs"] == 10
 
 
-@pytest.mark.parametrize("command", [tune, calibrate, guarantee])
-def test_other_labels(trained: Path, command: Any) -> None:
+@pytest.mark.parametrize("command", [tune, calibrate])
+@pytest.mark.parametrize("sentences_per_doc", [1, 3])
+def test_tune_and_calibrate_note_training_docs(
+    trained: Path, sentences_per_doc: int, command: Any
+) -> None:
     nlp = spacy.load(trained)
-    terms = {"miss": 0.2} if command is guarantee else {}
+    training_docs = examples_of_sentences(nlp, range(100), sentences_per_doc)
+    new_docs = examples_of_sentences(nlp, range(1000, 1100), sentences_per_doc)
+
+    notes_of_training_docs = command(nlp, training_docs).notes
+    notes_of_new_docs = command(nlp, new_docs).notes
+
+    assert any("100 of 100 sentences" in note for note in notes_of_training_docs)
+    assert not any("sentences" in note for note in notes_of_new_docs)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [tune, calibrate, partial(guarantee, miss=0.2)],
+    ids=["tune", "calibrate", "guarantee"],
+)
+def test_docs_of_other_labels_only_are_refused(trained: Path, command: Any) -> None:
+    nlp = spacy.load(trained)
+    examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON", LOC="PLACE")
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['PERSON', 'PLACE'\]"):
-        command(nlp, docs(nlp, range(200, 240), PER="PERSON", LOC="PLACE"), **terms)
-    some = docs(nlp, range(200, 240), PER="PERSON")
-    assert "ner doesn't know the labels PERSON (40)" in find_unknown_labels(
-        nlp, nlp.get_pipe("ner"), some, "dev"
-    )[0]  # fmt: skip
-    if command is not guarantee:
-        assert any("PERSON (40)" in note for note in command(nlp, some).notes)
+        command(nlp, examples)
+
+
+@pytest.mark.parametrize("command", [tune, calibrate])
+def test_a_label_that_the_component_does_not_know_is_noted(trained: Path, command: Any) -> None:
+    """Forty entities are PERSON, forty LOC, which it knows."""
+    nlp = spacy.load(trained)
+    examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON")
+
+    notes = find_unknown_labels(nlp, nlp.get_pipe("ner"), examples, "dev")
+
+    assert "ner doesn't know the labels PERSON (40)" in notes[0]
+    assert any("PERSON (40)" in note for note in command(nlp, examples).notes)
+
+
+def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
+    """Save a doc for each sentence as a `.spacy` file."""
+    examples = examples_of_sentences(spacy.blank("en"), numbers, **renamed)
+    DocBin(docs=[eg.reference for eg in examples]).to_disk(path)
+    return path
+
+
+def test_fit_calibrates_on_new_sentences_and_notes_the_others(tmp_path: Path) -> None:
+    """Of the sentences 30 to 59 in dev, ten are in train, too: 30 to 39."""
+    train_path = save_sentences(tmp_path / "train.spacy", range(40))
+    dev_path = save_sentences(tmp_path / "dev.spacy", range(30, 60))
+
+    result = fit(None, tmp_path / "out", train_path=train_path, dev_path=dev_path, calibrate=True)
+
+    assert "10 of 30 sentences" in result.as_text()
+    calibration_scores = spacy.load(result.path).get_pipe("ner").calibration_scores
+    assert len(calibration_scores.scores) == 30
+    assert calibration_scores.approximate
 
 
 def test_fit_refuses_other_labels_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
-    nlp = spacy.blank("en")
-    for name, examples in (
-        ("train", docs(nlp, range(40))),
-        ("other", docs(nlp, range(40, 60), PER="A", LOC="B")),
-        ("dev", docs(nlp, range(30, 60))),
-    ):
-        DocBin(docs=[eg.reference for eg in examples]).to_disk(tmp_path / f"{name}.spacy")
-    paths = {"train_path": tmp_path / "train.spacy"}
-    result = fit(None, tmp_path / "out", **paths, dev_path=tmp_path / "dev.spacy", calibrate=True)
-    assert "10 of 30 sentences" in result.as_text()
-    shift = spacy.load(result.path).get_pipe("ner").calibration_scores
-    assert len(shift.scores) == 30 and shift.approximate
+    train_path = save_sentences(tmp_path / "train.spacy", range(40))
+    dev_path = save_sentences(tmp_path / "dev.spacy", range(40, 60), PER="A", LOC="B")
+    # A call of None would be another error: training must not begin.
     monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)
+
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
-        fit(None, tmp_path / "no", **paths, dev_path=tmp_path / "other.spacy")
+        fit(None, tmp_path / "out", train_path=train_path, dev_path=dev_path)
 
 
-def test_the_edge_of_the_range_is_told(trained: Path) -> None:
-    assert not find_extremes(Temperature(50.0, {"PER": 0.02}))
-    (note,) = find_extremes(Temperature(1.0, {"PER": 0.01}))
+def test_a_temperature_at_the_edge_of_its_range_is_noted() -> None:
+    """The range is 0.01 to 100."""
+    at_the_edge = find_extremes(Temperature(1.0, {"PER": 0.01}))
+    within = find_extremes(Temperature(50.0, {"PER": 0.02}))
+
+    (note,) = at_the_edge
     assert "the temperature of PER, 0.01, is at the edge of its range" in note
+    assert not within
+
+
+def test_tuning_a_bias_notes_no_temperature(trained: Path) -> None:
     nlp = spacy.load(trained)
-    notes = tune(nlp, docs(nlp, range(200, 240)), recall=0.01, parameter="bias").notes
+    examples = examples_of_sentences(nlp, range(200, 240))
+    notes = tune(nlp, examples, recall=0.01, parameter="bias").notes
     assert not any("PER" in note for note in notes)
 
 
-def test_nested_entities_name_the_option(tmp_path: Path) -> None:
+def test_fit_names_the_option_for_nested_entities(tmp_path: Path) -> None:
+    """The A is "of Oslo", and the B in it is "Oslo"."""
     path = tmp_path / "nested.jsonl"
     spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
     srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])

@@ -11,6 +11,7 @@ import pytest
 import srsly
 from spacy.tokens import Doc, Span, Token
 from spacy.vocab import Vocab
+from thinc.types import Ints2d
 
 from spacy_costner.features import FeatureBatch, Features, Template
 from spacy_costner.features.template import KINDS
@@ -70,6 +71,7 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
         "gazetteer": {"gazetteers": {"cities": str(phrases)}},
         "clusters": {"clusters": [str(clusters)]},
         "vectors": {"vectors": [2]},
+        "static_vectors": {"include_static_vectors": True, "windows": {"static_vectors": 1}},
     }
     kind = request.param
     if kind in OTHER_KINDS:
@@ -93,13 +95,22 @@ def find(features: Features, docs: list[Doc], *, is_train: bool = False) -> Feat
     return features.add_labels(batch, probabilities, ["CITY"])
 
 
+def features_and_vectors(batch: FeatureBatch) -> Ints2d:
+    """What each token has: features, by their rows, then static vectors, by their ids. Shape:
+    (N, S + O)"""
+    if batch.vector_ids is None:
+        return batch.rows
+    return numpy.concatenate([batch.rows, batch.vector_ids], axis=1)
+
+
 def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc]) -> None:
-    rows = find(features, docs).rows
+    batch = find(features, docs)
+    found = features_and_vectors(batch)
     n_tokens = sum(len(doc) for doc in docs)
-    assert rows.shape[0] == n_tokens
-    assert rows.dtype == "int32"
-    assert (rows >= 0).any()
-    assert rows.max() < len(features)
+    assert found.shape[0] == n_tokens
+    assert found.dtype == "int32"
+    assert (found >= 0).any()
+    assert batch.rows.max(initial=-1) < len(features)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -110,16 +121,19 @@ def test_without_the_values_that_have_no_weights_the_others_are_found_as_before(
     """A share of the features has weights. What is left is saved and loaded, too."""
     has_weights = numpy.random.default_rng(seed).random(len(features)) < share
     slim, old_rows = features.select(has_weights)
-    assert features.names() != [] and has_weights.sum() <= len(slim) <= len(features)
-    names = numpy.asarray(features.names())
+    assert has_weights.sum() <= len(slim) <= len(features)
+    assert slim.n_vector_rows == features.n_vector_rows
+    names = numpy.asarray(features.names(), dtype=object)
     assert slim.names() == names[old_rows].tolist()
     loaded = Features(features.template).from_bytes(slim.to_bytes())
     for other in (slim, loaded):
         for doc in docs:
-            expected = names_with_weights(find(features, [doc]).rows, names, has_weights)
-            slim_rows = find(other, [doc]).rows
-            found = names_with_weights(slim_rows, names[old_rows], has_weights[old_rows])
+            batch = find(features, [doc])
+            slim_batch = find(other, [doc])
+            expected = names_with_weights(batch.rows, names, has_weights)
+            found = names_with_weights(slim_batch.rows, names[old_rows], has_weights[old_rows])
             assert found == expected
+            numpy.testing.assert_array_equal(slim_batch.vector_ids, batch.vector_ids)
 
 
 def names_with_weights(
@@ -140,25 +154,29 @@ def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
 
 def test_finding_features_does_not_change_docs(features: Features, docs: list[Doc]) -> None:
     before = [doc.to_bytes() for doc in docs]
-    rows = find(features, docs).rows
+    found = features_and_vectors(find(features, docs))
     assert [doc.to_bytes() for doc in docs] == before
-    numpy.testing.assert_array_equal(find(features, docs).rows, rows)
+    numpy.testing.assert_array_equal(features_and_vectors(find(features, docs)), found)
 
 
 @pytest.mark.parametrize("is_train", [False, True])
 def test_a_batch_finds_what_its_docs_find_alone(
     features: Features, docs: list[Doc], is_train: bool
 ) -> None:
-    together = find(features, docs, is_train=is_train).rows
-    alone = [find(features, [doc], is_train=is_train).rows for doc in docs]
+    together = features_and_vectors(find(features, docs, is_train=is_train))
+    alone = [features_and_vectors(find(features, [doc], is_train=is_train)) for doc in docs]
     numpy.testing.assert_array_equal(together, numpy.concatenate(alone))
-    assert find(features, [], is_train=is_train).rows.shape == (0, together.shape[1])
+    nothing = features_and_vectors(find(features, [], is_train=is_train))
+    assert nothing.shape == (0, together.shape[1])
 
 
 def test_values_gathered_later_have_the_same_rows(features: Features, docs: list[Doc]) -> None:
     batch = find(features, docs)
     assert batch.value_ids is not None
     numpy.testing.assert_array_equal(features.gather(batch.value_ids, batch.lengths), batch.rows)
+    if batch.vector_ids is not None:
+        vector_ids = features.gather_vectors(batch.value_ids, batch.lengths)
+        numpy.testing.assert_array_equal(vector_ids, batch.vector_ids)
 
 
 def test_slots_are_of_words_or_in_the_rows(features: Features, docs: list[Doc]) -> None:
@@ -179,9 +197,9 @@ def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> Non
         assert same_features.to_bytes() == saved
         assert same_features.names() == features.names()
         for is_train in (False, True):
-            expected = find(features, docs, is_train=is_train).rows
-            rows = find(same_features, docs, is_train=is_train).rows
-            numpy.testing.assert_array_equal(rows, expected)
+            expected = features_and_vectors(find(features, docs, is_train=is_train))
+            found = features_and_vectors(find(same_features, docs, is_train=is_train))
+            numpy.testing.assert_array_equal(found, expected)
 
 
 def test_without_training_docs_no_token_has_features(features: Features, docs: list[Doc]) -> None:
@@ -190,8 +208,9 @@ def test_without_training_docs_no_token_has_features(features: Features, docs: l
         pytest.skip("the files are read in training only, and are gone")
     untrained = Features(features.template)
     untrained.build_vocab([])
-    assert (untrained.find(docs).rows == -1).all()
-    assert len(untrained) < len(features)
+    assert (features_and_vectors(untrained.find(docs)) == -1).all()
+    n_rows = len(features) + features.n_vector_rows
+    assert len(untrained) + untrained.n_vector_rows < n_rows
     loaded = Features(features.template).from_bytes(untrained.to_bytes())
     assert len(loaded) == len(untrained)
 

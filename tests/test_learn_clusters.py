@@ -5,10 +5,12 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 import spacy
+from spacy.tokens import Doc, DocBin
 
 from spacy_costner.analysis import clusters as module
 from spacy_costner.analysis.clusters import count_contexts, embed, learn_clusters, number_words
@@ -16,111 +18,185 @@ from spacy_costner.features.clusters import read_clusters
 
 from .support.commands import run
 
-CITIES, NAMES = ["Rome", "Oslo", "Lima", "Bonn"], ["Ana", "Eva", "Ben", "Tom"]
-SENTENCES = [
-    words
-    for city, name in zip(CITIES * 3, NAMES * 2 + NAMES[::-1])
-    for words in ([name, "lives", "in", city, "."], ["Today", name, "left", "for", city, "now"])
-]
+CITIES = ["Rome", "Oslo", "Lima", "Bonn"]
+NAMES = ["Ana", "Eva", "Ben", "Tom"]
+
+
+def make_sentences() -> list[list[str]]:
+    """24 sentences: two for each of 12 pairs of a city and a name."""
+    sentences = []
+    for city, name in zip(CITIES * 3, NAMES * 2 + NAMES[::-1]):
+        sentences.append([name, "lives", "in", city, "."])
+        sentences.append(["Today", name, "left", "for", city, "now"])
+    return sentences
+
+
+SENTENCES = make_sentences()
 """Cities after "in" and "for", names before verbs."""
 
-SMALL = {"sizes": [4], "dim": 3, "min_count": 2}
+N_TOKENS = 12 * (5 + 6)
+"""Of `SENTENCES`: 12 pairs of a sentence of five words and one of six."""
+
+SMALL: dict[str, Any] = {"sizes": [4], "dim": 3, "min_count": 2}
+SMALL_OPTIONS = ("--sizes", 4, "--dim", 3, "--min-count", 2)
+"""The same on the command line. A word needs to occur twice, and vectors have three numbers."""
 
 
 def test_words_of_the_same_neighbours_share_clusters() -> None:
-    n_tokens, clusters = learn_clusters(SENTENCES, sizes=[4, 2], dim=3, min_count=2)
-    assert n_tokens == 12 * 11
+    """Cities are one cluster, names another. Each word is in one of four and in one of two."""
+    settings: dict[str, Any] = {"sizes": [4, 2], "dim": 3, "min_count": 2}
+    n_tokens, clusters = learn_clusters(SENTENCES, **settings)
+
+    assert n_tokens == N_TOKENS
     assert {word for word in clusters if clusters[word] == clusters["Rome"]} == {*CITIES}
     assert {word for word in clusters if clusters[word] == clusters["Ana"]} == {*NAMES}
-    assert [name.split(":")[0] for name in clusters["Ana"]] == ["4", "2"]
-    again = learn_clusters(SENTENCES, sizes=[4, 2], dim=3, min_count=2)
-    assert again == (n_tokens, clusters)
+    sizes = [cluster.split(":")[0] for cluster in clusters["Ana"]]  # such as "4:0"
+    assert sizes == ["4", "2"]
+    assert learn_clusters(SENTENCES, **settings) == (n_tokens, clusters)
 
 
-def slow_pmi(sentences: list[list[str]], words: list[str]) -> numpy.ndarray:
-    """The matrix of `embed`, pair by pair."""
-    offsets, n_times = (-2, -1, 1, 2), Counter()
+def pmi_pair_by_pair(sentences: list[list[str]], words: list[str]) -> numpy.ndarray:
+    """The matrix that `embed` factorises: the positive pointwise mutual information of words
+    (rows) and contexts (columns), which are words at an offset, with the counts of contexts to
+    the power of 0.75."""
+    offsets = (-2, -1, 1, 2)
+    contexts = [(word, offset) for offset in offsets for word in words]
+    pair_counts: Counter[tuple[str, tuple[str, int]]] = Counter()
     for sentence in sentences:
         for i, word in enumerate(sentence):
-            for o in offsets:
-                if 0 <= i + o < len(sentence) and {word, sentence[i + o]} <= {*words}:
-                    n_times[word, (sentence[i + o], o)] += 1
-    contexts = [(word, o) for o in offsets for word in words]
-    of_word = {w: sum(n for (v, _), n in n_times.items() if v == w) for w in words}
-    of_context = {c: sum(n for (_, d), n in n_times.items() if d == c) ** 0.75 for c in contexts}
-    total, matrix = sum(of_context.values()), numpy.zeros((len(words), len(contexts)))
-    for (word, context), n in n_times.items():
-        pmi = math.log(n * total / (of_word[word] * of_context[context]))
+            for offset in offsets:
+                j = i + offset
+                if 0 <= j < len(sentence) and word in words and sentence[j] in words:
+                    pair_counts[word, (sentence[j], offset)] += 1
+    word_counts: Counter[str] = Counter()
+    context_counts: Counter[tuple[str, int]] = Counter()
+    for (word, context), count in pair_counts.items():
+        word_counts[word] += count
+        context_counts[context] += count
+    total = sum(count**0.75 for count in context_counts.values())
+
+    matrix = numpy.zeros((len(words), len(contexts)))
+    for (word, context), count in pair_counts.items():
+        smoothed = context_counts[context] ** 0.75
+        pmi = math.log(count * total / (word_counts[word] * smoothed))
         matrix[words.index(word), contexts.index(context)] = max(pmi, 0)
     return matrix
 
 
 @pytest.mark.parametrize("chunk", [3, 7, 1000])
 def test_vectors_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    """Words that are not counted, here those that occur once, stay where they are: neighbours of
-    their neighbours don't come nearer. Cosines don't depend on the signs of singular vectors."""
+    """The singular vectors of the matrix of mutual information, times a power of the singular
+    values, of length 1; however many tokens are counted at a time. Cosines are compared, as they
+    don't depend on the signs of singular vectors.
+
+    "once" isn't counted, as it occurs once, but keeps its place: "Ana" and "left" are two apart.
+    """
     monkeypatch.setattr(module, "CHUNK", chunk)
     sentences = [*SENTENCES[:9], ["Ana", "once", "left"]]
     words, tokens, _ = number_words(sentences, 2)
     assert "once" not in words
-    found = embed(tokens, len(words), dim=9, seed=1)
-    left, values, _ = numpy.linalg.svd(slow_pmi(sentences, words))
-    expected = left[:, :9] * values[:9] ** module.POWER
+
+    vectors = embed(tokens, len(words), dim=9, seed=1)
+
+    left, singular_values, _ = numpy.linalg.svd(pmi_pair_by_pair(sentences, words))
+    expected = left[:, :9] * singular_values[:9] ** module.POWER
     expected /= numpy.linalg.norm(expected, axis=1, keepdims=True)
-    numpy.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
+    numpy.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)
 
 
 def test_contexts_are_the_most_frequent_words() -> None:
+    """Of three words the first two are contexts. Each is one at the offsets -2, -1, 1 and 2, which
+    makes eight columns. -1 is a place without a word."""
     tokens = numpy.asarray([-1, -1, 0, 1, 2, -1, -1])
-    found = count_contexts(tokens, (3, 8)).toarray()
-    # Offsets -2, -1, 1, 2 of words 0 and 1.
-    places = [numpy.flatnonzero(row).tolist() for row in found]
-    assert (places, found.sum()) == ([[5], [2], [0, 3]], 4)
+
+    counts = count_contexts(tokens, (3, 8)).toarray()
+
+    expected = numpy.zeros((3, 8))
+    expected[0, 5] = 1  # word 1 at offset 1
+    expected[1, 2] = 1  # word 0 at offset -1
+    expected[2, 0] = 1  # word 0 at offset -2
+    expected[2, 3] = 1  # word 1 at offset -1
+    numpy.testing.assert_array_equal(counts, expected)
 
 
-def test_sources(tmp_path: Path) -> None:
-    """Text, columns of any suffix and .spacy files, several at once; the features read the output,
-    and --json prints what was learned."""
-    lines = [" ".join(words) for words in SENTENCES]
-    (tmp_path / "raw.txt").write_text("\n\n".join(lines), encoding="utf8")
-    columns = "\n\n".join("\n".join(f"{w} O" for w in words) for words in SENTENCES)
-    (tmp_path / "train.txt").write_text(columns, encoding="utf8")
-    assert run("convert", tmp_path / "train.txt", tmp_path / "train.spacy").exit_code == 0
-    path, options = tmp_path / "own.json", ("--sizes", "4", "--dim", 3, "--min-count", 2)
-    found = []
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with `SENTENCES` as text, as columns with the suffix of text, and as docs."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    text = "\n\n".join(" ".join(words) for words in SENTENCES)
+    (folder / "raw.txt").write_text(text, encoding="utf8")
+    columns = "\n\n".join("\n".join(f"{word} O" for word in words) for words in SENTENCES)
+    (folder / "train.txt").write_text(columns, encoding="utf8")
+    assert run("convert", folder / "train.txt", folder / "train.spacy").exit_code == 0
+    return folder
+
+
+def test_text_columns_and_docs_have_the_same_clusters(sources: Path, tmp_path: Path) -> None:
+    """The features read the output."""
+    output = tmp_path / "clusters.json"
+    clusters = []
     for name in ("raw.txt", "train.txt", "train.spacy"):
-        result = run("clusters", tmp_path / name, "--output", path, *options)
-        assert result.exit_code == 0 and "132 tokens, 15 words in clusters" in result.output
-        found.append(read_clusters(path))
-    assert found[0] == found[1] == found[2] and found[0]["Rome"] == found[0]["Oslo"]
-    result = run("clusters", tmp_path, "--output", tmp_path / "2.json", *options, "--json")
-    assert json.loads(result.stdout)["tokens"] == 132
-    result = run("clusters", tmp_path / "raw.txt", path.with_name("raw.txt"), "-o", path, *options)
-    assert "264 tokens, 15 words" in result.output
+        result = run("clusters", sources / name, "--output", output, *SMALL_OPTIONS)
+        assert result.exit_code == 0
+        assert f"{N_TOKENS} tokens, 15 words in clusters" in result.output
+        clusters.append(read_clusters(output))
+
+    of_text, of_columns, of_docs = clusters
+    assert of_text == of_columns == of_docs
+    assert of_text["Rome"] == of_text["Oslo"]
 
 
-def test_sentences_are_those_of_docs(tmp_path: Path) -> None:
-    """Words of different sentences are no neighbours."""
-    words = [word for sentence in SENTENCES for word in [*sentence, "\n"]]
-    starts = [i == 0 for sentence in SENTENCES for i in range(len(sentence) + 1)]
-    doc = spacy.tokens.Doc(spacy.blank("xx").vocab, words=words, sent_starts=starts)
-    spacy.tokens.DocBin(docs=[doc]).to_disk(tmp_path / "x.spacy")
-    options = ("--sizes", 4, "--dim", 3, "--min-count", 2)
-    result = run("clusters", tmp_path / "x.spacy", "-o", tmp_path / "own.json", *options)
+def test_clusters_are_learned_from_several_files(sources: Path, tmp_path: Path) -> None:
+    text = sources / "raw.txt"
+    result = run("clusters", text, text, "-o", tmp_path / "clusters.json", *SMALL_OPTIONS)
+    assert f"{2 * N_TOKENS} tokens, 15 words" in result.output
+
+
+def test_json_has_the_number_of_tokens(sources: Path, tmp_path: Path) -> None:
+    output = tmp_path / "clusters.json"
+    result = run("clusters", sources / "raw.txt", "-o", output, *SMALL_OPTIONS, "--json")
+    assert json.loads(result.stdout)["tokens"] == N_TOKENS
+
+
+def test_words_of_different_sentences_of_a_doc_are_no_neighbours(tmp_path: Path) -> None:
+    """One doc, whose sentences end with a line break, has the clusters of its sentences."""
+    words = []
+    sent_starts = []
+    for sentence in SENTENCES:
+        words += [*sentence, "\n"]
+        sent_starts += [True, *[False] * len(sentence)]
+    doc = Doc(spacy.blank("xx").vocab, words=words, sent_starts=sent_starts)
+    DocBin(docs=[doc]).to_disk(tmp_path / "doc.spacy")
+    output = tmp_path / "clusters.json"
+
+    result = run("clusters", tmp_path / "doc.spacy", "-o", output, *SMALL_OPTIONS)
+
     assert result.exit_code == 0, result.output
-    assert read_clusters(tmp_path / "own.json") == learn_clusters(SENTENCES, **SMALL)[1]
+    _, clusters = learn_clusters(SENTENCES, **SMALL)
+    assert read_clusters(output) == clusters
 
 
-def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "raw.txt").write_text("Ana left.\n", encoding="utf8")
-    for options, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         (["--sizes", "many"], "clusters: sizes: expected numbers such as 64,256, got 'many'"),
         (["--sizes", "0"], "clusters: sizes: expected numbers such as 64,256, got '0'"),
         ([], "expected more than 100 words that occur 3 times or more, got 0"),
-    ):
-        result = run("clusters", tmp_path / "raw.txt", "--output", tmp_path / "own.json", *options)
-        assert result.exit_code == 1 and message in result.output
-        assert not (tmp_path / "own.json").exists()
+    ],
+)
+def test_wrong_sizes_and_too_short_texts_are_refused(
+    tmp_path: Path, options: list[str], message: str
+) -> None:
+    (tmp_path / "raw.txt").write_text("Ana left.\n", encoding="utf8")
+    output = tmp_path / "clusters.json"
+    result = run("clusters", tmp_path / "raw.txt", "--output", output, *options)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert not output.exists()
+
+
+def test_without_scipy_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     with pytest.raises(ImportError, match=r"clusters: expected SciPy.*spacy-costner\[clusters\]"):
-        learn_clusters(SENTENCES, **SMALL)  # type: ignore[arg-type]
+        learn_clusters(SENTENCES, **SMALL)

@@ -26,48 +26,74 @@ DOCS = Path(__file__).parent.parent / "docs"
 CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 
 
+def save_corpus(path: Path, n_docs: int) -> None:
+    """Docs such as "From Oslo they came train0 ." with a city as the entity. In every seventh doc
+    the city isn't annotated, which can't be learned: there are errors to tune and calibrate."""
+    texts = []
+    for i in range(n_docs):
+        tag = "O" if i % 7 == 3 else "B-LOC"
+        city = CITIES[i % len(CITIES)]
+        texts.append((f"From {city} they came {path.stem}{i} .", f"O {tag} O O O O"))
+    examples = examples_of(spacy.blank("xx"), texts)
+    DocBin(docs=[eg.reference for eg in examples]).to_disk(path)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two corpora. Not all of their entities can be learned."""
+    """A folder with train.spacy and dev.spacy."""
     path = tmp_path_factory.mktemp("corpora")
-    for name, n in (("train", 120), ("dev", 40)):
-        texts = [f"From {CITIES[i % 8]} they came {name}{i} ." for i in range(n)]
-        docs = [
-            (text, f"O {'O' if i % 7 == 3 else 'B-LOC'} O O O O") for i, text in enumerate(texts)
-        ]
-        examples = examples_of(spacy.blank("xx"), docs)
-        DocBin(docs=[eg.reference for eg in examples]).to_disk(path / f"{name}.spacy")
+    save_corpus(path / "train.spacy", n_docs=120)
+    save_corpus(path / "dev.spacy", n_docs=40)
     return path
 
 
-def corpora(folder: Path) -> list[Any]:
+def corpus_options(folder: Path) -> list[Any]:
     return ["--train", folder / "train.spacy", "--dev", folder / "dev.spacy"]
 
 
 @pytest.fixture(scope="module")
 def fitted(folder: Path) -> Any:
-    """What `fit` prints without a config; the pipeline is in "out"."""
-    improved = ["--calibrate", "--tune", "f"]
+    """The result of `fit` without a config, with calibration and tuning: it printed JSON, and saved
+    the pipeline in out/model-best."""
+    improvements = ["--calibrate", "--tune", "f"]
     short = ["--training.max_epochs", 2]
-    return run("fit", *short, *corpora(folder), "--output", folder / "out", *improved, "--json")
+    output = ["--output", folder / "out"]
+    return run("fit", *short, *corpus_options(folder), *output, *improvements, "--json")
 
 
-def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
+def test_fit_without_a_config_writes_the_config_that_it_trained_with(
+    folder: Path, fitted: Any
+) -> None:
+    """With the command in a comment."""
     assert fitted.exit_code == 0, fitted.output
+    config = (folder / "out" / "config.cfg").read_text("utf8")
+    assert f'train = "{folder / "train.spacy"}"' in config
+    assert "fit --output" in config
+    assert "--json --training.max_epochs 2\n" in config
+
+
+def test_fit_prints_as_json_how_it_trained(folder: Path, fitted: Any) -> None:
     result = json.loads(fitted.stdout)
     assert result["path"] == str(folder / "out" / "model-best")
-    nlp = spacy.load(result["path"])
-    assert result["training"].startswith(f"{AT_ONCE}: ") and result["tuning"]["points"]
-    config = (folder / "out" / "config.cfg").read_text("utf8")
-    assert f'train = "{folder / "train.spacy"}"' in config and "fit --output" in config
-    assert "--json --training.max_epochs 2\n" in config
-    cfg = nlp.get_pipe("ner").cfg
-    assert cfg["decoding"]["threshold"] == result["tuning"]["chosen"]["value"]
-    temperature = result["calibration"]["temperature"]["overall"]
-    assert cfg["temperature"]["overall"] == pytest.approx(temperature) and temperature != 1
+    assert result["training"].startswith(f"{AT_ONCE}: ")
+    assert result["tuning"]["points"]
+    # Recall before tuning is what training measured.
     assert result["tuning"]["before"]["recall"] == pytest.approx(result["scores"]["ents_r"])
-    assert nlp.meta["performance"]["ents_r"] == pytest.approx(result["tuning"]["chosen"]["recall"])
-    assert nlp.meta["performance"]["measured_on"]["source"] == str(folder / "dev.spacy")
+
+
+def test_fit_saves_calibration_and_tuning(folder: Path, fitted: Any) -> None:
+    """The saved pipeline has what the JSON says."""
+    result = json.loads(fitted.stdout)
+    nlp = spacy.load(result["path"])
+    cfg = nlp.get_pipe("ner").cfg
+    performance = nlp.meta["performance"]
+    temperature = result["calibration"]["temperature"]["overall"]
+    chosen = result["tuning"]["chosen"]
+    assert cfg["decoding"]["threshold"] == chosen["value"]
+    assert cfg["temperature"]["overall"] == pytest.approx(temperature)
+    assert temperature != 1
+    assert performance["ents_r"] == pytest.approx(chosen["recall"])
+    assert performance["measured_on"]["source"] == str(folder / "dev.spacy")
 
 
 @pytest.mark.parametrize(
@@ -79,73 +105,109 @@ def test_fit_without_a_config(folder: Path, fitted: Any) -> None:
         (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
     ],
 )
-def test_what_does_not_go_together(
+def test_fit_refuses_wrong_options_before_it_writes(
     folder: Path, tmp_path: Path, options: list[Any], message: str
 ) -> None:
-    result = run("fit", *options, *corpora(folder), "--output", tmp_path / "out")
-    assert result.exit_code == 1 and message in result.output
+    result = run("fit", *options, *corpus_options(folder), "--output", tmp_path / "out")
+    assert result.exit_code == 1
+    assert message in result.output
     assert not (tmp_path / "out").exists()
 
 
-def test_fit_and_corpora_that_do_not_do(folder: Path, tmp_path: Path) -> None:
-    """What can't be tuned is trained. Another config is kept."""
-    result = run("fit", *corpora(folder)[2:], "--output", tmp_path / "out")
-    assert result.exit_code == 1 and "fit: --train: expected a corpus" in result.output
+def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
+    result = run("fit", "--dev", folder / "dev.spacy", "--output", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "fit: --train: expected a corpus" in result.output
+
+
+def test_fit_saves_the_trained_pipeline_if_it_can_not_be_tuned(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Dev has no entity."""
+    dev = tmp_path / "dev.spacy"
     doc = Doc(spacy.blank("xx").vocab, words=["No", "city"], ents=["O", "O"])
-    DocBin(docs=[doc]).to_disk(tmp_path / "dev.spacy")
-    given = [*corpora(folder)[:2], "--dev", tmp_path / "dev.spacy", "--output", tmp_path / "out"]
-    result = run("fit", *given, "--tune", "f")
+    DocBin(docs=[doc]).to_disk(dev)
+    options = ["--train", folder / "train.spacy", "--dev", dev, "--output", tmp_path / "out"]
+
+    result = run("fit", *options, "--tune", "f")
+
     path = tmp_path / "out" / "model-best"
-    assert result.exit_code == 1 and "expected docs with entities, got none" in result.output
+    assert result.exit_code == 1
+    assert "expected docs with entities, got none" in result.output
     assert f"{path} is trained, but neither calibrated nor tuned" in result.output
     assert "threshold" not in spacy.load(path).get_pipe("ner").cfg["decoding"]
+
+
+def test_fit_keeps_another_config_in_the_output_folder(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.cfg").write_text("mine")
-    result = run("fit", *corpora(folder), "--output", tmp_path)
-    assert result.exit_code == 1 and "expected the config of this command" in result.output
+    result = run("fit", *corpus_options(folder), "--output", tmp_path)
+    assert result.exit_code == 1
+    assert "expected the config of this command" in result.output
     assert (tmp_path / "config.cfg").read_text() == "mine"
     assert not (tmp_path / "model-best").exists()
 
 
-def test_options_are_in_the_docs() -> None:
-    table = (DOCS / "linear.md").read_text("utf8").split("## Options of fit\n")[1].split("\n## ")[0]
-    shown = set(re.findall(r"`(--\w+)`", "\n".join(re.findall(r"^\| .*? \|", table, re.MULTILINE))))
+def test_the_options_of_fit_are_in_the_docs() -> None:
+    """Options that all commands share are explained elsewhere."""
+    page = (DOCS / "linear.md").read_text("utf8")
+    section = page.split("## Options of fit\n")[1].split("\n## ")[0]
+    first_cells = re.findall(r"^\| .*? \|", section, re.MULTILINE)
+    documented = set(re.findall(r"`(--\w+)`", "\n".join(first_cells)))
+
+    options = set(re.findall(r"--\w+(?= )", run("fit", "--help").output))
+
     shared = {"--output", "--json", "--code", "--help"}
-    options = re.findall(r"--\w+(?= )", run("fit", "--help").output)
-    assert shown == {*options} - shared
+    assert documented == options - shared
 
 
 @pytest.mark.parametrize("command", ["calibrate", "tune", "guarantee", "check", "explain"])
-def test_json(folder: Path, fitted: Any, tmp_path: Path, command: str) -> None:
-    model, dev = folder / "out" / "model-best", folder / "dev.spacy"
+def test_json_is_all_that_commands_print_to_stdout(
+    folder: Path, fitted: Any, tmp_path: Path, command: str
+) -> None:
+    """Where they wrote a pipeline is on stderr; `check` and `explain` write none."""
+    model = folder / "out" / "model-best"
+    dev = folder / "dev.spacy"
     output = ["--output", tmp_path / "new"]
     arguments = {
-        "check": [folder / "out" / "config.cfg"],
-        "explain": [model],
-        "guarantee": [model, dev, *output, "--miss", 0.4],
-    }.get(command, [model, dev, *output])
-    result = run(command, *arguments, "--json", *(["-"] if command == "explain" else []))
+        "calibrate": [model, dev, *output, "--json"],
+        "tune": [model, dev, *output, "--json"],
+        "guarantee": [model, dev, *output, "--miss", 0.4, "--json"],
+        "check": [folder / "out" / "config.cfg", "--json"],
+        "explain": [model, "--json", "-"],  # It takes a path, where "-" is stdout.
+    }
+
+    result = run(command, *arguments[command])
+
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)
-    assert ("Written to" in result.stderr) is (command not in ("check", "explain"))
+    writes_pipeline = command in ("calibrate", "tune", "guarantee")
+    assert ("Written to" in result.stderr) is writes_pipeline
 
 
 @pytest.mark.parametrize("best", [0, 3, 50, 98])
-def test_ten_rows_around_the_best(best: int) -> None:
-    points = [Point(i / 100, 0.5, 0.25) for i in range(99)]
-    points[best] = Point(best / 100, 1.0, 0.5)
-    tuning = Tuning("threshold", points, points[best], Point(float("nan"), 0.5, 0.25))
+def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
+    """Of 99 thresholds the one in row `best` is chosen; its precision is 1 and its recall 0.5."""
+    points = [Point(i / 100, precision=0.5, recall=0.25) for i in range(99)]
+    points[best] = Point(best / 100, precision=1.0, recall=0.5)
+    before = Point(float("nan"), precision=0.5, recall=0.25)
+    tuning = Tuning("threshold", points, points[best], before)
+
     *lines, last = tuning_text(tuning, show_all=False).splitlines()
+
     assert last == "These docs chose it: expect less of new ones."
-    assert len(lines) == N_ROWS + 3
-    (chosen,) = (line for line in lines if "chosen" in line)
+    assert len(lines) == N_ROWS + 3  # A header, an empty line and the scores before and after.
+    (chosen,) = [line for line in lines if "chosen" in line]
     assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
     assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
     assert len(tuning_text(tuning, show_all=True).splitlines()) == 99 + 4
 
 
-def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
+def test_progress_is_shown_on_terminals_only(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(progress([1, 2], desc="silent", unit="doc")) == [1, 2]
     assert capsys.readouterr().err == ""
+
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     assert list(progress([1, 2], desc="shown", unit="doc")) == [1, 2]
@@ -153,7 +215,7 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture, monkeypatch: A
 
 
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
-    """In a process of its own, which gets the signal where it scores."""
+    """Another process runs `tune`, and gets the signal of Ctrl-C when it begins to predict."""
     program = (
         "import signal, spacy_costner.analysis.tuning as tuning, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -161,27 +223,35 @@ def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> No
         "from spacy.cli._util import app\n"
         "app()\n"
     )
-    model, dev = folder / "out" / "model-best", folder / "dev.spacy"
-    arguments = ["costner", "tune", model, dev, "--output", tmp_path / "new"]
-    words = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 128 + signal.SIGINT, done.stderr
-    assert done.stderr.endswith(f"\nStopped. {RUN_AGAIN}\n")
+    model = folder / "out" / "model-best"
+    arguments = ["costner", "tune", model, folder / "dev.spacy", "--output", tmp_path / "new"]
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+
+    process = subprocess.run(command, capture_output=True, text=True)
+
+    assert process.returncode == 128 + signal.SIGINT, process.stderr
+    assert process.stderr.endswith(f"\nStopped. {RUN_AGAIN}\n")
     assert not (tmp_path / "new").exists()
 
 
 def test_an_interrupted_fit_is_saved_and_not_tuned(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*args: Any, **settings: Any) -> None:
+    """Ctrl-C comes when L-BFGS computes the loss for the first time."""
+
+    def interrupt(*args: Any, **settings: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spacy_costner.training.lbfgs.TotalLoss.__call__", interrupted)
-    result = run("fit", *corpora(folder), "--output", tmp_path, "--tune", "f")
+    monkeypatch.setattr("spacy_costner.training.lbfgs.TotalLoss.__call__", interrupt)
+
+    result = run("fit", *corpus_options(folder), "--output", tmp_path, "--tune", "f")
+
     assert result.exit_code == 0, result.output
     assert "Stopped by Ctrl-C: this is the model so far" in result.output
-    assert "start_from.v1" in result.output and "threshold" not in result.output
-    assert "threshold" not in spacy.load(tmp_path / "model-best").get_pipe("ner").cfg["decoding"]
+    assert "start_from.v1" in result.output
+    assert "threshold" not in result.output
+    ner = spacy.load(tmp_path / "model-best").get_pipe("ner")
+    assert "threshold" not in ner.cfg["decoding"]
 
 
 def test_tables_are_markdown() -> None:
@@ -193,6 +263,10 @@ def test_tables_are_markdown() -> None:
         "| ours   |   0.33 |",
         "| theirs | 100.00 |",
     ]
+
+
+def test_the_deviation_of_several_values_stands_behind_their_mean() -> None:
+    """Of 1 and 3: the mean 2 and, with n - 1, the standard deviation sqrt(2)."""
     assert mean_and_deviation([1, 3], 1) == "2.0 ± 1.4"
     assert mean_and_deviation([1]) == "1.00"
 

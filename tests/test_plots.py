@@ -1,5 +1,6 @@
 """Figures: right in what they say, at home in light and dark."""
 
+import math
 import re
 import sys
 from itertools import combinations
@@ -24,91 +25,145 @@ from spacy_costner.cli.plots import (
 from spacy_costner.metrics.calibration import reliability, wilson
 
 POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
-NAMES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
+"""Values of a threshold, each with the precision and recall that it gives."""
+AXES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
 
 
-def heat(values: list[list[float]], **settings: Any) -> Any:
-    rows, columns = numpy.shape(values)
-    names = [f"row{i}" for i in range(rows)], [f"column{i}" for i in range(columns)]
-    return heat_map(numpy.asarray(values), *names, **NAMES, **settings)
+def plot_heat_map(values: list[list[float]], **settings: Any) -> Any:
+    """A heat map of the rows "row0", "row1", … and the columns "column0", "column1", …"""
+    n_rows, n_columns = numpy.shape(values)
+    rows = [f"row{i}" for i in range(n_rows)]
+    columns = [f"column{i}" for i in range(n_columns)]
+    return heat_map(numpy.asarray(values), rows, columns, **AXES, **settings)
 
 
 def texts(figure: Any) -> list[str]:
+    """All texts of a figure, as its SVG has them."""
     return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
 
 
-def test_cells_of_small_heat_maps_have_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = texts(heat([[1.25, -2.0], [nan, 0.0], [-0.001, 0.0]], number="{:.2f}"))
+def test_cells_have_their_numbers() -> None:
+    """Not those without a value or with 0, and none that rounds to -0.00. The one "0.00" is on the
+    scale of colours."""
+    figure = plot_heat_map([[1.25, -2.0], [nan, 0.0], [-0.001, 0.0]], number="{:.2f}")
+    shown = texts(figure)
     assert {"1.25", "-2.00", "row0", "row1", "column1", "from", "to", "weight"} <= set(shown)
-    assert "nan" not in shown and "-0.00" not in shown and shown.count("0.00") == 1
-    monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
-    for n in (3, 4):
-        shown = texts(heat(numpy.full((n, n), 1.37).tolist(), number="{:.2f}"))
-        assert ("1.37" in shown) is (n == 3)
+    assert "nan" not in shown
+    assert "-0.00" not in shown
+    assert shown.count("0.00") == 1
 
 
-def test_cells_say_their_values_on_hover(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n, has_numbers", [(3, True), (4, False)])
+def test_only_small_heat_maps_have_numbers(
+    monkeypatch: pytest.MonkeyPatch, n: int, has_numbers: bool
+) -> None:
     monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
+    values = numpy.full((n, n), 1.37).tolist()
+    shown = texts(plot_heat_map(values, number="{:.2f}"))
+    assert ("1.37" in shown) is has_numbers
+
+
+def test_cells_of_large_heat_maps_say_their_values_on_hover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cells that have a value other than 0. The first name is markup, which is escaped."""
+    monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
+    names = ["<b>&", "l1", "l2", "l3"]
     values = numpy.zeros((4, 4))
-    values[0, 1], values[2, 0], values[3, 3] = 1234.5, -0.25, nan
-    names = ["<b>&", *(f"l{i}" for i in range(1, len(values)))]
-    text = as_svg(heat_map(values, names, names, **NAMES), "x")
-    assert re.findall("<title>(.*?)</title>", text) == [
+    values[0, 1] = 1234.5
+    values[2, 0] = -0.25
+    values[3, 3] = nan
+
+    svg = as_svg(heat_map(values, names, names, **AXES), "x")
+
+    assert re.findall("<title>(.*?)</title>", svg) == [
         "&lt;b&gt;&amp; \N{RIGHTWARDS ARROW} l1: 1,234.5",
         "l2 \N{RIGHTWARDS ARROW} &lt;b&gt;&amp;: -0.25",
     ]
 
 
-def test_colours_of_a_heat_map() -> None:
-    """Blue above 0, red below, grey for none, on a linear scale; otherwise on a square root."""
-
-    def colours(*values: float) -> Any:
-        return [cell.get_facecolor() for cell in heat([[*values]]).axes[0].patches]
-
-    down, nought, none, up = colours(-2.0, 0.0, nan, 2.0)
-    assert down[0] > down[2] and up[2] > up[0]
-    assert down[3] == up[3] == 1 and nought[3] == pytest.approx(0, abs=0.01)
-    assert 0 < none[3] < 1 and none[0] == none[1] == none[2]
-    assert colours(-4.0, 1.0)[1][3] == pytest.approx(0.25, abs=0.01)
-    opacity = [colour[3] for colour in colours(0.0, 1.0, 4.0)]
-    assert opacity == pytest.approx([0, 0.5, 1], abs=0.01)
-    for values in ([[0.0, 0.0]], [[nan, nan]]):
-        assert "<svg" in as_svg(heat(values), "x")
+def cell_colours(*values: float) -> Any:
+    """Red, green, blue and opacity, from 0 to 1, of the cells of a heat map with one row."""
+    cells = plot_heat_map([[*values]]).axes[0].patches
+    return [cell.get_facecolor() for cell in cells]
 
 
-def test_svg_has_variables_and_only_ids_that_are_used() -> None:
-    """A variable for each colour, labels as text, and nothing of elsewhere."""
+def test_cells_are_blue_above_0_and_red_below() -> None:
+    """0 is transparent, and a missing value grey."""
+    below, zero, missing, above = cell_colours(-2.0, 0.0, nan, 2.0)
+    red, green, blue, opacity = range(4)
+    assert below[red] > below[blue]
+    assert above[blue] > above[red]
+    assert below[opacity] == above[opacity] == 1
+    assert zero[opacity] == pytest.approx(0, abs=0.01)
+    assert 0 < missing[opacity] < 1
+    assert missing[red] == missing[green] == missing[blue]
+
+
+def test_opacity_is_linear_where_values_are_below_0() -> None:
+    _, above = cell_colours(-4.0, 1.0)
+    assert above[3] == pytest.approx(1 / 4, abs=0.01)
+
+
+def test_opacity_is_the_square_root_where_no_value_is_below_0() -> None:
+    opacities = [colour[3] for colour in cell_colours(0.0, 1.0, 4.0)]
+    assert opacities == pytest.approx([0, math.sqrt(1 / 4), 1], abs=0.01)
+
+
+@pytest.mark.parametrize("value", [0.0, nan])
+def test_heat_maps_without_any_value_are_drawn(value: float) -> None:
+    assert "<svg" in as_svg(plot_heat_map([[value, value]]), "x")
+
+
+def test_colours_of_an_svg_are_variables_of_its_page() -> None:
     figure = precision_recall({"a": POINTS, "b": POINTS[:2]}, (0.6, 0.8), chosen_name="now")
-    text = as_svg(figure, "x")
-    assert {f"var(--{name})" in text for name in COLOURS} == {True}
-    assert not re.search("|".join(COLOURS.values()), text)
+    svg = as_svg(figure, "x")
+    for name, colour in COLOURS.items():
+        assert f"var(--{name})" in svg
+        assert colour not in svg
+
+
+def test_an_svg_has_labels_as_text_and_needs_nothing_from_elsewhere() -> None:
+    """Its ids are those that it uses itself, and begin with the name of the figure, "steps", as a
+    page has several figures."""
     labels = ["$x^2$", "\u65e5\u672c", "_"]
-    text = as_svg(heat_map(numpy.ones((1, 3)), ["<b>&"], labels, **NAMES), "steps")
-    assert "&lt;b&gt;&amp;" in text and "<b>" not in text
-    assert "$x^2$" in text and "\u65e5\u672c" in text
-    ids = re.findall(r' id="([^"]*)"', text)
-    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
-    assert ids and set(ids) == used and len(ids) == len(used)
+    svg = as_svg(heat_map(numpy.ones((1, 3)), ["<b>&"], labels, **AXES), "steps")
+
+    assert "&lt;b&gt;&amp;" in svg
+    assert "<b>" not in svg
+    assert "$x^2$" in svg
+    assert "\u65e5\u672c" in svg
+    ids = re.findall(r' id="([^"]*)"', svg)
+    used_ids = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
+    assert ids
+    assert set(ids) == used_ids
+    assert len(ids) == len(used_ids)
     assert all(name.startswith("steps-") for name in ids)
-    without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
-    assert "http" not in without_names and "matplotlib" not in text and "<style" not in text
+    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", svg)
+    for foreign in ("http", "matplotlib", "<style"):
+        assert foreign not in without_namespaces
 
 
 def test_curve_goes_through_its_points() -> None:
+    """Recall is drawn from left to right, precision upwards. The chosen point has a line by
+    itself, and behind them are the lines of equal F, of 100 points each."""
     figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
+
     (axes,) = figure.axes
     curves = [line.get_xydata().tolist() for line in axes.lines]
-    assert [[recall, precision] for _, precision, recall in POINTS] in curves
+    assert [[0.9, 0.5], [0.7, 0.8], [0.1, 1.0]] in curves
     assert [[0.8, 0.6]] in curves
     assert {"now", "values of the threshold", "0.5"} <= set(texts(figure))
-    of_f = [curve for curve in curves if len(curve) == 100]
+    lines_of_f = [numpy.asarray(curve) for curve in curves if len(curve) == 100]
+    recalls_and_precisions = [line.T for line in lines_of_f]
+    f_scores = [2 * p * r / (p + r) for r, p in recalls_and_precisions]
     for f in (0.5, 0.9):
-        assert any(all(2 * p * r / (p + r) == pytest.approx(f) for r, p in each) for each in of_f)
+        assert any(scores == pytest.approx(f) for scores in f_scores)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_values_are_not_written_over_each_other(power: int) -> None:
-    """Two curves with the same ends, and between them the same or close to each other."""
+    """Two curves with the same ends: between them they are the same, for a power of 1, or close."""
     line = numpy.linspace(0, 1, 60)
     curves = {
         "threshold": [(x, 0.5 + 0.4 * x, 0.9 - 0.5 * x) for x in line],
@@ -117,46 +172,72 @@ def test_values_are_not_written_over_each_other(power: int) -> None:
     figure = precision_recall(curves, (0.7, 0.95), chosen_name="now")
     figure.draw_without_rendering()
     (axes,) = figure.axes
+
+    # Texts outside of the axes have boxes without width.
     boxes = [text.get_window_extent() for text in axes.texts]
-    boxes = [box for box in boxes if box.width > 1]  # those of others are outside of the axes
-    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    visible_boxes = [box for box in boxes if box.width > 1]
+    assert not any(a.overlaps(b) for a, b in combinations(visible_boxes, 2))
     values = [text for text in axes.texts if text.get_color() in (ACCENT, SECOND)]
-    assert len(values) >= 6 and {text.get_color() for text in values} == {ACCENT, SECOND}
+    assert len(values) >= 6
+    assert {text.get_color() for text in values} == {ACCENT, SECOND}
     for curve in axes.lines[-5:]:
-        drawn = axes.transData.transform(curve.get_xydata())
-        assert not any(text.get_window_extent().count_contains(drawn) for text in values)
+        points = axes.transData.transform(curve.get_xydata())
+        assert not any(text.get_window_extent().count_contains(points) for text in values)
 
 
 def test_limits_are_those_of_the_good_values() -> None:
-    axes = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now").axes[0]
-    assert axes.get_xlim()[0] == pytest.approx(0.6) and axes.get_ylim()[0] == pytest.approx(0.4)
+    """The best F is 0.75, at precision 0.8 and recall 0.7; F is at least 0.8 of it at 0.5 and 0.9,
+    too. The axes begin 0.1 below the lowest recall of these points, 0.7, and precision, 0.5."""
+    figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
+    (axes,) = figure.axes
+    assert axes.get_xlim()[0] == pytest.approx(0.6)
+    assert axes.get_ylim()[0] == pytest.approx(0.4)
+
+
+def test_a_curve_of_zeros_is_drawn() -> None:
     figure = precision_recall({"bias": [(0.0, 0.0, 0.0)]}, (0.0, 0.0), chosen_name="now")
     assert "now" in texts(figure)
 
 
 def test_reliability_by_bin() -> None:
-    probs, right = numpy.asarray([0.91, 0.95, 0.55]), numpy.asarray([True, False, True])
+    """Bins are 0.1 wide. In the last are 0.91, which is right, and 0.95, which is wrong: their mean
+    is 0.93, and half of them are right. In the sixth is 0.55, which is right."""
+    probs = numpy.asarray([0.91, 0.95, 0.55])
+    right = numpy.asarray([True, False, True])
+
     above, below = reliability_diagram(reliability(probs, right)).axes
-    points = sorted(point for line in above.lines for point in line.get_xydata().tolist())
-    assert [0.55, 1.0] in points and any(numpy.allclose(point, [0.93, 0.5]) for point in points)
+
+    points = numpy.concatenate([line.get_xydata() for line in above.lines])
+    for confidence, precision in ((0.55, 1.0), (0.93, 0.5)):
+        assert numpy.isclose(points, [confidence, precision]).all(axis=1).any()
     assert [bar.get_height() for bar in below.patches] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 2]
 
 
-def test_wilson_by_hand() -> None:
-    low, high = wilson(0.5, 10)
-    middle, reach = 0.5, 1.96 * numpy.sqrt(0.25 / 10 + 1.96**2 / 400) / (1 + 1.96**2 / 10)
-    assert (low, high) == pytest.approx((middle - reach, middle + reach))
-    for share in (0.0, 1.0):
-        low, high = wilson(share, 1)
-        assert -1e-12 < low < high < 1 + 1e-12
-    assert numpy.subtract(*wilson(0.3, 1000)[::-1]) < 0.06
+def test_wilson_interval_by_hand() -> None:
+    """For half of ten: 95 % are within 1.96 standard deviations, and the middle is 0.5."""
+    half_width = 1.96 * math.sqrt(0.25 / 10 + 1.96**2 / 400) / (1 + 1.96**2 / 10)
+    assert wilson(0.5, 10) == pytest.approx((0.5 - half_width, 0.5 + half_width))
 
 
-def test_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for suffix in ("png", "svg"):
-        path = tmp_path / f"heat.{suffix}"
-        save(heat([[1.0, -1.0]], title="Weights"), path)
-        assert len(path.read_bytes()) > 2000
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_wilson_interval_of_one_is_within_0_and_1(share: float) -> None:
+    low, high = wilson(share, 1)
+    assert -1e-12 < low < high < 1 + 1e-12
+
+
+def test_wilson_interval_of_many_is_narrow() -> None:
+    low, high = wilson(0.3, 1000)
+    assert high - low < 0.06
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_files_are_written(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"heat.{suffix}"
+    save(plot_heat_map([[1.0, -1.0]], title="Weights"), path)
+    assert len(path.read_bytes()) > 2000
+
+
+def test_without_matplotlib_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"spacy-costner\[report\]"), drawing():
         pass

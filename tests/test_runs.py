@@ -32,30 +32,53 @@ from spacy_costner.analysis.runs import (
 from .support.runs import square
 
 
+def squares(ended_of: dict[str, Any]) -> dict[str, int]:
+    """The squares that runs computed, by the name of the run."""
+    return {name: ended.value["square"] for name, ended in ended_of.items()}
+
+
 @pytest.mark.parametrize(
-    "make", [local_processes(1), local_processes(2), lambda: ThreadPoolExecutor(2)]
+    "make_executor",
+    [local_processes(1), local_processes(2), lambda: ThreadPoolExecutor(2)],
+    ids=["this process", "two processes", "two threads"],
 )
-def test_runs_are_kept_and_one_failure_does_not_stop_the_others(tmp_path: Path, make: Any) -> None:
-    paths = {x: tmp_path / f"square-{x}.json" for x in (2, -1, 3)}
-    runs = [Run(path.stem, square, {"x": x}, path) for x, path in paths.items()]
-    found = {run.name: ended for run, ended in run_all(runs, make)}
-    failed = found.pop("square--1")
-    assert isinstance(failed, Failed) and failed.reason == "ValueError: below 0"
+def test_one_failure_does_not_stop_the_other_runs(tmp_path: Path, make_executor: Any) -> None:
+    """Each run computes a square, which fails below 0. What failed isn't kept."""
+    runs = []
+    for x in (2, -1, 3):
+        path = tmp_path / f"square-{x}.json"
+        runs.append(Run(f"square-{x}", square, {"x": x}, path))
+
+    ended_of = {run.name: ended for run, ended in run_all(runs, make_executor)}
+
+    failed = ended_of.pop("square--1")
+    assert isinstance(failed, Failed)
+    assert failed.reason == "ValueError: below 0"
     assert "in square" in failed.trace
-    assert {name: ended.value["square"] for name, ended in found.items()} == {
-        "square-2": 4,
-        "square-3": 9,
-    }
+    assert squares(ended_of) == {"square-2": 4, "square-3": 9}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["square-2.json", "square-3.json"]
-    changed = json.loads(paths[3].read_text())
-    changed["value"][0]["square"] = 99
-    paths[3].write_text(json.dumps(changed))
-    assert run_one(runs[2]).value["square"] == 99
-    other = runs[2]._replace(settings={"x": 4})
-    assert run_one(other).value["square"] == 16
-    for _ in range(2):  # without a path, each time
+
+
+def test_a_run_is_kept_for_its_settings(tmp_path: Path) -> None:
+    """99 is not the square of 3: it is read, not computed. With another x it is computed."""
+    run = Run("square", square, {"x": 3}, tmp_path / "square.json")
+    run_one(run)
+    saved = json.loads((tmp_path / "square.json").read_text())
+    saved["value"][0]["square"] = 99
+    (tmp_path / "square.json").write_text(json.dumps(saved))
+
+    kept_run: Any = run_one(run)
+    changed_run: Any = run_one(run._replace(settings={"x": 4}))
+
+    assert kept_run.value["square"] == 99
+    assert changed_run.value["square"] == 16
+
+
+def test_a_run_without_a_path_runs_each_time() -> None:
+    for _ in range(2):
         ended: Any = run_one(Run("two", square, {"x": 2}))
-        assert ended.value["square"] == 4 and ended.seconds >= 0
+        assert ended.value["square"] == 4
+        assert ended.seconds >= 0
 
 
 def die_once(path: str, x: int) -> dict[str, Any]:
@@ -67,23 +90,31 @@ def die_once(path: str, x: int) -> dict[str, Any]:
 
 
 def test_runs_of_a_process_that_died_are_repeated(tmp_path: Path) -> None:
-    settings = {"path": str(tmp_path / "died")}
-    runs = [Run(str(x), die_once, {**settings, "x": x}) for x in range(3)]
-    found: Any = {run.name: ended for run, ended in run_all(runs, local_processes(2))}
-    assert {x: found[str(x)].value["square"] for x in range(3)} == {0: 0, 1: 1, 2: 4}
+    """The first of three runs kills its process."""
+    path = str(tmp_path / "died")
+    runs = [Run(str(x), die_once, {"path": path, "x": x}) for x in range(3)]
+    ended_of: Any = {run.name: ended for run, ended in run_all(runs, local_processes(2))}
+    assert squares(ended_of) == {"0": 0, "1": 1, "2": 4}
 
 
-class Dying(ThreadPoolExecutor):
-    """One whose workers die with some runs, so often."""
+class ExecutorOfDyingWorkers(ThreadPoolExecutor):
+    """An executor whose worker dies when it gets some runs.
 
-    def __init__(self, deaths: dict[str, int], outlives_workers: bool) -> None:
+    deaths (dict[str, int]): How often a worker will die of the run of this name. It is counted
+        down, so that several executors can share it.
+    outlives_workers (bool): Whether the executor takes more runs afterwards, as Ray does.
+    """
+
+    def __init__(self, deaths: dict[str, int], *, outlives_workers: bool) -> None:
         super().__init__(2)
-        self.deaths, self.outlives_workers, self.is_broken = deaths, outlives_workers, False
+        self.deaths = deaths
+        self.outlives_workers = outlives_workers
+        self.is_broken = False
 
     def submit(self, function: Callable[..., Any], run: Run) -> Future:  # type: ignore[override]
         if self.is_broken:
             raise BrokenExecutor("died")
-        if not self.deaths.get(run.name):
+        if self.deaths.get(run.name, 0) == 0:
             return super().submit(function, run)
         self.deaths[run.name] -= 1
         self.is_broken = not self.outlives_workers
@@ -92,41 +123,60 @@ class Dying(ThreadPoolExecutor):
         return future
 
 
-def run_dying(
-    names: list[str], deaths: dict[str, int], outlives_workers: bool = False
+def run_with_dying_workers(
+    names: list[str], deaths: dict[str, int], *, outlives_workers: bool = False
 ) -> tuple[dict[str, Any], int]:
-    """What becomes of runs, in order, and how many executors are made."""
-    made: list[Dying] = []
+    """Run the square of 2 under several names.
 
-    def make() -> Dying:
-        made.append(Dying(deaths, outlives_workers))
-        return made[-1]
+    RETURNS (tuple[dict[str, Any], int]): What becomes of each run, in the order in which they end,
+        and how many executors were made.
+    """
+    executors: list[ExecutorOfDyingWorkers] = []
 
-    found = run_all([Run(name, square, {"x": 2}) for name in names], make)
-    return {run.name: ended for run, ended in found}, len(made)
+    def make_executor() -> ExecutorOfDyingWorkers:
+        executors.append(ExecutorOfDyingWorkers(deaths, outlives_workers=outlives_workers))
+        return executors[-1]
+
+    runs = [Run(name, square, {"x": 2}) for name in names]
+    ended_of = {run.name: ended for run, ended in run_all(runs, make_executor)}
+    return ended_of, len(executors)
 
 
-@pytest.mark.parametrize("outlives_workers, n_made", [(False, 6), (True, 3)])
-def test_a_run_whose_worker_dies_each_time_fails_alone(outlives_workers: bool, n_made: int) -> None:
-    """One whose worker died once is repeated; by the same executor, if that goes on."""
+@pytest.mark.parametrize("outlives_workers, n_executors", [(False, 6), (True, 3)])
+def test_a_run_whose_worker_dies_each_time_fails_alone(
+    outlives_workers: bool, n_executors: int
+) -> None:
+    """The worker of "die" would die nine times: the run fails after four deaths, as the last if
+    the executor goes on. The worker of "once" dies once: its run is repeated. An executor that goes
+    on is made once for all runs and twice for "die" alone; others are made after each death."""
     deaths = {"die": 9, "once": 1}
-    found, n = run_dying(["die", "once", "b", "c"], deaths, outlives_workers)
-    assert [*found][-1] == "die" or not outlives_workers
-    assert found.pop("die") == Failed("its worker died 4 times", "")
-    assert {name: ended.value["square"] for name, ended in found.items()} == {
-        "once": 4, "b": 4, "c": 4
-    }  # fmt: skip
-    assert (n, deaths) == (n_made, {"die": 5, "once": 0})
+
+    ended_of, n_made = run_with_dying_workers(
+        ["die", "once", "b", "c"], deaths, outlives_workers=outlives_workers
+    )
+
+    if outlives_workers:
+        assert list(ended_of)[-1] == "die"
+    assert ended_of.pop("die") == Failed("its worker died 4 times", "")
+    assert squares(ended_of) == {"once": 4, "b": 4, "c": 4}
+    assert n_made == n_executors
+    assert deaths == {"die": 9 - 4, "once": 0}
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a run has ended, the others are not."""
+    """Long before each of twenty runs has died four times."""
     monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
-    found, n_made = run_dying(names, dict.fromkeys(names, 9))
-    assert [*map(type, found.values())] == [Failed] * 20 and n_made < 10
-    found, _ = run_dying(["0", "die", "1"], {"die": 9})
-    assert sorted(name for name, ended in found.items() if isinstance(ended, Done)) == ["0", "1"]
+    ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))
+    assert [type(ended) for ended in ended_of.values()] == [Failed] * 20
+    assert n_executors < 10
+
+
+def test_workers_that_have_finished_a_run_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
+    ended_of, _ = run_with_dying_workers(["0", "die", "1"], deaths={"die": 9})
+    done = [name for name, ended in ended_of.items() if isinstance(ended, Done)]
+    assert sorted(done) == ["0", "1"]
 
 
 def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
@@ -141,12 +191,16 @@ def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
         task(str(tmp_path / "nowhere"), {}, None)
 
 
-def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_an_address_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert ray_cluster(None) is None
     message = r"--address requires ray: pip install 'spacy-costner\[distributed\]'"
     with pytest.raises(ImportError, match=message):
         ray_cluster("auto")
+
+
+def test_an_address_where_nobody_listens_is_refused() -> None:
+    """A server listens within the block, and no longer behind it. "auto" is left to Ray."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)
@@ -160,50 +214,68 @@ def test_ray_is_imported_for_an_address_only() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_executor_is_shut_down() -> None:
+def test_the_executor_is_shut_down_if_the_caller_stops_reading() -> None:
     executor = ThreadPoolExecutor(1)
-    running = run_all([Run("two", square, {"x": 2})] * 3, lambda: executor)
-    next(running)
-    running.close()
+    ended_runs = run_all([Run("two", square, {"x": 2})] * 3, lambda: executor)
+    next(ended_runs)
+    ended_runs.close()
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(square, 2)
 
 
-def test_fingerprints_know_settings_and_files(tmp_path: Path) -> None:
-    file, folder = tmp_path / "tree.json", tmp_path / "corpus"
+def test_fingerprints_differ_for_settings_and_contents_of_files(tmp_path: Path) -> None:
+    """A setting may be the path of a file or of a folder, whose files' names count, too. Hidden and
+    compiled files don't."""
+    file = tmp_path / "tree.json"
+    folder = tmp_path / "corpus"
     folder.mkdir()
-    seen = set()
+    fingerprints = set()
     for text in ("one", "two"):
         file.write_text(text)
-        seen.add(fingerprint({"tree": str(file)}))
         (folder / "train.spacy").write_text(text)
-        seen.add(fingerprint([str(folder)], 1.0))
-        seen.add(fingerprint([str(folder)], 2.0))
+        fingerprints.add(fingerprint({"tree": str(file)}))
+        fingerprints.add(fingerprint([str(folder)], 1.0))
+        fingerprints.add(fingerprint([str(folder)], 2.0))
     (folder / "train.spacy").rename(folder / "dev.spacy")
-    seen.add(fingerprint([str(folder)], 2.0))
-    assert len(seen) == 7
+    fingerprints.add(fingerprint([str(folder)], 2.0))
+    assert len(fingerprints) == 2 * 3 + 1
+
     (folder / ".hidden").touch()
     (folder / "code.pyc").touch()
-    assert fingerprint([str(folder)], 2.0) in seen
+    assert fingerprint([str(folder)], 2.0) in fingerprints
+
+
+def test_fingerprints_are_the_same_for_another_order_of_settings() -> None:
     assert fingerprint({"a": "", "b": "x" * 300}) == fingerprint({"b": "x" * 300, "a": ""})
+
+
+def test_fingerprints_take_text_that_is_no_path() -> None:
+    """No path has a null character or half of a surrogate pair."""
     assert fingerprint("\0", "\ud800")
 
 
-def test_values_are_remembered_for_as_long_as_the_key_is_the_same(
+def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
+    """To the last digit. One value is kept: that of another key replaces it."""
+    path = tmp_path / "value.json"
+    new_values = iter([1 / 3, 2, [1e-300]])
+    values = [remembered(path, key, lambda: next(new_values)) for key in ("a", "a", "b", "a", "a")]
+    assert values == [1 / 3, 1 / 3, 2, [1e-300], [1e-300]]
+
+
+def test_a_run_that_is_killed_while_it_writes_leaves_the_value_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the last digit. A run that is killed while it writes leaves what was there."""
-    path, values = tmp_path / "value.json", iter([1 / 3, 2, [1e-300]])
-    found = [remembered(path, key, lambda: next(values)) for key in ("a", "a", "b", "a", "a")]
-    assert found == [1 / 3, 1 / 3, 2, [1e-300], [1e-300]]
+    path = tmp_path / "value.json"
+    remembered(path, "a", lambda: [1e-300])
 
-    def half(path: Path, text: str, **settings: Any) -> None:
+    def write_half(path: Path, text: str, **settings: Any) -> None:
         path.write_bytes(text[:10].encode())
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Path, "write_text", half)
+        patch.setattr(Path, "write_text", write_half)
         remembered(path, "b", lambda: 4)
+
     assert remembered(path, "a", lambda: 5) == [1e-300]
 
 
@@ -213,5 +285,7 @@ def test_values_are_remembered_for_as_long_as_the_key_is_the_same(
 def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damaged: bytes) -> None:
     path = tmp_path / "value.json"
     path.write_bytes(damaged)
+
     assert kept(path, "a") is None
-    assert remembered(path, "a", lambda: 2) == 2 == kept(path, "a")
+    assert remembered(path, "a", lambda: 2) == 2
+    assert kept(path, "a") == 2

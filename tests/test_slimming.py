@@ -15,9 +15,10 @@ from hypothesis.extra import numpy as arrays
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
-from thinc.api import Optimizer
+from thinc.api import Model, Optimizer
 
 from spacy_costner.analysis import fit
+from spacy_costner.chain import marginals
 from spacy_costner.features import label_counts
 from spacy_costner.features.ids import pack, pack_hashes, unpack, unpack_hashes
 from spacy_costner.ml import SparseWeights, first_pass_of, linear_part
@@ -33,6 +34,7 @@ from spacy_costner.pipeline.serialization import save_model, sign
 from spacy_costner.training.known_text import unpack_ids
 
 from .support.linear import HYBRID, SPARSE, found_names
+from .support.old_models import pack_up_to_0_3, weights_up_to_0_3
 from .support.pipelines import pipeline
 
 N_TAGS = 3
@@ -44,6 +46,7 @@ FEATURES = {
     "document": {"LOWER": 1},
 }
 """Features of which some are made of others, and some of labels."""
+FEATURES_AND_VECTORS = {**FEATURES, "include_static_vectors": True}
 RATES = {"learn_rate": 0.1, "eps": 1.0}
 """As in our configs: weights of rare features stay small."""
 WORDS = ["Ana", "Rome", "Lee", "saw", "in", "and", "left", "Oslo", "Bo", "12"]
@@ -62,9 +65,19 @@ def examples(nlp: Language, n_docs: int = 40, seed: int = 0) -> list[Example]:
     return batch
 
 
-def trained(kind: dict[str, Any] = SPARSE, **settings: Any) -> tuple[Language, Optimizer]:
+def set_vectors(nlp: Language) -> None:
+    """Give each of `WORDS` a random vector."""
+    rng = numpy.random.default_rng(0)
+    for word in WORDS:
+        nlp.vocab.set_vector(word, rng.normal(size=5).astype("float32"))
+
+
+def trained(
+    kind: dict[str, Any] = SPARSE, features: dict[str, Any] = FEATURES, **settings: Any
+) -> tuple[Language, Optimizer]:
     """A pipeline after some updates, and the optimizer, which has the averages."""
-    nlp = pipeline(model={**kind, "features": FEATURES, **RATES, **settings})
+    nlp = pipeline(model={**kind, "features": features, **RATES, **settings})
+    set_vectors(nlp)
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
     optimizer = Optimizer(0.01, use_averages=True)
@@ -86,6 +99,19 @@ def scores_of(nlp: Language) -> list[float]:
 def n_values(nlp: Language) -> int:
     features, _ = linear_part(nlp.get_pipe("ner").model)
     return len(features)
+
+
+def second_pass(model: Model) -> SparseWeights:
+    """The weights of the linear model, or of the linear part of a hybrid."""
+    _, weights = linear_part(model)
+    return weights
+
+
+def first_pass(model: Model) -> SparseWeights:
+    """The weights whose labels the second pass sees."""
+    shim = first_pass_of(model)
+    assert shim is not None
+    return shim.weights
 
 
 # Weights
@@ -211,16 +237,57 @@ def test_small_numbers_take_few_bytes() -> None:
 # Pipelines
 
 
+@pytest.mark.parametrize("features", [FEATURES, FEATURES_AND_VECTORS], ids=["features", "vectors"])
 @pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
-def test_what_is_evaluated_is_saved(kind: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_evaluated_is_saved(
+    kind: dict[str, Any], features: dict[str, Any], tmp_path: Path
+) -> None:
     """As `spacy train` saves: with the averages. All scores are equal, to the last bit."""
-    nlp, optimizer = trained(kind)
+    nlp, optimizer = trained(kind, features)
     with nlp.use_params(optimizer.averages):
         expected = scores_of(nlp)
         nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     assert scores_of(loaded) == expected
     assert n_values(loaded) < n_values(nlp)
+
+
+def test_weights_of_vectors_are_rounded_only(tmp_path: Path) -> None:
+    """Both passes have them. The features before them are left out in part."""
+    nlp, optimizer = trained(features=FEATURES_AND_VECTORS)
+    with nlp.use_params(optimizer.averages):
+        nlp.to_disk(tmp_path)
+    model = nlp.get_pipe("ner").model
+    loaded_model = spacy.load(tmp_path).get_pipe("ner").model
+    for weights, loaded_weights, rows in [
+        (second_pass(model), second_pass(loaded_model), second_pass(model).averaged(optimizer)),
+        (first_pass(model), first_pass(loaded_model), first_pass(model).rows),
+    ]:
+        assert loaded_weights.n_features < weights.n_features
+        assert loaded_weights.n_vector_rows == weights.n_vector_rows == 5
+        expected = rows[weights.n_features :]
+        rounding = numpy.abs(expected).max() / 2**N_BITS
+        below_features = loaded_weights.rows[loaded_weights.n_features :]
+        numpy.testing.assert_allclose(below_features, expected, rtol=0, atol=rounding)
+        assert loaded_weights.vector_weights.any()
+
+
+@pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
+    kind: dict[str, Any], tmp_path: Path
+) -> None:
+    """Of words that have a vector and occur often, probabilities differ little."""
+    nlp, optimizer = trained(kind, FEATURES_AND_VECTORS)
+    model = nlp.get_pipe("ner").model
+    docs = [Doc(nlp.vocab, words=WORDS), Doc(nlp.vocab, words=WORDS[::-1])]
+    whole_model = model.copy()
+    second_pass(whole_model).restart(second_pass(model).averaged(optimizer))
+    with nlp.use_params(optimizer.averages):
+        nlp.to_disk(tmp_path)
+    loaded_model = spacy.load(tmp_path).get_pipe("ner").model
+    expected = marginals(whole_model.predict(docs))
+    numpy.testing.assert_allclose(marginals(loaded_model.predict(docs)), expected, atol=0.05)
+    assert (expected.max(axis=1) > 0.6).all()
 
 
 def test_saving_does_not_change_what_training_goes_on_with(tmp_path: Path) -> None:
@@ -336,30 +403,9 @@ def test_fit_saves_what_it_has_evaluated(
 # Models that were saved before
 
 
-def old_weights(weights: SparseWeights) -> bytes:
-    """Weights as they were saved up to 0.3.0."""
-    rows = weights.rows
-    used_rows = numpy.flatnonzero(rows.any(axis=1)).astype("int32")
-    scale = float(numpy.abs(rows).max())
-    return srsly.msgpack_dumps(
-        {
-            "n_features": weights.n_features,
-            "n_tags": weights.n_tags,
-            "scale": scale,
-            "used": used_rows.tobytes(),
-            "weights": (rows[used_rows] / scale).astype("<f2").tobytes(),
-        }
-    )
-
-
-def old_pack(values: numpy.ndarray) -> bytes:
-    """Numbers as they were saved up to 0.3.0."""
-    return zlib.compress(numpy.diff(values, prepend=0).astype("<i4").tobytes())
-
-
 def test_numbers_that_were_packed_before_are_read() -> None:
     values = numpy.asarray([0, 5, 3, -1, 70_000])
-    assert unpack(old_pack(values)).tolist() == values.tolist()
+    assert unpack(pack_up_to_0_3(values)).tolist() == values.tolist()
 
 
 def test_hashes_of_training_text_that_were_not_compressed_are_read() -> None:
@@ -388,12 +434,12 @@ def test_models_that_were_saved_before_predict_the_same(
     n_words = len(WORDS) + len(examples(nlp))
     assert len(counts["keys"]) == 8 * n_words
     for name in ("starts", "value", "label", "n_times"):
-        counts[name] = old_pack(unpack(counts[name]))
-    saved_features["memory"]["units"] = old_pack(unpack(saved_features["memory"]["units"]))
-    saved_first_pass["weights"] = old_weights(first_pass.weights)
+        counts[name] = pack_up_to_0_3(unpack(counts[name]))
+    saved_features["memory"]["units"] = pack_up_to_0_3(unpack(saved_features["memory"]["units"]))
+    saved_first_pass["weights"] = weights_up_to_0_3(first_pass.weights)
     saved["shims"][0] = [
         srsly.msgpack_dumps(saved_features),
-        old_weights(weights),
+        weights_up_to_0_3(weights),
         srsly.msgpack_dumps(saved_first_pass),
     ]
     path.write_bytes(srsly.msgpack_dumps(saved))

@@ -210,6 +210,7 @@ WRONG = {
         ("length of d_scores: expected 2, got 3", {1: floats(3, K)}),
         ("width of gradient: expected 2, got 3", {1: floats(2, 2)}),
     ],
+    "multiply_rows": [("length of weights: expected 3, got 11", {1: floats(V, K)})],
     "lazy_regularise": [
         (f"rows: expected less than {V}, got {V}", {1: BEYOND.reshape(-1)}),
         (f"width of table.totals: expected {K}, got 2", {0: table_with(totals=floats(V, 2))}),
@@ -240,6 +241,7 @@ def test_arguments_that_do_not_fit_are_named_and_not_changed(
         "sum_rows": (ROWS, floats(V, K)),
         "collect_rows": (ROWS, floats(2, K), numpy.full(V, -1, dtype="int32")),
         "add_rows": (ROWS, floats(2, K), numpy.zeros((V, K))),
+        "multiply_rows": (floats(2, 3), floats(3, K)),
         "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
     }[name]
@@ -249,6 +251,23 @@ def test_arguments_that_do_not_fit_are_named_and_not_changed(
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         function(*wrong_arguments)
     assert pickle.dumps(arguments) == before
+
+
+def test_products_of_rows_do_not_depend_on_other_rows() -> None:
+    """They are those of matrices, and the same bit for bit for a row by itself."""
+    rng = numpy.random.default_rng(0)
+    inputs = normal(rng, 50, 37)
+    weights = normal(rng, 37, K)
+    products = sparse.multiply_rows(inputs, weights)
+    numpy.testing.assert_allclose(products, inputs @ weights, rtol=1e-4, atol=1e-5)
+    for i in range(len(inputs)):
+        alone = sparse.multiply_rows(inputs[i : i + 1], weights)
+        numpy.testing.assert_array_equal(alone, products[i : i + 1])
+
+
+def test_products_of_nothing_are_0() -> None:
+    assert sparse.multiply_rows(floats(0, 3), floats(3, K)).shape == (0, K)
+    numpy.testing.assert_array_equal(sparse.multiply_rows(floats(2, 0), floats(0, K)), floats(2, K))
 
 
 def test_wrong_numbers_of_keys_are_named_and_not_set() -> None:

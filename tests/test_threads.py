@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event, local
@@ -31,8 +30,8 @@ from spacy_costner.sparse import AdaGrad
 
 from .support.linear import HYBRID, SPARSE, crf
 from .support.pipelines import SMALL, pipeline, train
+from .support.threads import N_THREADS, in_threads
 
-N_THREADS = 8
 TEXTS = ["Who is Shaka Khan?", "I like London and Berlin."]
 ID_MAP_IN_THREADS = Path(__file__).parent / "id_map_in_threads.cpp"
 
@@ -46,12 +45,6 @@ def unruly_threads() -> Iterator[None]:
     yield
     chain.set_threads(1)
     sys.setswitchinterval(before)
-
-
-def in_threads(work: Callable[[int], Any], n_threads: int = N_THREADS) -> list[Any]:
-    """What a function returns in threads that call it at once, with their numbers from 0."""
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(work, range(n_threads)))
 
 
 def texts_of_thread(thread: int) -> list[str]:

@@ -27,88 +27,137 @@ POINTS = [
 
 
 @pytest.mark.parametrize(
-    ("aim", "value"),
+    ("aim", "best_value"),
     [
-        ({}, 0.5),
-        ({"beta": 3.0}, 0.1),
-        ({"beta": 0.1}, 0.9),
-        ({"precision": 0.7}, 0.5),
+        ({}, 0.5),  # the highest F1
+        ({"beta": 3.0}, 0.1),  # recall counts more
+        ({"beta": 0.1}, 0.9),  # precision counts more
+        ({"precision": 0.7}, 0.5),  # 0.3, 0.5 and 0.9 reach it; of equal recall, the more precise
         ({"precision": 0.85}, 0.9),
         ({"recall": 0.7}, 0.5),
         ({"recall": 0.8}, 0.1),
-        ({"precision": 0.0}, 0.1),
+        ({"precision": 0.0}, 0.1),  # all reach it: the highest recall
     ],
 )
-def test_the_best_setting(aim: Any, value: float) -> None:
-    assert choose_point(POINTS, **aim).value == value
+def test_the_point_that_is_best_for_the_aim_is_chosen(aim: Any, best_value: float) -> None:
+    """Of `POINTS` those that reach the precision or recall; of these the best in the other."""
+    assert choose_point(POINTS, **aim).value == best_value
 
 
-def test_f_scores_and_aims_by_hand() -> None:
-    assert POINTS[0].f_score() == pytest.approx(2 * 0.5 * 0.9 / 1.4)
-    assert POINTS[0].f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
-    assert Point(1.0, 1.0, 0.0).f_score() == 0.0 == Point(1.0, 0.0, 0.0).f_score()
-    assert [*map(parse_aim, ("f", "recall=0.8"))] == [{}, {"recall": 0.8}]
+def test_f_scores_by_hand() -> None:
+    """F1 is 2PR / (P + R), F2 is 5PR / (4P + R), and both are 0 where a factor is."""
+    point = Point(0.1, precision=0.5, recall=0.9)
+    assert point.f_score() == pytest.approx(2 * 0.5 * 0.9 / (0.5 + 0.9))
+    assert point.f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
+    assert Point(1.0, precision=1.0, recall=0.0).f_score() == 0.0
+    assert Point(1.0, precision=0.0, recall=0.0).f_score() == 0.0
+
+
+def test_aims_are_read_from_options() -> None:
+    assert parse_aim("f") == {}
+    assert parse_aim("recall=0.8") == {"recall": 0.8}
     assert parse_aim("precision=0.9") == {"precision": 0.9}
-    for text in ("fast", "recall=2", "recall", "f=0.9", "precision=x"):
-        with pytest.raises(ValueError, match="expected f, precision=0"):
-            parse_aim(text)
 
 
-def test_what_cannot_be_tuned_is_said(unsure: Path) -> None:
-    for aim, message in (
+@pytest.mark.parametrize("text", ["fast", "recall=2", "recall", "f=0.9", "precision=x"])
+def test_what_is_no_aim_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected f, precision=0"):
+        parse_aim(text)
+
+
+@pytest.mark.parametrize(
+    ("aim", "message"),
+    [
         ({"precision": 0.95}, r"precision: expected 0\.9000 or less"),
         ({"recall": 1.0}, r"recall: expected 0\.9000 or less, the highest value found, got 1"),
         ({"precision": 0.5, "recall": 0.5}, "got both"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            choose_point(POINTS, **aim)
+    ],
+)
+def test_aims_that_no_point_can_reach_are_refused(aim: Any, message: str) -> None:
+    """The highest precision of `POINTS` is 0.9, as is the highest recall."""
+    with pytest.raises(ValueError, match=message):
+        choose_point(POINTS, **aim)
+
+
+def test_unknown_parameters_and_docs_without_entities_are_refused(unsure: Path) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match=r"expected threshold or bias, .* got 'volume'"):
         tune(nlp, examples(nlp), parameter="volume")
+    without_entities = Example.from_dict(nlp.make_doc("a b"), {"entities": []})
     with pytest.raises(ValueError, match="with entities, got none"):
-        tune(nlp, [Example.from_dict(nlp.make_doc("a b"), {"entities": []})])
+        tune(nlp, [without_entities])
+
+
+SCORES_OF_TRAINING = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
+"""In the meta of a pipeline before it is tuned."""
 
 
 @pytest.mark.parametrize("parameter", TUNABLE)
-def test_points_are_what_the_pipeline_scores(unsure: Path, tmp_path: Path, parameter: str) -> None:
-    """The chosen value is saved, in the config, too, and the scores are in the meta."""
+def test_tune_puts_the_new_scores_in_the_meta(unsure: Path, parameter: str) -> None:
+    """They take the place of those of training. The loss stays."""
     nlp = load(unsure)
-    nlp.meta["performance"] = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
-    block, values = TUNABLE[parameter]
-    batch = iter(examples(nlp))
-    tuning = tune(nlp, batch, parameter=parameter, recall=0.01, source="dev.spacy")
-    performance, scores = nlp.meta["performance"], nlp.evaluate(examples(nlp))
+    nlp.meta["performance"] = {**SCORES_OF_TRAINING}
+    dev = iter(examples(nlp))
+
+    tuning = tune(nlp, dev, parameter=parameter, recall=0.01, source="dev.spacy")
+
+    performance = nlp.meta["performance"]
+    scores = nlp.evaluate(examples(nlp))
     assert performance["ents_f"] == pytest.approx(tuning.chosen.f_score())
     assert performance["ents_per_type"] == scores["ents_per_type"]
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
     assert performance["ner_loss"] == 7.0
-    assert [point.value for point in tuning.points] == values.round(4).tolist()
-    assert len({point.recall for point in tuning.points}) > 1
-    expected = [ents(nlp(text)) for text in TEXTS]
+
+
+@pytest.mark.parametrize("parameter", TUNABLE)
+def test_the_chosen_value_is_saved(unsure: Path, tmp_path: Path, parameter: str) -> None:
+    """In the component and in the config: also a pipeline that is trained anew has it."""
+    nlp = load(unsure)
+    tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
+    entities = [ents(nlp(text)) for text in TEXTS]
+
     nlp.to_disk(tmp_path)
-    for copy in (spacy.load(tmp_path), spacy.blank("xx").from_config(nlp.config)):
+    loaded = spacy.load(tmp_path)
+    of_the_config = spacy.blank("xx").from_config(nlp.config)
+
+    assert nlp.get_pipe("ner").cfg["decoding"][parameter] == tuning.chosen.value
+    for copy in (loaded, of_the_config):
         decoding = copy.config["components"]["ner"]["decoding"]
-        assert decoding["@misc"] == block and decoding[parameter] == tuning.chosen.value
+        assert decoding["@misc"] == TUNABLE[parameter].decoding
+        assert decoding[parameter] == tuning.chosen.value
         assert copy.get_pipe("ner").cfg["decoding"][parameter] == tuning.chosen.value
-    assert [ents(spacy.load(tmp_path)(text)) for text in TEXTS] == expected
-    ner = nlp.get_pipe("ner")
-    assert ner.cfg["decoding"][parameter] == tuning.chosen.value
+    assert [ents(loaded(text)) for text in TEXTS] == entities
+
+
+@pytest.mark.parametrize("parameter", TUNABLE)
+def test_points_are_what_the_pipeline_scores(unsure: Path, parameter: str) -> None:
+    """With the value of the point set: every eleventh point and the chosen one are tried."""
+    nlp = load(unsure)
+    tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
+
+    assert [point.value for point in tuning.points] == TUNABLE[parameter].values.round(4).tolist()
+    assert len({point.recall for point in tuning.points}) > 1
+    decoding = nlp.get_pipe("ner").cfg["decoding"]
     for point in [*tuning.points[::11], tuning.chosen]:
-        ner.cfg["decoding"][parameter] = point.value
+        decoding[parameter] = point.value
         scores = nlp.evaluate(examples(nlp))
         assert point.recall == pytest.approx(scores["ents_r"])
         assert point.f_score() == pytest.approx(scores["ents_f"])
 
 
 def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) -> None:
+    """Decoding of the lowest cost has neither threshold nor bias. Who names the parameter asks."""
     min_cost = {
         "@misc": "spacy_costner.MinCostDecoding.v1",
         "cost": {"@misc": "spacy_costner.HammingCost.v1"},
     }
     nlp = load(unsure)
     use_decoding(nlp, nlp.get_pipe("ner"), min_cost)
+
     with pytest.raises(ValueError, match=r"to replace .*MinCostDecoding.v1 in .*, got None"):
         tune(nlp, examples(nlp))
     assert nlp.config["components"]["ner"]["decoding"] == min_cost
-    assert tune(nlp, examples(nlp), parameter="bias").parameter == "bias"
+
+    tuning = tune(nlp, examples(nlp), parameter="bias")
+    assert tuning.parameter == "bias"
     assert nlp.config["components"]["ner"]["decoding"]["@misc"] == TUNABLE["bias"].decoding

@@ -15,11 +15,14 @@ from spacy.language import Language
 from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.training.initialize import load_vectors_into_model
 from spacy.util import load_model_from_config, registry, resolve_dot_names
 from thinc.types import Array1d, Ints1d
 
 from .. import ent_iob
 from ..borders import find_borders
+from ..features import check_vectors, measure_coverage, scaled_vectors
+from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusInfo
@@ -32,6 +35,9 @@ from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
 from .loading import read_config
 from .predictions import get_component
+
+LEAST_COVERAGE = 0.5
+"""If a smaller share of words has a static vector, the vectors may be those of another language."""
 
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
@@ -207,7 +213,11 @@ def check(
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
-    return result._replace(findings=[*result.findings, *file_findings])
+    train_docs = [eg.reference for eg in corpora["train"]]
+    vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
+    return result._replace(
+        findings=join_findings([*result.findings, *file_findings, *vector_findings])
+    )
 
 
 def read_corpus(
@@ -228,6 +238,40 @@ def read_corpus(
     if IO_WITHOUT_PREFIXES in info.schemes:
         findings.append(Finding(WARNING, corpus, NO_PREFIXES))
     return examples, findings
+
+
+def check_static_vectors(
+    nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
+) -> Iterator[Finding]:
+    """Check that words of the training docs have static vectors, if these are inputs of a linear
+    model. The pipeline gets them, as in initialization.
+
+    vectors (str | None): The package or folder that has them: `initialize.vectors`.
+    docs (Sequence[Doc]): The training docs.
+    """
+    if "build_vocab" not in ner.model.attrs:  # those of linear models and of hybrids
+        return
+    features, _ = linear_part(ner.model)
+    if not features.template.include_static_vectors:
+        return
+    try:
+        if vectors is not None:
+            load_vectors_into_model(nlp, vectors)
+        check_vectors(nlp.vocab.vectors)
+    except OSError as error:
+        yield Finding(ERROR, "config", f"initialize.vectors: {error}")
+        return
+    except ValueError as error:
+        yield Finding(ERROR, "config", str(error))
+        return
+    word_counts = Counter[str]()
+    for doc in docs:
+        word_counts.update(token.text for token in doc)
+    lexemes = [nlp.vocab[word] for word in word_counts]
+    inputs = scaled_vectors(nlp.vocab.vectors, 1.0)
+    coverage = measure_coverage(inputs, lexemes, list(word_counts.values()))
+    if coverage.n_words and coverage.share < LEAST_COVERAGE:
+        yield Finding(WARNING, "train", f"{coverage.as_text()}: see initialize.vectors")
 
 
 def check_corpora(

@@ -1,4 +1,4 @@
-"""Learn clusters of words from text."""
+"""Learn clusters of words from text: words that occur beside the same words are alike."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -67,8 +67,15 @@ def learn_clusters(
 def number_words(
     sentences: Iterable[Sequence[str]], min_count: int
 ) -> tuple[list[str], Ints1d, int]:
-    """Number words from the most frequent: the words; the number of each token, with -1 for rare
-    words and, `WINDOW` times, before and after each sentence; and the number of tokens."""
+    """Number the frequent words of a text, from the most frequent one.
+
+    sentences (Iterable[Sequence[str]]): The words of each sentence.
+    min_count (int): How often a word has to occur to be frequent.
+    RETURNS (tuple[list[str], Ints1d, int]): The frequent words; the text as the number of the word
+        of each token, -1 for a rare word, with `WINDOW` times -1 before and after each sentence,
+        so that no word has one of another sentence beside it; and the number of tokens.
+    """
+    # First all words are numbered as they come.
     number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     gap = [-1] * WINDOW
     parts = [numpy.asarray(gap, dtype="int32")]
@@ -87,13 +94,19 @@ def number_words(
 
 
 def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
-    """Make vectors of words from n(w, c), how often word w has context c: a frequent word at an
-    offset of up to `WINDOW`.
+    """Make vectors of words, such that words with the same contexts have similar ones.
+
+    A context of a word is a frequent word at one of the offsets up to `WINDOW`. From n(w, c), how
+    often word w has context c, comes a matrix of how much more often that is than by chance, and
+    from its singular value decomposition the vectors:
 
         M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
 
-    tokens (Ints1d): The number of each token: see `number_words`. Shape: (N,)
-    RETURNS (Floats2d): The vectors of D words, of unit length. W is `dim`. Shape: (D, W)
+    tokens (Ints1d): The text as numbers of words: see `number_words`. Shape: (N,)
+    n_words (int): D, the number of words.
+    dim (int): W, the length of the vectors.
+    seed (int): Seed of the first vector of the decomposition.
+    RETURNS (Floats2d): The vectors of words, of unit length. Shape: (D, W)
 
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
@@ -117,8 +130,13 @@ def embed(tokens: Ints1d, n_words: int, *, dim: int, seed: int) -> Floats2d:
 
 
 def count_contexts(tokens: Ints1d, shape: tuple[int, int]) -> Any:
-    """Count the contexts of the tokens between the first and the last `WINDOW`: see `embed`. The
-    shape of the result, `shape`, has the numbers of words and of contexts."""
+    """Count how often each word of a part of the text has each context: see `embed`.
+
+    tokens (Ints1d): Numbers of words, -1 for none. The first and the last `WINDOW` of them are
+        contexts only: other parts count theirs. Shape: (N,)
+    shape (tuple[int, int]): The numbers of words and of contexts.
+    RETURNS (scipy.sparse.csr_matrix): The counts, in this shape.
+    """
     words = tokens[WINDOW:-WINDOW]
     n_contexts = shape[1] // (2 * WINDOW)
     offsets = [offset for offset in range(-WINDOW, WINDOW + 1) if offset != 0]
@@ -133,7 +151,7 @@ def count_contexts(tokens: Ints1d, shape: tuple[int, int]) -> Any:
         columns.append(neighbours[is_counted] + i * n_contexts)
     row = numpy.concatenate(rows)
     column = numpy.concatenate(columns)
-    # Equal pairs are summed.
+    # A one for each pair of a word and a context: SciPy sums those of equal pairs.
     return scipy_sparse().csr_matrix((numpy.ones(len(row)), (row, column)), shape=shape)
 
 

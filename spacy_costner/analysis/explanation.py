@@ -158,7 +158,7 @@ def explain_tokens(
     """
     if not len(doc):
         return []
-    _, weights = linear_part(ner.model)
+    features_of_model, weights = linear_part(ner.model)
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 
@@ -171,18 +171,23 @@ def explain_tokens(
     transitions[last] += weights.end[path[last]]
 
     reasons: list[TokenReason] = []
-    feature_rows = find_features(ner.model, [doc]).rows  # shape: (N, S), -1 for none
+    batch = find_features(ner.model, [doc])
+    vector_names = features_of_model.vector_names()
+    vector_scores = weights.score_vectors(batch)  # shape: (N, offsets, K)
     for i, token in enumerate(doc):
         tag = path[i]
-        rows = feature_rows[i]
+        rows = batch.rows[i]
         rows = rows[rows >= 0]
-        token_weights: Floats1d = weights.emissions[rows, tag].astype("float64")
+        # The features of the token, then the static vectors in its window, if they are inputs.
+        names = [feature_names[row] for row in rows] + vector_names
+        feature_weights = weights.emissions[rows, tag]
+        token_weights: Floats1d = numpy.concatenate([feature_weights, vector_scores[i, :, tag]])
+        token_weights = token_weights.astype("float64")
         strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
         features: list[FeatureWeight] = []
         for j in strongest:
             if token_weights[j] != 0:
-                name = feature_names[rows[j]]
-                features.append(FeatureWeight(name, float(token_weights[j])))
+                features.append(FeatureWeight(names[j], float(token_weights[j])))
         reasons.append(
             TokenReason(
                 token=token.text,

@@ -15,6 +15,7 @@ from spacy.training.loop import create_before_to_disk_callback, train, update_me
 from spacy.util import dot_to_object
 from thinc.api import Config
 
+from ..features import VectorCoverage
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
@@ -24,7 +25,7 @@ from ..saving import as_json, check_folder, save_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
-from .initial_config import init
+from .initial_config import check_vectors_option, init
 from .loading import read_config
 from .predictions import (
     DevPredictions,
@@ -35,6 +36,7 @@ from .predictions import (
     replace_predicted,
 )
 from .preparation import (
+    LINEAR_MODEL,
     SEEN_BY_START,
     Corpus,
     LinearPipeline,
@@ -95,11 +97,18 @@ class Fitted:
             total += weights.rows.size
         return total
 
+    @property
+    def vector_coverage(self) -> VectorCoverage | None:
+        """How many words of the training docs have a static vector. None if vectors are no inputs.
+        Components have the same docs."""
+        features, _ = linear_part(self.ners[0].model)
+        return features.vector_coverage
+
     def training_text(self) -> str:
         """How training ended, on a line for each component."""
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
-            line = outcome.describe()
+            line = outcome.as_text()
             if len(self.ners) > 1:
                 line = f"{name}: {line}"
             lines.append(line)
@@ -127,10 +136,12 @@ class Fitted:
 
     def as_dict(self) -> dict[str, Any]:
         """What is printed as JSON."""
+        coverage = self.vector_coverage
         return {
             "path": self.path,
             "training": self.training_text(),
             "weights": self.n_weights,
+            "vectors": None if coverage is None else coverage._asdict(),
             "scores": self.scores,
             "calibration": self.calibration,
             "tuning": self.tuning,
@@ -143,7 +154,11 @@ class Fitted:
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"
-        lines = [self.training_text(), weights, self.scores_text()]
+        lines = [self.training_text(), weights]
+        coverage = self.vector_coverage
+        if coverage is not None:
+            lines.append(f"training docs: {coverage.as_text()}")
+        lines.append(self.scores_text())
         if self.calibration is not None:
             lines.append(self.calibration.as_text())
         if self.tuning is not None:
@@ -162,6 +177,7 @@ def fit(
     lang: str | None = None,
     train_path: Path | None = None,
     dev_path: Path | None = None,
+    vectors: str | None = None,
     calibrate: bool = False,
     tune: str | None = None,
     n_seeds: int = 1,
@@ -179,6 +195,7 @@ def fit(
     lang (str | None): Without a config: code of the language.
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
+    vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
     tune (str | None): Tune there: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
@@ -200,11 +217,14 @@ def fit(
             lang=lang or "en",
             train_path=train_path,
             dev_path=dev_path,
+            vectors=vectors,
             aim=tune,
             command=command,
         )
     if isinstance(config, Path):
         config = read_with_paths(config, overrides, train_path, dev_path)
+    if vectors is not None:
+        config = with_static_vectors(config, vectors)
 
     path = output_path / DIR_MODEL
     check_folder(path)
@@ -413,6 +433,7 @@ def write_config(
     lang: str,
     train_path: Path | None,
     dev_path: Path | None,
+    vectors: str | None,
     aim: str | None,
     command: str,
 ) -> Path:
@@ -421,7 +442,15 @@ def write_config(
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
-    text = init(path, lang=lang, train_path=train_path, dev_path=dev_path, aim=aim, command=command)
+    text = init(
+        path,
+        lang=lang,
+        train_path=train_path,
+        dev_path=dev_path,
+        vectors=vectors,
+        aim=aim,
+        command=command,
+    )
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
@@ -442,6 +471,26 @@ def read_with_paths(
     if dev_path is not None:
         all_overrides["paths.dev"] = str(dev_path)
     return read_config(path, all_overrides)
+
+
+def with_static_vectors(config: Config, vectors: str) -> Config:
+    """A config whose linear models have the static vectors of a pipeline, a package or a folder, as
+    inputs."""
+    check_vectors_option(vectors, "linear")
+    changed = config.copy()
+    changed.setdefault("initialize", {})["vectors"] = vectors
+    n_models = 0
+    for block in changed["components"].values():
+        model = block.get("model", {})
+        if model.get("@architectures") == LINEAR_MODEL:
+            features = model.setdefault("features", {"@misc": "spacy_costner.Features.v1"})
+            features["include_static_vectors"] = True
+            n_models += 1
+    if not n_models:
+        raise ValueError(
+            f"fit: --vectors: expected a component with {LINEAR_MODEL} in the config, there is none"
+        )
+    return changed
 
 
 def check_options(

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import spacy
 from spacy.cli.init_config import RECOMMENDATIONS
 from spacy.tokens import Span
-from spacy.util import get_lang_class, registry
+from spacy.util import get_lang_class, is_package, registry
 from thinc.api import Config
 
 import spacy_costner
@@ -131,6 +131,7 @@ class Plan:
     lang: str
     model: Model
     transformer: str | None  # None: the one that spaCy recommends for the language
+    vectors: str | None  # a package or folder with static vectors
     groups: Mapping[str, list[str]]  # the labels of each component; empty if none may overlap
     spans_key: str | None
 
@@ -193,6 +194,7 @@ def init(
     spans_key: str | None = None,
     groups_path: Path | None = None,
     transformer: str | None = None,
+    vectors: str | None = None,
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -222,6 +224,7 @@ def init(
     groups_path (Path | None): JSON file, {component: [labels]}: labels of different components may
         overlap.
     transformer (str | None): Name or folder of the transformer.
+    vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     force (bool): Overwrite the file of the tree.
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
@@ -232,6 +235,8 @@ def init(
     get_lang_class(lang)  # an error if there is no such language
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
+    if vectors is not None:
+        check_vectors_option(vectors, model)
     if aim is not None:
         parse_aim(aim, "cost", "guarantee", option="--aim")
 
@@ -281,6 +286,7 @@ def init(
         lang=lang,
         model=model,
         transformer=transformer,
+        vectors=vectors,
         groups=groups,
         spans_key=spans_key,
         aim=aim,
@@ -291,6 +297,17 @@ def init(
         inner_nodes=inner_nodes,
     )
     return render_config(plan, make_settings(plan))
+
+
+def check_vectors_option(vectors: str, model: Model) -> None:
+    """RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors."""
+    if model == "transformer":
+        raise ValueError("--vectors: expected --model linear, cnn or hybrid, got transformer")
+    if not is_package(vectors) and not Path(vectors).is_dir():
+        raise ValueError(
+            "--vectors: expected the package or the folder of a pipeline with static vectors, got "
+            f"{vectors!r}"
+        )
 
 
 def make_settings(plan: Plan) -> Settings:

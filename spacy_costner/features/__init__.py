@@ -2,4 +2,11 @@
 
 from .extractor import FeatureBatch, Features
 from .lookup import WordCache
+from .static_vectors import (
+    StaticVectors,
+    VectorCoverage,
+    check_vectors,
+    measure_coverage,
+    scaled_vectors,
+)
 from .template import Template

@@ -16,7 +16,7 @@ N_DOCS = 256
 """Number of docs that are read together."""
 
 ALWAYS_SAVED = ("values", "pairs", "phrases")
-SAVED_IF_ANY = ("memory", "clusters", "labels")
+SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
 """The parts of a saved model. Those of the second kind are left out where no column has one."""
 
 

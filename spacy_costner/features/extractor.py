@@ -15,6 +15,7 @@ from .collecting import collect_columns, load_columns, recount_labels, save_colu
 from .column import Column
 from .lookup import Lookup, WordCache
 from .selecting import select_values
+from .static_vectors import StaticVectors, VectorCoverage
 from .template import Template
 
 
@@ -31,6 +32,9 @@ class FeatureBatch(NamedTuple):
     word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
         word alone.
     word_ids (Ints1d | None): The words of tokens in `word_cache`. Shape: (N,)
+    vectors (StaticVectors | None): The static vectors of words, if they are inputs.
+    vector_ids (Ints2d | None): The static vector of the word at each of O offsets from a token, by
+        its id in `vectors`; -1 for none. None if `word_cache` has them. Shape: (N, O)
     """
 
     rows: Ints2d
@@ -40,6 +44,15 @@ class FeatureBatch(NamedTuple):
     value_ids: Ints2d | None = None
     word_cache: WordCache | None = None
     word_ids: Ints1d | None = None
+    vectors: StaticVectors | None = None
+    vector_ids: Ints2d | None = None
+
+    def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
+        """The rows and the vectors of some tokens. Lengths are not changed. Shape: (N,)"""
+        vector_ids = self.vector_ids
+        if vector_ids is not None:
+            vector_ids = vector_ids[is_selected]
+        return self._replace(rows=self.rows[is_selected], vector_ids=vector_ids)
 
 
 class Features(Shim):
@@ -84,6 +97,22 @@ class Features(Shim):
             return 0
         return self.lookup.n_rows
 
+    @property
+    def n_vector_rows(self) -> int:
+        """M, the number of rows of weights that static vectors have: one for each offset and each
+        of the D numbers of a vector, in this order."""
+        if not self.has_vocab or self.lookup.vector_column is None:
+            return 0
+        return self.lookup.vector_column.n_rows
+
+    @property
+    def vector_coverage(self) -> VectorCoverage | None:
+        """How many words of the training docs have a static vector. None if vectors are no inputs,
+        or the model was loaded."""
+        if not self.has_vocab or self.lookup.vector_column is None:
+            return None
+        return self.lookup.vector_column.coverage
+
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
     ) -> FeatureBatch:
@@ -101,6 +130,9 @@ class Features(Shim):
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
         value_ids = token_batch.value_ids
+        vector_ids = None
+        if word_cache.vectors is not None and not by_word:
+            vector_ids = self.gather_vectors(value_ids, tokens.lengths)
         return FeatureBatch(
             rows=self.gather(value_ids, tokens.lengths, by_word=by_word),
             lengths=tokens.lengths,
@@ -109,6 +141,8 @@ class Features(Shim):
             value_ids=value_ids,
             word_cache=word_cache if by_word else None,
             word_ids=word_ids if by_word else None,
+            vectors=word_cache.vectors,
+            vector_ids=vector_ids,
         )
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
@@ -119,10 +153,18 @@ class Features(Shim):
             slots = self.lookup.batch_slots
         return slots.gather(value_ids, lengths)
 
+    def gather_vectors(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
+        """The static vectors in the windows of tokens, by their ids, from the ids of the values of
+        tokens. Shapes: (N, C), (B,) to (N, O)"""
+        return self.lookup.vector_slots.gather(value_ids, lengths)
+
     @property
     def reach(self) -> int:
-        """The largest number of tokens to either side from which a token has features."""
-        return int(numpy.abs(self.lookup.slots.offsets).max(initial=0))
+        """The largest number of tokens to either side from which a token has features or static
+        vectors."""
+        lookup = self.lookup
+        offsets = numpy.concatenate([lookup.slots.offsets, lookup.vector_slots.offsets])
+        return int(numpy.abs(offsets).max(initial=0))
 
     def need_labels(self, batch: FeatureBatch) -> bool:
         """Whether a token of the batch sees labels of a first pass. In a single sentence, where
@@ -165,6 +207,14 @@ class Features(Shim):
                 for value_name in value_names:
                     names.append(f"{slot_name}={value_name}")
         return names
+
+    def vector_names(self) -> list[str]:
+        """The names of the static vectors at each offset, such as "static_vectors[-1]"; none if
+        they are no inputs."""
+        column = self.lookup.vector_column
+        if column is None:
+            return []
+        return [column.slot_name(offset) for offset in column.offsets]
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
         """Build the vocabulary of features from docs with their entities."""

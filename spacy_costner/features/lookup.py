@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import numpy
 from spacy.lexeme import Lexeme
+from spacy.vectors import BaseVectors
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
 from ..locks import make_lock
 from .column import BatchColumn, Column, LabelColumn, reader_of
+from .static_vectors import WHERE, StaticVectors, VectorColumn
 from .tokens import TokenBatch, Tokens
 from .words import TEXT_FLAGS, WordColumn
 
@@ -71,10 +73,20 @@ class WordCache:
     width (int): The number of values of a word. A row of `table` has so many.
     slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
         places in a row of `table`.
+    vectors (StaticVectors | None): The static vectors, if they are inputs.
+    vector_slots (Slots | None): The ids of the vectors in a row of `table`, at each offset.
     """
 
-    def __init__(self, width: int, slots_by_offset: dict[int, Slots]) -> None:
+    def __init__(
+        self,
+        width: int,
+        slots_by_offset: dict[int, Slots],
+        vectors: StaticVectors | None = None,
+        vector_slots: Slots | None = None,
+    ) -> None:
         self.slots_by_offset = slots_by_offset
+        self.vectors = vectors
+        self.vector_slots = vector_slots or slots_of_vectors(0, ())
         offsets = to_int32(list(slots_by_offset))
         # For a table with a row for each word and offset, such as the sums of weights: takes the
         # first row of the word of each token, (N, 1), to that of each word in the token's window,
@@ -130,16 +142,26 @@ class Lookup:
                 self.batch_columns.append(column)
             elif isinstance(column, LabelColumn):
                 self.label_columns.append(column)
-        # Those of words come first: they are copied from the rows of `WordCache` at once.
+        self.vector_column = vector_column_of(columns)
+        # Those of words come first: they are copied from the rows of `WordCache` at once. After
+        # them comes the id of the static vector, if vectors are inputs.
+        self.n_word_places = len(self.word_columns)
+        self.vector_slots = slots_of_vectors(0, ())
+        if self.vector_column is not None:
+            self.vector_slots = slots_of_vectors(self.n_word_places, self.vector_column.offsets)
+            self.n_word_places += 1
         self.places: dict[str, slice] = {}
-        self.n_places = 0
-        for column in [*self.word_columns, *self.batch_columns, *self.label_columns]:
+        for i, word_column in enumerate(self.word_columns):
+            self.places[word_column.name] = slice(i, i + 1)
+        self.n_places = self.n_word_places
+        for column in [*self.batch_columns, *self.label_columns]:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
-        self._word_cache = self._empty_cache()
+        self._word_cache = self._empty_cache(None)
+        self._training_vectors: StaticVectors | None = None
 
     def _make_slots(self) -> tuple[Slots, int]:
         """Make the slots of each column at each of its offsets, and number the rows of weights. A
@@ -149,6 +171,8 @@ class Lookup:
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
+            if isinstance(column, VectorColumn):
+                continue  # see `vector_slots`
             column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
@@ -166,11 +190,13 @@ class Lookup:
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
         """Divide the slots: those that depend on the batch; and those that depend on the word
         alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
-        is the same wherever a word stands at this offset, so it can be kept."""
+        is the same wherever a word stands at this offset, so it can be kept. What static vectors
+        add is part of it: their offsets are there, too, even if no slots have them."""
         # The places of word columns are the first ones, and the same in a row of `WordCache`.
         is_of_word = self.slots.places < len(self.word_columns)
         word_slots = {}
-        for offset in numpy.unique(self.slots.offsets[is_of_word]).tolist():
+        word_offsets = numpy.union1d(self.slots.offsets[is_of_word], self.vector_slots.offsets)
+        for offset in word_offsets.tolist():
             is_selected = is_of_word & (self.slots.offsets == offset)
             # Offset 0, as words are looked up by themselves, not in their windows.
             word_slots[offset] = Slots(
@@ -180,9 +206,10 @@ class Lookup:
             )
         return self.slots.select(~is_of_word), word_slots
 
-    def _empty_cache(self) -> WordCache:
-        """A cache for the rows that `_row_of_word` makes."""
-        return WordCache(len(self.word_columns) + len(MARKS), self._word_slots)
+    def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
+        """A cache for the rows that `_rows_of_words` makes, with these vectors."""
+        width = self.n_word_places + len(MARKS)
+        return WordCache(width, self._word_slots, vectors, self.vector_slots)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
         """Find the words of tokens in the cache, and add those that are new.
@@ -190,25 +217,64 @@ class Lookup:
         RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of the word of each token in it.
             Another thread may begin a new cache: ids are of this one. Shape: (N,)
         """
-        cache = self._word_cache
+        cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
         if cache.n_words > MOST_WORDS:
-            cache = self._empty_cache()
+            cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
             word_ids[:] = -1
         # A token of each word that is new, to compute its values from its lexeme.
         new_tokens = numpy.flatnonzero(word_ids < 0)
         word_keys, index = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
         lexemes = tokens.lexemes(new_tokens[index])
-        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes])
-        cache.add(word_keys, rows)
+        cache.add(word_keys, self._rows_of_words(lexemes, cache.vectors))
         return cache, cache.word_ids.find(tokens.word_keys)
 
+    def _cache_for(self, tokens: Tokens) -> WordCache:
+        """The cache to find the words of tokens in. It is a new one if static vectors are inputs
+        and those of the cache are others than those of the docs."""
+        cache = self._word_cache
+        if self.vector_column is None or not tokens.vocabs:
+            return cache
+        source = vectors_of(tokens)
+        is_of_docs = cache.vectors is not None and cache.vectors.source is source
+        if tokens.text_ids is not None:
+            # In training ids have to stay the same, and a prediction may have begun a new cache.
+            is_of_docs = is_of_docs and cache.vectors is self._training_vectors
+        if not is_of_docs:
+            cache = self._empty_cache(self._vectors_for(tokens))
+            self._word_cache = cache
+        return cache
+
+    def _vectors_for(self, tokens: Tokens) -> StaticVectors | None:
+        """The static vectors for a new cache. In training they are the same as before, as the ids
+        of vectors are kept for all docs, while words may be forgotten."""
+        if self.vector_column is None:
+            return None
+        source = vectors_of(tokens)
+        in_training = tokens.text_ids is not None
+        vectors = self._training_vectors
+        if in_training and vectors is not None and vectors.source is source:
+            return vectors
+        vectors = self.vector_column.read_vectors(source)
+        if in_training:
+            self._training_vectors = vectors
+        return vectors
+
+    def _rows_of_words(self, lexemes: Sequence[Lexeme], vectors: StaticVectors | None) -> Ints2d:
+        """What the cache stores of words: the ids of their values, -1 for none; the id of their
+        static vector, if there are vectors; and whether they have each of `MARKS`, as 0 or 1.
+        Shape: (W, width)"""
+        rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes], dtype="int32")
+        if vectors is None:
+            return rows
+        place = len(self.word_columns)
+        return numpy.insert(rows, place, vectors.find_ids(lexemes), axis=1)
+
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
-        """What the cache stores of a word: the ids of its values, -1 for none, then whether it has
-        each of `MARKS`, as 0 or 1."""
+        """See `_rows_of_words`. The vector is left out."""
         word = lexeme.orth_
         row = []
         for column in self.word_columns:
@@ -228,16 +294,47 @@ class Lookup:
         """Find the ids of the values of tokens whose words `find_words` has found: copy those that
         depend on the word from the cache, and let the other columns find theirs."""
         rows = cache.table[word_ids]
-        n_word_columns = len(self.word_columns)
+        n_word_places = self.n_word_places
         value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
-        value_ids[:, :n_word_columns] = rows[:, :n_word_columns]
-        value_ids[:, n_word_columns:] = -1
-        marks = rows[:, n_word_columns:]
+        value_ids[:, :n_word_places] = rows[:, :n_word_places]
+        value_ids[:, n_word_places:] = -1
+        marks = rows[:, n_word_places:]
         batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(rows):
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])
         return batch
+
+
+def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
+    """The static vector of the word at each offset, by its id, which stands at this place in a row
+    of value ids and in a row of `WordCache`."""
+    return Slots(
+        places=numpy.full(len(offsets), place, dtype="int32"),
+        offsets=to_int32(offsets),
+        first_rows=numpy.zeros(len(offsets), dtype="int32"),
+    )
+
+
+def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
+    """The column of static vectors. None if there is none, or if its dimension isn't known, as no
+    docs were there in initialization."""
+    for column in columns:
+        if isinstance(column, VectorColumn) and column.dim:
+            return column
+    return None
+
+
+def vectors_of(tokens: Tokens) -> BaseVectors:
+    """The static vectors that the vocabs of docs, at least one, have in common."""
+    first_vocab = tokens.vocabs[0]
+    for vocab in tokens.vocabs:
+        if vocab is not first_vocab and vocab.vectors is not first_vocab.vectors:
+            raise ValueError(
+                f"{WHERE}: expected docs whose vocabs have the same vectors in a batch, got vocabs "
+                "with others"
+            )
+    return first_vocab.vectors
 
 
 def to_int32(numbers: Sequence[int]) -> Ints1d:

@@ -14,6 +14,7 @@ from .gazetteers import GazetteerColumn
 from .label_counts import DOC
 from .memory import MemoryColumn
 from .pairs import PairColumn
+from .static_vectors import VectorColumn
 from .tokens import EXTENSION
 from .words import FLAGS, WORD_VIEWS, WordColumn, flag, prefix, suffix
 
@@ -27,6 +28,7 @@ ORTH, LOWER and SHAPE are in `WORD_VIEWS`: they depend on the word alone."""
 GAZETTEER = "gazetteer"
 CLUSTERS = "clusters"
 VECTORS = "vectors"
+STATIC_VECTORS = "static_vectors"
 """The kinds in windows that need a setting of their own: files of phrases or words, or numbers of
 clusters."""
 
@@ -70,6 +72,8 @@ class Template:
         windows is "clusters".
     vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
         into. Their kind in windows is "vectors".
+    include_static_vectors (bool): Whether the numbers of the static vectors of words are inputs,
+        each with a weight for each tag. Their kind in windows is "static_vectors".
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
     """
 
@@ -88,6 +92,7 @@ class Template:
         document: dict[str, int] | None = None,
         clusters: Sequence[str] = (),
         vectors: Sequence[int] = (),
+        include_static_vectors: bool = False,
     ) -> None:
         self.windows = dict(DEFAULT_WINDOWS if windows is None else windows)
         if gazetteers:
@@ -96,6 +101,8 @@ class Template:
             self.windows.setdefault(CLUSTERS, 2)
         if vectors:
             self.windows.setdefault(VECTORS, 2)
+        if include_static_vectors:
+            self.windows.setdefault(STATIC_VECTORS, 0)
         # Each length, flag and number once: a column is made for each.
         self.affixes = tuple(dict.fromkeys(affixes))
         self.flags = tuple(dict.fromkeys(flags))
@@ -108,6 +115,7 @@ class Template:
         self.elsewhere = elsewhere or {}
         self.document = document or {}
         self.clusters = tuple(clusters)
+        self.include_static_vectors = include_static_vectors
         _check(self)
 
     def make_columns(self) -> list[Column]:
@@ -123,8 +131,8 @@ class Template:
                 columns_of_kind[kind] = [AttributeColumn(kind, window)]
             columns.extend(columns_of_kind[kind])
         for kind, size in self.bigrams.items():
-            if kind in (CLUSTERS, VECTORS):
-                continue  # a word may have several clusters, which make no single pair
+            if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
+                continue  # a word has several clusters, or numbers, which make no single pair
             # No pair begins at the last token of the window.
             window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
             for base in columns_of_kind[kind]:
@@ -209,6 +217,13 @@ def make_vector_columns(template: Template, window: Window) -> list[Column]:
     return [VectorClusterColumn(VECTORS, window, template.vectors)]
 
 
+def make_static_vector_columns(template: Template, window: Window) -> list[Column]:
+    """Make the column of static vectors, if they are inputs."""
+    if not template.include_static_vectors:
+        return []
+    return [VectorColumn(STATIC_VECTORS, window)]
+
+
 KINDS: dict[str, MakeColumns] = {
     **{kind: word_column_maker(kind) for kind in WORD_VIEWS},
     "prefix": make_prefix_columns,
@@ -218,6 +233,7 @@ KINDS: dict[str, MakeColumns] = {
     GAZETTEER: make_gazetteer_columns,
     CLUSTERS: make_cluster_columns,
     VECTORS: make_vector_columns,
+    STATIC_VECTORS: make_static_vector_columns,
 }
 """The functions that make columns, by the kind in windows. Other kinds are attributes of tokens."""
 

@@ -11,17 +11,20 @@ from .sparse import (
     is_linear,
     linear_part,
 )
-from .weights import SparseWeights
+from .vector_inputs import VectorInputs
+from .weights import SparseWeights, inputs_of
 
 __all__ = [
     "FirstPass",
     "SparseWeights",
+    "VectorInputs",
     "build_hybrid_crf",
     "build_linear_chain_crf",
     "build_sparse_crf",
     "find_features",
     "first_pass_of",
     "has_linear_part",
+    "inputs_of",
     "is_linear",
     "linear_part",
 ]

@@ -58,9 +58,7 @@ class FirstPass(Shim):
         self._folds = []
         self._fold_of = fold_of
         for features, rows in folds:
-            weights = SparseWeights(self.settings, self.average_power)
-            weights.restart(rows)
-            self._folds.append((features, weights))
+            self._folds.append((features, self.weights.with_rows(rows)))
 
     @property
     def can_predict(self) -> bool:
@@ -83,7 +81,7 @@ class FirstPass(Shim):
             is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
             if fold < 0:  # docs that no fold was trained on, either
                 weights = self.weights
-                batch_of_fold = batch._replace(rows=batch.rows[is_in_fold])
+                batch_of_fold = batch.select_tokens(is_in_fold)
             else:
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)

@@ -161,7 +161,7 @@ def init(
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
     if model.has_dim("nO"):
-        weights.allocate(len(features), model.get_dim("nO"))
+        weights.allocate(len(features), model.get_dim("nO"), features.n_vector_rows)
 
 
 def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:

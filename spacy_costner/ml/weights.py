@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import srsly
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
+from thinc.types import Floats1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import FeatureBatch, WordCache
@@ -16,12 +16,21 @@ from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
 from .slimming import check_rows, pack_rows, slim_down, unpack_rows
+from .vector_inputs import VectorInputs
 from .word_sums import WordSums
 
 AVERAGE = "average"
 
 AVERAGE_POWER = 3.0
 """The default of how averages weigh steps, chosen on development data: see docs/linear.md."""
+
+VECTOR_RATE = 0.5
+"""The learning rate of the weights of static vectors, as a share of that of the other weights.
+Chosen on development data, as is `VECTOR_DROPOUT`: see docs/linear.md."""
+
+VECTOR_DROPOUT = 0.3
+"""The share of static vectors that are left out of an update. Nearly all words of training docs may
+have a vector, but not those of new docs: the features of a word have to be enough without it."""
 
 FIRST_PERIOD = 8
 """The number of steps at which the second period of an average begins."""
@@ -34,9 +43,25 @@ _CATCHING_UP = make_lock()
 no other prediction changes these rows."""
 
 
+class PendingGradient(NamedTuple):
+    """The gradient of a batch, until the weights are updated.
+
+    rows (Ints2d): The rows of each token and, as if they were tokens, those of the chain.
+        Shape: (N + K + 2, S)
+    d_scores (Floats2d): The gradient for the scores of these. Shape: (N + K + 2, K)
+    d_vector_weights (Floats2d | None): The gradient for the weights of static vectors, if they are
+        inputs. Shape: (M, K)
+    """
+
+    rows: Ints2d
+    d_scores: Floats2d
+    d_vector_weights: Floats2d | None
+
+
 class SparseWeights(Shim):
-    """A row of K weights for each of V features, and K + 2 more rows: the transitions from each
-    tag, the start and the end.
+    """The weights of a linear CRF, K in a row: a row for each of V features; M rows for static
+    vectors, if they are inputs, one for each offset and number of a vector; and K + 2 rows: the
+    transitions from each tag, the start and the end.
 
     All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
     that keeps averages, so does this: the weights after step t count t^p, so that early ones count
@@ -55,8 +80,9 @@ class SparseWeights(Shim):
     """
 
     table: Table
+    n_vector_rows: int
     step: int
-    _pending: list[tuple[Ints2d, Floats2d]]
+    _pending: list[PendingGradient]
     _word_sums: WordSums | None
 
     def __init__(
@@ -69,6 +95,7 @@ class SparseWeights(Shim):
         self.settings = settings
         self.average_power = average_power
         self.keep_all = keep_all
+        self.n_vector_rows = 0
         self._uses_average = False
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
 
@@ -80,7 +107,7 @@ class SparseWeights(Shim):
     @property
     def n_features(self) -> int:
         """V."""
-        return max(len(self.table.weights) - self.n_tags - 2, 0)
+        return max(len(self.table.weights) - self.n_vector_rows - self.n_tags - 2, 0)
 
     @property
     def n_tags(self) -> int:
@@ -89,7 +116,8 @@ class SparseWeights(Shim):
 
     @property
     def rows(self) -> Floats2d:
-        """All weights, readable, and writable until the next prediction. Shape: (V + K + 2, K)"""
+        """All weights, readable, and writable until the next prediction.
+        Shape: (V + M + K + 2, K)"""
         self._work_out()
         self._word_sums = None  # the caller may write to the weights
         return self.table.weights
@@ -98,6 +126,11 @@ class SparseWeights(Shim):
     def emissions(self) -> Floats2d:
         """Weights of the features, as `rows`. Shape: (V, K)"""
         return self.rows[: self.n_features]
+
+    @property
+    def vector_weights(self) -> Floats2d:
+        """Weights of the static vectors, as `rows`. Shape: (M, K)"""
+        return self.rows[self.n_features : self._first_chain_row]
 
     @property
     def transitions(self) -> Floats2d:
@@ -116,29 +149,49 @@ class SparseWeights(Shim):
 
     @property
     def _chain_weights(self) -> Floats2d:
-        """The rows below those of the features. Shape: (K + 2, K)"""
+        """The rows below those of features and vectors. Shape: (K + 2, K)"""
         if self.settings.is_regularised:
             self._work_out(self._chain_rows)
-        return self.table.weights[self.n_features :]
+        return self.table.weights[self._first_chain_row :]
+
+    @property
+    def _first_chain_row(self) -> int:
+        """V + M."""
+        return self.n_features + self.n_vector_rows
 
     @property
     def _chain_rows(self) -> Ints1d:
-        """The numbers of the rows below those of the features. Shape: (K + 2,)"""
-        return numpy.arange(self.n_features, len(self.table.weights), dtype="int32")
+        """The numbers of the rows below those of features and vectors. Shape: (K + 2,)"""
+        return numpy.arange(self._first_chain_row, len(self.table.weights), dtype="int32")
 
-    def allocate(self, n_features: int, n_tags: int) -> None:
-        """Create weights of 0 for V features and K tags."""
-        self._set_table(numpy.zeros((n_features + n_tags + 2, n_tags), dtype="float32"))
+    @property
+    def _vector_rows(self) -> Ints1d:
+        """The numbers of the rows of static vectors. Shape: (M,)"""
+        return numpy.arange(self.n_features, self._first_chain_row, dtype="int32")
+
+    def allocate(self, n_features: int, n_tags: int, n_vector_rows: int = 0) -> None:
+        """Create weights of 0 for V features, K tags and M rows of static vectors."""
+        n_rows = n_features + n_vector_rows + n_tags + 2
+        self.n_vector_rows = n_vector_rows
+        self._set_table(numpy.zeros((n_rows, n_tags), dtype="float32"))
 
     def restart(self, rows: Floats2d) -> None:
-        """Begin training again, with these weights. Shape: (V + K + 2, K)"""
+        """Begin training again, with these weights. Shape: (V + M + K + 2, K)"""
         self._set_table(numpy.array(rows, dtype="float32"))
+
+    def with_rows(self, rows: Floats2d) -> "SparseWeights":
+        """Weights of the same features with other rows, to train apart from these. Shape: (V + M +
+        K + 2, K)"""
+        weights = SparseWeights(self.settings, self.average_power, self.keep_all)
+        weights.n_vector_rows = self.n_vector_rows
+        weights.restart(rows)
+        return weights
 
     def set_folds(self, folds: Sequence[Floats2d], fold_of: dict[int, int]) -> None:
         """Set the weights that score docs while another part of the model is trained: for each
-        block of docs those of the features, (V, K), trained on the others. `fold_of` has the block
-        of each doc, by the hash of its text. Until there are new weights or more tags, these are
-        not trained."""
+        block of docs those of features and vectors, (V + M, K), trained on the others. `fold_of`
+        has the block of each doc, by the hash of its text. Until there are new weights or more
+        tags, these are not trained."""
         self.folds = list(folds)
         self.fold_of = fold_of
 
@@ -150,10 +203,10 @@ class SparseWeights(Shim):
         # Weights, sums of squares, totals and the average have a row for each feature and tag, and
         # a column for each tag. The fourth of the table, `last`, has no columns.
         old_arrays = (*self.table[:3], self._average)
-        self.allocate(self.n_features, n_tags)
-        # Old tags come first in the rows of features and in the transitions from them. The last two
-        # rows are the start and the end.
-        n_old_rows = self.n_features + n_old_tags
+        # Old tags come first in the rows of features and vectors, and in the transitions from them.
+        # The last two rows are the start and the end.
+        n_old_rows = self._first_chain_row + n_old_tags
+        self.allocate(self.n_features, n_tags, self.n_vector_rows)
         for old, new in zip(old_arrays, (*self.table[:3], self._average)):
             new[:n_old_rows, :n_old_tags] = old[:n_old_rows]
             new[-2:, :n_old_tags] = old[-2:]
@@ -163,8 +216,14 @@ class SparseWeights(Shim):
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
         """The scores of docs, from their features."""
+        return self._score(batch, inputs_of(batch))
+
+    def _score(self, batch: FeatureBatch, inputs: VectorInputs | None) -> Potentials:
+        """The scores of docs, from their features and from vectors that are not in word sums."""
         self._work_out(batch.rows)
-        emissions = sparse.sum_rows(batch.rows, self.table.weights[: self.n_features])
+        if inputs is not None and self.settings.is_regularised:
+            self._work_out(self._vector_rows)
+        emissions = self._score_tokens(batch.rows, inputs, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
             word_sums = self._update_word_sums(batch.word_cache)
             emissions += word_sums.sum_windows(batch.word_ids, batch.lengths)
@@ -177,13 +236,36 @@ class SparseWeights(Shim):
             lengths=batch.lengths,
         )
 
+    def _score_tokens(
+        self, rows: Ints2d, inputs: VectorInputs | None, weights: Floats2d
+    ) -> Floats2d:
+        """The emissions of tokens, from their rows of weights, of which the first V + M are used,
+        and from static vectors. Shapes: (N, S) to (N, K)"""
+        emissions = sparse.sum_rows(rows, weights[: self.n_features])
+        if inputs is not None:
+            emissions += inputs.score(weights[self.n_features : self._first_chain_row])
+        return emissions
+
+    def score_vectors(self, batch: FeatureBatch) -> Floats3d:
+        """What the static vector at each of O offsets adds to the scores of each token. Shape: (N,
+        O, K)"""
+        inputs = inputs_of(batch)
+        if inputs is None:
+            return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
+        products = inputs.products(self.vector_weights)
+        # The last row is for words without a vector, whose row is -1.
+        without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
+        return numpy.concatenate([products, without_vector])[inputs.rows]
+
     def _update_word_sums(self, cache: WordCache) -> WordSums:
         """The sums of the weights of words, kept until weights change. If several threads add words
         at once, the sums of the last one are kept."""
         word_sums = self._word_sums
         if word_sums is None or not word_sums.are_of(self.table.weights, cache):
             self._work_out()
-            word_sums = WordSums.empty(self.table.weights, self.n_features, cache)
+            word_sums = WordSums.empty(
+                self.table.weights, self.n_features, self.n_vector_rows, cache
+            )
         word_sums = word_sums.with_all_words()
         self._word_sums = word_sums
         return word_sums
@@ -193,31 +275,33 @@ class SparseWeights(Shim):
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training, where tokens lose a share of their features. The callback keeps
         the gradient."""
-        rows = batch.rows
         scale = numpy.float32(1)
         if dropout:
-            is_lost = numpy.random.uniform(size=rows.shape) < dropout
-            rows = numpy.where(is_lost, numpy.int32(-1), rows)
+            batch = drop_features(batch, dropout)
             scale = numpy.float32(1 / (1 - dropout))
-        scores = self.potentials(batch._replace(rows=rows))
+        batch = drop_vectors(batch, VECTOR_DROPOUT)
+        inputs = inputs_of(batch)
+        scores = self._score(batch, inputs)
         scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
             # The chain's weights are features, too: after the tokens come K + 2 more "tokens", each
             # with one of these rows. Shape: (N + K + 2, S)
+            rows = batch.rows
             n_slots = max(rows.shape[1], 1)  # there may be no features
             all_rows = numpy.full((len(rows) + self.n_tags + 2, n_slots), -1, dtype="int32")
             all_rows[: len(rows), : rows.shape[1]] = rows
             all_rows[len(rows) :, 0] = self._chain_rows
+            d_emissions = (gradient.emissions * scale).astype("float32")
             d_scores = numpy.concatenate(
-                [
-                    gradient.emissions * scale,
-                    gradient.transitions,
-                    gradient.start[None],
-                    gradient.end[None],
-                ]
+                [d_emissions, gradient.transitions, gradient.start[None], gradient.end[None]]
             )
-            self._pending.append((all_rows, d_scores.astype("float32")))
+            d_vector_weights = None
+            if inputs is not None:
+                d_vector_weights = inputs.gradient(d_emissions)
+            self._pending.append(
+                PendingGradient(all_rows, d_scores.astype("float32"), d_vector_weights)
+            )
 
         return scores, add_gradient
 
@@ -229,29 +313,60 @@ class SparseWeights(Shim):
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
         # Docs in no fold, -1, have the weights that were trained on all.
         weights_of_fold = dict(enumerate(self.folds))
-        weights_of_fold[-1] = self.emissions
+        weights_of_fold[-1] = self.rows
         for fold, weights in weights_of_fold.items():
             is_in_fold = fold_of_token == fold
-            emissions[is_in_fold] = sparse.sum_rows(batch.rows[is_in_fold], weights)
-        without_tokens = batch._replace(rows=batch.rows[:0])
+            batch_of_fold = batch.select_tokens(is_in_fold)
+            emissions[is_in_fold] = self._score_tokens(
+                batch_of_fold.rows, inputs_of(batch_of_fold), weights
+            )
+        without_tokens = batch.select_tokens(numpy.zeros(len(batch.rows), dtype=bool))
         return self.potentials(without_tokens)._replace(emissions=emissions)
 
     def gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K)."""
-        rows = numpy.concatenate([rows for rows, _ in self._pending])
-        d_scores = numpy.concatenate([d_scores for _, d_scores in self._pending])
-        return sparse.collect_rows(rows, d_scores, self._place_of)
+        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K). All
+        rows of static vectors are among them, if they are inputs."""
+        rows, gradient = self._sparse_gradient()
+        d_vector_weights = self._vector_gradient()
+        if d_vector_weights is None:
+            return rows, gradient
+        all_rows = numpy.concatenate([rows, self._vector_rows])
+        return all_rows, numpy.concatenate([gradient, d_vector_weights])
+
+    def _sparse_gradient(self) -> tuple[Ints1d, Floats2d]:
+        """The same without the rows of static vectors."""
+        return sparse.collect_rows(
+            numpy.concatenate([pending.rows for pending in self._pending]),
+            numpy.concatenate([pending.d_scores for pending in self._pending]),
+            self._place_of,
+        )
+
+    def _vector_gradient(self) -> Floats2d | None:
+        """The kept gradient for the weights of static vectors, (M, K). None if they are no
+        inputs."""
+        gradients: list[Floats2d] = []
+        for pending in self._pending:
+            if pending.d_vector_weights is not None:
+                gradients.append(pending.d_vector_weights)
+        if not gradients:
+            return None
+        return numpy.sum(gradients, axis=0)
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the weights with the kept gradient. The optimizer only says whether averages are
         wanted. `nlp.rehearse` gives a function in its place."""
         if not self._pending:
             return
-        rows, gradient = self.gradient()
+        rows, gradient = self._sparse_gradient()
+        d_vector_weights = self._vector_gradient()
         self._pending = []
         self._word_sums = None
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
+        if d_vector_weights is not None:
+            vector_rate = VECTOR_RATE * self.settings.learn_rate
+            settings = self.settings._replace(learn_rate=vector_rate)
+            sparse.adagrad(self.table, self._vector_rows, d_vector_weights, self.step, settings)
         averages = getattr(optimizer, "averages", None)
         if averages is not None:
             # The average itself is worked out where it is used.
@@ -279,7 +394,7 @@ class SparseWeights(Shim):
 
     def averaged(self, optimizer: Optimizer) -> Floats2d:
         """The weights to use after training: their average if the optimizer keeps one, or the last
-        ones. Shape: (V + K + 2, K)"""
+        ones. Shape: (V + M + K + 2, K)"""
         if self._has_average(optimizer.averages or {}):
             return self._mean()
         return self.rows.copy()
@@ -290,21 +405,20 @@ class SparseWeights(Shim):
 
     def slim(self, rows: Floats2d) -> Floats2d:
         """The weights to use after training as they are saved: without those that hardly matter,
-        and rounded; or as they are, if all are to be kept. Shape: (V + K + 2, K)"""
+        and rounded; or as they are, if all are to be kept. Shape: (V + M + K + 2, K)"""
         if self.keep_all:
             return rows
         return slim_down(rows, self.n_features)
 
     def select(self, rows: Ints1d) -> "SparseWeights":
-        """The weights of some features and those of the chain, without the state of training.
-        Shape: (V',)"""
-        feature_rows = self.emissions[rows]
-        weights = SparseWeights(self.settings, self.average_power, self.keep_all)
-        weights.restart(numpy.concatenate([feature_rows, self._chain_weights]))
-        return weights
+        """The weights of some features, and those of static vectors and of the chain, without the
+        state of training. Shape: (V',)"""
+        all_rows = self.rows
+        other_rows = all_rows[self.n_features :]
+        return self.with_rows(numpy.concatenate([all_rows[rows], other_rows]))
 
     def _mean(self) -> Floats2d:
-        """The average of the weights after each update. Shape: (V + K + 2, K)"""
+        """The average of the weights after each update. Shape: (V + M + K + 2, K)"""
         self._work_out()
         if self.step == self._period_begin:
             return self._average.copy()
@@ -338,7 +452,7 @@ class SparseWeights(Shim):
                 sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 
     def _set_table(self, weights: Floats2d) -> None:
-        """Begin training, with these weights. Shape: (V + K + 2, K)"""
+        """Begin training, with these weights. Shape: (V + M + K + 2, K)"""
         # Not `zeros_like`, which writes: what is never written, as in prediction, takes no memory.
         self.table = Table(
             weights=weights,
@@ -376,8 +490,10 @@ class SparseWeights(Shim):
             {
                 "n_features": self.n_features,
                 "n_tags": self.n_tags,
+                "n_vector_rows": self.n_vector_rows,
                 "features": pack_rows(weights[: self.n_features]),
-                "chain": pack_rows(weights[self.n_features :]),
+                "vectors": pack_rows(weights[self.n_features : self._first_chain_row]),
+                "chain": pack_rows(weights[self._first_chain_row :]),
             }
         )
 
@@ -397,21 +513,28 @@ class SparseWeights(Shim):
         """Load what was saved, and check that its parts fit each other."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
-        n_rows = n_features + n_tags + 2
-        if not (n_features >= 0 and n_rows < 2**31):
-            raise ValueError(f"expected the weights of features, got {n_features} features")
-        self.allocate(n_features, n_tags)
+        # Models that were saved before static vectors could be inputs have none.
+        n_vector_rows = saved.get("n_vector_rows", 0)
+        n_rows = n_features + n_vector_rows + n_tags + 2
+        are_counts = n_features >= 0 and n_vector_rows >= 0
+        if not (are_counts and n_rows < 2**31):
+            raise ValueError(
+                f"expected weights of features and vectors, got {n_features} features and "
+                f"{n_vector_rows} rows of vectors"
+            )
+        self.allocate(n_features, n_tags, n_vector_rows)
         weights = self.table.weights
         if "scale" in saved:  # up to 0.3.0
             load_floats(saved, weights)
         else:
             unpack_rows(saved["features"], weights[:n_features])
-            unpack_rows(saved["chain"], weights[n_features:])
+            unpack_rows(saved["vectors"], weights[n_features : self._first_chain_row])
+            unpack_rows(saved["chain"], weights[self._first_chain_row :])
 
 
 def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
-    """Load weights that were saved up to 0.3.0, as floats of 16 bits, into an array of 0.
-    Shape: (V + K + 2, K)"""
+    """Load weights that were saved up to 0.3.0, as floats of 16 bits, into an array of 0. Shape:
+    (V + M + K + 2, K)"""
     n_rows, n_tags = weights.shape
     scale = saved["scale"]
     used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
@@ -424,3 +547,25 @@ def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
         raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(saved_weights)}")
     check_rows(used_rows, n_rows)
     weights[used_rows] = saved_weights * numpy.float32(scale)
+
+
+def inputs_of(batch: FeatureBatch) -> VectorInputs | None:
+    """The static vectors of a batch, if they are inputs and not in its word cache."""
+    if batch.vectors is None or batch.vector_ids is None:
+        return None
+    return VectorInputs.of_ids(batch.vectors, batch.vector_ids)
+
+
+def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
+    """A batch whose tokens lose a share of their features, and of the vectors in their windows."""
+    is_lost = numpy.random.uniform(size=batch.rows.shape) < dropout
+    batch = batch._replace(rows=numpy.where(is_lost, numpy.int32(-1), batch.rows))
+    return drop_vectors(batch, dropout)
+
+
+def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
+    """A batch whose tokens lose a share of the vectors in their windows, if vectors are inputs."""
+    if batch.vector_ids is None:
+        return batch
+    is_lost = numpy.random.uniform(size=batch.vector_ids.shape) < dropout
+    return batch._replace(vector_ids=numpy.where(is_lost, numpy.int32(-1), batch.vector_ids))

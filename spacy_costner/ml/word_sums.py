@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import numpy
-from thinc.types import Array1d, Floats2d, Floats3d, Ints1d
+from thinc.types import Array1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
 from ..features import WordCache
+from .vector_inputs import VectorInputs, side_by_side
 
 MOST_BYTES = 1 << 27
 """The size of the sums that are kept: those of the words that were seen first. Sixty thousand words
@@ -17,9 +18,10 @@ class WordSums(NamedTuple):
     """At each offset the sum of the weights of each word: what a word at this offset adds to the
     scores of a token. Threads can share it.
 
-    weights (Floats2d): All weights, of which the first V rows are those of features.
-        Shape: (V + K + 2, K)
+    weights (Floats2d): All weights: V rows of features, M of static vectors, K + 2 of the chain.
+        Shape: (V + M + K + 2, K)
     n_features (int): V.
+    n_vector_rows (int): M.
     cache (WordCache): The words.
     sums (Floats3d): The sums of its first words, with room for more. Shape: (W, offsets, K)
     n_words (int): The number of words that have sums.
@@ -27,16 +29,19 @@ class WordSums(NamedTuple):
 
     weights: Floats2d
     n_features: int
+    n_vector_rows: int
     cache: WordCache
     sums: Floats3d
     n_words: int
 
     @classmethod
-    def empty(cls, weights: Floats2d, n_features: int, cache: WordCache) -> "WordSums":
+    def empty(
+        cls, weights: Floats2d, n_features: int, n_vector_rows: int, cache: WordCache
+    ) -> "WordSums":
         """The sums of no word."""
         n_offsets = len(cache.slots_by_offset)
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
-        return cls(weights, n_features, cache, sums, 0)
+        return cls(weights, n_features, n_vector_rows, cache, sums, 0)
 
     def are_of(self, weights: Floats2d, cache: WordCache) -> bool:
         """Whether they are sums of these weights, not of others that took their place."""
@@ -59,15 +64,38 @@ class WordSums(NamedTuple):
             sums = numpy.empty((n_rows, n_offsets, n_tags), dtype="float32")
             sums[: self.n_words] = self.sums[: self.n_words]
         new_words = self.cache.table[self.n_words : n_words]
-        for i, slots in enumerate(self.cache.slots_by_offset.values()):
-            # A word by itself, without a window: a sequence of all new words.
-            rows = slots.gather(new_words, numpy.asarray([len(new_words)], dtype="int32"))
-            sums[self.n_words : n_words, i] = sparse.sum_rows(rows, self._feature_weights)
+        # Written at once, when they are complete: another thread may write the same sums.
+        sums[self.n_words : n_words] = self._sum_weights(new_words)
         return self._replace(sums=sums, n_words=n_words)
+
+    def _sum_weights(self, words: Ints2d) -> Floats3d:
+        """The sums of some words, from their rows in the cache, (W, columns). Shape: (W, offsets,
+        K)"""
+        cache = self.cache
+        _, n_offsets, n_tags = self.sums.shape
+        sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
+        for i, slots in enumerate(cache.slots_by_offset.values()):
+            # A word by itself, without a window: a sequence of all words.
+            rows = slots.gather(words, numpy.asarray([len(words)], dtype="int32"))
+            sums[:, i] = sparse.sum_rows(rows, self._feature_weights)
+        if cache.vectors is not None:
+            vectors = cache.vectors.read(words[:, cache.vector_slots.places[0]])
+            weights = side_by_side(self._vector_weights, vectors.shape[1])
+            # Not by BLAS: the sums of a word are the same, whatever other words there are.
+            products = sparse.multiply_rows(vectors, weights)
+            # Vectors may have a smaller window than other values of words.
+            offsets = [*cache.slots_by_offset]
+            places = [offsets.index(offset) for offset in cache.vector_slots.offsets]
+            sums[:, places] += products.reshape(len(words), len(places), n_tags)
+        return sums
 
     @property
     def _feature_weights(self) -> Floats2d:
         return self.weights[: self.n_features]
+
+    @property
+    def _vector_weights(self) -> Floats2d:
+        return self.weights[self.n_features : self.n_features + self.n_vector_rows]
 
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
         """What the words in their windows add to the scores of tokens. Shapes: (N,), (B,) to
@@ -89,9 +117,14 @@ class WordSums(NamedTuple):
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
         """Add the weights of the words for which there was no room to scores, (N, K)."""
-        value_ids = self.cache.table[word_ids]
+        cache = self.cache
+        value_ids = cache.table[word_ids]
         value_ids[has_sums] = -1
-        for offset, slots in self.cache.slots_by_offset.items():
+        for offset, slots in cache.slots_by_offset.items():
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)
             scores += sparse.sum_rows(rows, self._feature_weights)
+        if cache.vectors is not None:
+            vector_ids = cache.vector_slots.gather(value_ids, lengths)
+            inputs = VectorInputs.of_ids(cache.vectors, vector_ids)
+            scores += inputs.score(self._vector_weights)

@@ -8,6 +8,7 @@ from .native import (
     collect_rows,
     gather_window,
     lazy_regularise,
+    multiply_rows,
     sum_rows,
 )
 from .table import AdaGrad, Table
@@ -23,5 +24,6 @@ __all__ = [
     "gather_window",
     "lazy_regularise",
     "merge_equal",
+    "multiply_rows",
     "sum_rows",
 ]

@@ -190,6 +190,19 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
     for (int32_t row : active) place_of[row] = -1;
 }
 
+// products[i] = inputs[i] weights. Each row is summed in the same order, however many there are.
+inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, const float* weights,
+                          int64_t width, float* RESTRICT products) {
+    for (int64_t i = 0; i < n_rows; ++i, inputs += dim, products += width) {
+        std::fill(products, products + width, 0.0f);
+        for (int64_t d = 0; d < dim; ++d) {
+            const float input = inputs[d];
+            const float* row = weights + d * width;
+            for (int64_t k = 0; k < width; ++k) products[k] += input * row[k];
+        }
+    }
+}
+
 // gradient[r] += d_scores[t] for the rows r of each token t, in float64.
 inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
                      int64_t width, double* RESTRICT gradient) {

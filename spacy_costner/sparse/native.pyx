@@ -56,6 +56,10 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
         int64_t width, double* gradient
     )
+    void _multiply_rows "costner_sparse::multiply_rows"(
+        const float* inputs, int64_t n_rows, int64_t dim, const float* weights, int64_t width,
+        float* products
+    )
     void _lazy_regularise "costner_sparse::lazy_regularise"(
         const Table& table, int64_t row, int32_t now, const _Step& step
     )
@@ -183,6 +187,21 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
     if not fit:
         _check_rows(rows, weights.shape[0])
     return scores
+
+
+def multiply_rows(const float[:, ::1] inputs, const float[:, ::1] weights):
+    """Multiply matrices. A row of the product is the same, bit for bit, whatever other rows there
+    are, which BLAS doesn't promise. Shapes: (U, D), (D, K) to (U, K)"""
+    _same("length of weights", weights.shape[0], inputs.shape[1])
+    products = numpy.zeros((inputs.shape[0], weights.shape[1]), dtype="float32")
+    cdef float[:, ::1] out = products
+    if inputs.shape[0] and inputs.shape[1] and weights.shape[1]:
+        with nogil:
+            _multiply_rows(
+                &inputs[0, 0], inputs.shape[0], inputs.shape[1], &weights[0, 0],
+                weights.shape[1], &out[0, 0]
+            )
+    return products
 
 
 def collect_rows(

@@ -79,7 +79,7 @@ def train_first_pass(
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
-    first_pass.weights.allocate(len(features), len(tags))
+    first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
     features_and_weights: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold, each other one its own.
@@ -209,8 +209,10 @@ def train_linear_part(
         trained_rows.append(rows)
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # A fold has weights of features alone. Transitions, start and end are those of all docs.
-    emissions_of_folds = [rows[: weights.n_features] for rows in trained_rows[1:]]
+    # A fold has weights of features and vectors alone. Transitions, start and end are those of all
+    # docs.
+    n_emission_rows = weights.n_features + weights.n_vector_rows
+    emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 

@@ -12,7 +12,7 @@ from thinc.api import Model
 from thinc.types import Floats1d, Floats2d, Ints2d
 
 from .. import sparse
-from ..ml import find_features, linear_part
+from ..ml import find_features, inputs_of, linear_part
 from ..progress import progress
 from ..tags import Tags
 from ..types import Potentials, Progress, map_scores
@@ -36,10 +36,7 @@ MOST_HALVES = 20
 """How often a step is halved until it makes that decrease."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalty is `C2_OF_MANY` in place of `C2`."""
-
-C2 = 0.1
-C2_OF_MANY = 1.0
+"""Above this number of labels the penalties are `PENALTY_OF_MANY` in place of `PENALTY`."""
 
 TOLERANCE = 1e-3
 """Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
@@ -53,10 +50,23 @@ AT_ONCE = "trained on all docs at once, as they are few"
 MEMINFO = Path("/proc/meminfo")
 
 
+class Penalty(NamedTuple):
+    """What the square of a weight costs, c2: the weight of a feature or of the chain; and that of a
+    number of a static vector. Chosen on development data: see docs/linear.md."""
+
+    features: float
+    vectors: float
+
+
+PENALTY = Penalty(features=0.1, vectors=0.3)
+
+PENALTY_OF_MANY = Penalty(features=1.0, vectors=1.0)
+
+
 class BatchTargets(NamedTuple):
     """The targets of a batch in one segmentation of its docs.
 
-    rows (Ints2d): The groups of features of tokens: see `sparse.Merged`. Shape: (N, S)
+    rows (Ints2d): The rows of `TotalLoss.table` that tokens have, -1 for none. Shape: (N, S)
     targets (Targets): The targets.
     share (float): How much their loss counts: 1, or half if there are two segmentations.
     """
@@ -69,17 +79,21 @@ class BatchTargets(NamedTuple):
 class TotalLoss:
     """The loss over all examples with a penalty, as a function of one vector of D numbers.
 
-        f(w) = sum over the examples of the loss + c2 |w|^2
+        f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
-    The penalty is that of CRFsuite. The loss of a doc with borders is the mean over both of its
-    segmentations. Docs are read once. Features that always occur together share a part of the
-    vector: see `sparse.Merged`. The vector is in float64, scores are in float32.
+    The penalty is that of CRFsuite, but for the weights of static vectors, whose c2 is their own.
+    The loss of a doc with borders is the mean over both of its segmentations. Docs are read once.
+    The vector is in float64, scores are in float32.
+
+    The vector is a table of K columns. Its rows are G groups of features that always occur
+    together, see `sparse.Merged`; M of static vectors, if they are inputs; and K + 2 of the chain.
 
     model (Model): A linear model that knows its features.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain, or the same with a single O.
     examples (Sequence[Example]): The examples.
     c2 (float): The weight of the penalty.
+    c2_of_vectors (float | None): The same for the weights of static vectors. None: `c2`.
     """
 
     def __init__(
@@ -90,79 +104,121 @@ class TotalLoss:
         examples: Sequence[Example],
         *,
         c2: float,
+        c2_of_vectors: float | None = None,
     ) -> None:
         self.objective = objective
         self.tags = tags
-        self.c2 = c2
         self.features, self.weights = linear_part(model)
-        rows = find_features(model, [eg.predicted for eg in examples], is_train=True).rows
-        self.merged = sparse.merge_equal(rows, self.weights.n_features)
-        self.shape = (len(self.merged.roots) + len(tags) + 2, len(tags))
-        self.batches: list[BatchTargets] = []
+        features = find_features(model, [eg.predicted for eg in examples], is_train=True)
+        self.merged = sparse.merge_equal(features.rows, self.weights.n_features)
+        self.inputs = inputs_of(features)
+        self.n_groups = len(self.merged.roots)
+        self.first_chain_row = self.n_groups + self.weights.n_vector_rows
+        self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
+        # The penalty of each row of the vector. Shape: (G + M + K + 2, 1)
+        self.c2 = numpy.full((self.shape[0], 1), c2)
+        if c2_of_vectors is not None:
+            self.c2[self.n_groups : self.first_chain_row] = c2_of_vectors
+        self.batches = self._make_batches(examples, self._table_rows())
+
+    def _table_rows(self) -> Ints2d:
+        """The rows of `table` that tokens have: their groups of features and, below all groups, the
+        products of the static vectors in their windows. Shape: (N, S)"""
+        if self.inputs is None:
+            return self.merged.rows
+        product_rows = self.inputs.rows
+        table_rows = numpy.where(product_rows < 0, -1, product_rows + self.n_groups)
+        return numpy.concatenate([self.merged.rows, table_rows.astype("int32")], axis=1)
+
+    def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
+        """Divide examples, whose tokens have these rows of `table`, (N, S), into batches."""
+        batches: list[BatchTargets] = []
         # A ratio over the batch is not the sum of those of parts of it.
-        is_ratio = objective.loss.stage_at(Progress()).is_ratio
+        is_ratio = self.objective.loss.stage_at(Progress()).is_ratio
         batch_size = len(examples) if is_ratio else BATCH_SIZE
         end = 0
         for i in range(0, len(examples), batch_size):
             batch = examples[i : i + batch_size]
             begin = end
             end += sum(len(eg.predicted) for eg in batch)
-            segmentations = objective.targets(batch, tags).to_list()
+            segmentations = self.objective.targets(batch, self.tags).to_list()
             for targets in segmentations:
                 share = 1 / len(segmentations)
-                self.batches.append(BatchTargets(self.merged.rows[begin:end], targets, share))
+                batches.append(BatchTargets(rows[begin:end], targets, share))
+        return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
         self.objective.loss.stage_at(Progress()).forget()
-        value = self.c2 * float(vector @ vector)
-        sums = numpy.zeros(self.shape)
+        weights = vector.reshape(self.shape)
+        value = float((self.c2 * weights**2).sum())
+        sums = self._no_gradient()
         # One batch after another, so that the scores and gradients of one are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value
             gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
             self._add_gradient(sums, batch, gradient)
-        return value, self._to_vector(sums) + 2 * self.c2 * vector
+        d_penalty = 2 * self.c2 * weights
+        return value, self._to_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
         """Compute the scores of each batch with the weights of a vector, (D,)."""
-        n_groups = len(self.merged.roots)
         weights = vector.reshape(self.shape).astype("float32")
-        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
-        weights[:n_groups] *= self.merged.roots[:, None]
+        table = self.table(weights)
         for batch in self.batches:
             yield Potentials(
-                emissions=sparse.sum_rows(batch.rows, weights),
-                transitions=weights[n_groups:-2],
+                emissions=sparse.sum_rows(batch.rows, table),
+                transitions=weights[self.first_chain_row : -2],
                 start=weights[-2],
                 end=weights[-1],
                 lengths=batch.targets.lengths,
             )
 
+    def table(self, weights: Floats2d) -> Floats2d:
+        """The rows that add up to the scores of tokens: one for each group of features and, below
+        them, one for each product of a static vector: see `VectorInputs`. Shape: (G + U O, K)"""
+        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
+        groups = weights[: self.n_groups] * self.merged.roots[:, None].astype("float32")
+        if self.inputs is None:
+            return groups
+        products = self.inputs.products(weights[self.n_groups : self.first_chain_row])
+        return numpy.concatenate([groups, products])
+
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
-        sums = numpy.zeros(self.shape)
+        sums = self._no_gradient()
         for batch, gradient in zip(self.batches, gradients):
             self._add_gradient(sums, batch, gradient)
         return self._to_vector(sums)
 
+    def _no_gradient(self) -> Floats2d:
+        """A gradient of 0: a row for each row of `table`, for the transitions from each tag, for
+        the start and for the end."""
+        n_tags = len(self.tags)
+        n_products = 0 if self.inputs is None else self.inputs.n_products
+        return numpy.zeros((self.n_groups + n_products + n_tags + 2, n_tags))
+
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
-        """Add the gradient with respect to the scores of a batch to sums, in place: a row for each
-        group of features, for the transitions from each tag, for the start and for the end."""
-        n_groups = len(self.merged.roots)
+        """Add the gradient with respect to the scores of a batch to sums, in place: see
+        `_no_gradient`."""
+        n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
         sparse.add_rows(batch.rows, emissions, sums)
-        sums[n_groups:-2] += gradient.transitions
+        sums[-2 - n_tags : -2] += gradient.transitions
         sums[-2] += gradient.start
         sums[-1] += gradient.end
 
     def _to_vector(self, sums: Floats2d) -> Floats1d:
-        """The gradient for the vector, (D,), from these sums."""
-        n_groups = len(self.merged.roots)
+        """The gradient for the vector, (D,), from these sums: see `_no_gradient`."""
+        first_chain_row = len(sums) - len(self.tags) - 2
         # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
-        sums[:n_groups] *= self.merged.roots[:, None]
-        return sums.reshape(-1)
+        parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
+        if self.inputs is not None:
+            d_products = sums[self.n_groups : first_chain_row]
+            parts.append(self.inputs.backprop_products(d_products))
+        parts.append(sums[first_chain_row:])
+        return numpy.concatenate(parts).reshape(-1)
 
     def read_weights(self) -> Floats1d:
         """The vector that is closest to the weights of the model, (D,)."""
@@ -176,11 +232,10 @@ class TotalLoss:
         self.weights.rows[:] = self.to_rows(vector)
 
     def to_rows(self, vector: Floats1d) -> Floats2d:
-        """The weights that a vector, (D,), stands for. Shape: (V + K + 2, K)"""
-        n_groups = len(self.merged.roots)
+        """The weights that a vector, (D,), stands for. Shape: (V + M + K + 2, K)"""
         rows = vector.reshape(self.shape)
-        features = self.merged.spread(rows[:n_groups])
-        return numpy.concatenate([features, rows[n_groups:]])
+        features = self.merged.spread(rows[: self.n_groups])
+        return numpy.concatenate([features, rows[self.n_groups :]])
 
 
 def train_at_once(
@@ -196,7 +251,7 @@ def train_at_once(
     RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
         value is the objective of the last training, per token.
     """
-    c2 = C2 if len(tags.labels) <= MANY_LABELS else C2_OF_MANY
+    penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY
     n_tokens = sum(len(eg.predicted) for eg in examples)
     rows: list[Floats2d] = []
     n_evaluations = 0
@@ -206,7 +261,14 @@ def train_at_once(
     if tags.is_split:
         tag_sets.append(tags.collapsed)
     for trained_tags in tag_sets:
-        total = TotalLoss(model, objective, trained_tags, examples, c2=c2)
+        total = TotalLoss(
+            model,
+            objective,
+            trained_tags,
+            examples,
+            c2=penalty.features,
+            c2_of_vectors=penalty.vectors,
+        )
         start = numpy.zeros(total.shape).reshape(-1)
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
@@ -230,13 +292,13 @@ def train_at_once(
 
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
     """Weights with a single O as weights of tags that split it: scores of paths are the same.
-    Shape: (V + L + 2, L) to (V + K + 2, K)"""
-    n_features = len(rows) - len(tags.collapsed) - 2
-    features = rows[:n_features]
+    Shape: (V + M + L + 2, L) to (V + M + K + 2, K)"""
+    first_chain_row = len(rows) - len(tags.collapsed) - 2
+    emissions = rows[:first_chain_row]
     # The rows below: transitions from each of L tags, the start and the end.
-    transitions = rows[n_features:-2][tags.collapsed_of]
+    transitions = rows[first_chain_row:-2][tags.collapsed_of]
     start_and_end = rows[-2:]
-    return numpy.concatenate([features, transitions, start_and_end])[:, tags.collapsed_of]
+    return numpy.concatenate([emissions, transitions, start_and_end])[:, tags.collapsed_of]
 
 
 class Minimum(NamedTuple):
@@ -354,9 +416,14 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     if "MemAvailable" not in kilobytes:
         return
     available = 1024 * sum(kilobytes.values())
-    n_features = len(linear_part(model)[0]) if "build_vocab" in model.attrs else 0
+    n_features = 0
+    n_vector_rows = 0
+    if "build_vocab" in model.attrs:
+        features, _ = linear_part(model)
+        n_features = len(features)
+        n_vector_rows = features.n_vector_rows
     n_tags = len(tags)
-    n_bytes = 16 * (n_features + n_tags + 2) * n_tags
+    n_bytes = 16 * (n_features + n_vector_rows + n_tags + 2) * n_tags
     if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "

@@ -45,8 +45,8 @@ class Trained(NamedTuple):
     reason: str
     progress: Progress
 
-    def describe(self) -> str:
-        """A line of text."""
+    def as_text(self) -> str:
+        """How training ended, as a line of text."""
         return (
             f"{self.reason}: {self.n_epochs} epochs, {self.n_steps:,} steps, loss {self.value:.6g}"
         )

@@ -22,7 +22,7 @@ from thinc.api import Model
 from thinc.types import Array1d, Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
-from ..features import FeatureBatch, Features
+from ..features import FeatureBatch, Features, StaticVectors
 from ..ml import find_features, linear_part
 from ..progress import progress
 from ..ragged import ranges
@@ -144,7 +144,7 @@ def read_pieces(
             )
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
-        first_token = token_store.add(cast(Ints2d, feature_batch.value_ids), targets.by_doc)
+        first_token = token_store.add(feature_batch, targets.by_doc)
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
@@ -275,16 +275,28 @@ class TokenStore:
         self.folder = folder
         self.columns = Columns(folder)
         self.n_tokens = 0
+        self.vectors: StaticVectors | None = None
 
-    def add(self, values: Ints2d, targets: Targets) -> int:
-        """Add the tokens of docs: their own values, (N, C), and what targets say of them. Returns
-        the number of the first one among all tokens of the corpus."""
+    def add(self, batch: FeatureBatch, targets: Targets) -> int:
+        """Add the tokens of docs: their own values, and what targets say of them. Returns the
+        number of the first one among all tokens of the corpus."""
         first_token = self.n_tokens
+        values = cast(Ints2d, batch.value_ids)
         self.columns.write("values", first_token, values)
+        self.vectors = batch.vectors  # the same for all docs in training: see `Lookup`
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
         self.columns.write("possible", first_token, targets.constraints.emissions)
         self.n_tokens += len(values)
         return first_token
+
+    def gather(self, values: Ints2d, lengths: Ints1d) -> FeatureBatch:
+        """The features of tokens, from the values in their windows, (N, C), and the lengths of the
+        sequences that these stand in, (B,)."""
+        rows = self.features.gather(values, lengths)
+        if self.vectors is None:
+            return FeatureBatch(rows, lengths)
+        vector_ids = self.features.gather_vectors(values, lengths)
+        return FeatureBatch(rows, lengths, vectors=self.vectors, vector_ids=vector_ids)
 
 
 class PieceStore:
@@ -364,7 +376,7 @@ class PieceStore:
         # The rows of these pieces, as `_add_piece` stores them. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
-        rows, tokens = self._gather(first, end, window_begin, window_end)
+        features, tokens = self._gather(first, end, window_begin, window_end)
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
@@ -376,7 +388,7 @@ class PieceStore:
             allowed=self._allowed(tokens),
             token_weights=self.tokens.columns.read("token_weights", tokens),
             weights=None if weights is None else weights[piece_of],
-            features=rows,
+            features=features.rows,
         )
         constraints = self._template.constraints._replace(emissions=possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
@@ -385,23 +397,24 @@ class PieceStore:
                 examples, self.tags, constraints, lengths, piece_of, weights
             )
             targets = targets._replace(soft=soft)
-        return FeatureBatch(rows, lengths), targets
+        return features._replace(lengths=lengths), targets
 
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
-    ) -> tuple[Ints2d, Ints1d]:
+    ) -> tuple[FeatureBatch, Ints1d]:
         """Gather the features of pieces. Takes their places, (B,) each, as `_places` has them;
-        returns the features, (N, S), and the numbers of their tokens in the corpus, (N,)."""
+        returns the features, with the lengths of windows, and the numbers of their tokens in the
+        corpus, (N,)."""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
-        rows = self.tokens.features.gather(values, window_lengths)
+        features = self.tokens.gather(values, window_lengths)
         # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
-            return rows, tokens
-        return rows[is_in_piece], tokens[is_in_piece]
+            return features, tokens
+        return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
     def _allowed(self, tokens: Ints1d) -> Array2d | None:
         """The tags that agree with gold, (N, K); None if all gold is complete, so that the column

@@ -1,0 +1,254 @@
+"""Static vectors of words, as inputs of the linear model beside its features."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy
+from spacy.attrs import NAMES, ORTH
+from spacy.lexeme import Lexeme
+from spacy.vectors import BaseVectors, Mode, Vectors
+from thinc.api import to_numpy
+from thinc.types import Floats2d, Ints1d
+
+from ..locks import make_lock
+from .column import Column, Saved, Window
+from .counts import TrainingCounts
+
+STANDARD_DEVIATION = 0.5
+"""That of the numbers of the scaled vectors. It sets what the penalty and the learning rate of
+their weights mean."""
+
+WHERE = "spacy_costner.Features: include_static_vectors"
+
+_ADDING = make_lock()
+"""Held while a thread adds vectors that were computed."""
+
+
+class StaticVectors(ABC):
+    """The static vectors of the words of a vocab by ids, multiplied by a number. Threads can share
+    it.
+
+    source (BaseVectors): The vectors of the vocab.
+    scale (float): The number.
+    """
+
+    def __init__(self, source: BaseVectors, scale: float) -> None:
+        self.source = source
+        self.scale = numpy.float32(scale)
+
+    @abstractmethod
+    def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        """The id of the vector of each word, -1 for none. Shape: (W,)"""
+
+    @property
+    @abstractmethod
+    def n_vectors(self) -> int:
+        """Ids are below this number."""
+
+    @abstractmethod
+    def _rows(self, ids: Ints1d) -> Floats2d:
+        """The vectors of ids as the vocab has them, and anything for -1. Shapes: (W,) to (W, D)"""
+
+    def read(self, ids: Ints1d) -> Floats2d:
+        """The vectors of ids, 0 for those that are -1. Shapes: (W,) to (W, D)"""
+        vectors = self._rows(ids) * self.scale
+        vectors[ids < 0] = 0
+        return vectors
+
+
+class KeyedVectors(StaticVectors):
+    """Vectors of spaCy's default mode: some words have one. A word has the vector of its text or,
+    if there is none, of its text in lower case. An id is a row of spaCy's table."""
+
+    def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        row_of_key = self.source.key2row
+        ids = []
+        for lexeme in lexemes:
+            row = row_of_key.get(lexeme.orth, -1)
+            if row < 0:
+                row = row_of_key.get(lexeme.lower, -1)
+            ids.append(row)
+        return numpy.asarray(ids, dtype="int32")
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self.source.data)
+
+    def _rows(self, ids: Ints1d) -> Floats2d:
+        # Read each time: spaCy's table is another array when it has grown.
+        return to_numpy(self.source.data[ids])
+
+
+class ComputedVectors(StaticVectors):
+    """Vectors that are computed from the text of a word, such as floret's: every word has one. It
+    is computed once. An id is the number of the word, in the order in which words come.
+
+    Rows are only added, and are there before `find_ids` returns their ids. So any threads may read.
+    """
+
+    def __init__(self, source: BaseVectors, scale: float) -> None:
+        super().__init__(source, scale)
+        # The attribute of words whose text the vectors are made for: "orth", "lower" or another.
+        self._attribute = NAMES[getattr(source, "attr", ORTH)].lower()
+        self._id_of_key: dict[int, int] = {}
+        self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
+
+    def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
+        with _ADDING:
+            new_keys = [key for key in dict.fromkeys(keys) if key not in self._id_of_key]
+            if new_keys:
+                first = len(self._id_of_key)
+                self._add_rows(to_numpy(self.source.get_batch(new_keys)), first)
+                self._id_of_key.update(zip(new_keys, range(first, first + len(new_keys))))
+        return numpy.asarray([self._id_of_key[key] for key in keys], dtype="int32")
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self._data)
+
+    def _add_rows(self, rows: Floats2d, first: int) -> None:
+        """Add rows, from this number on."""
+        end = first + len(rows)
+        if end > len(self._data):
+            # Twice as large as what is needed now, so that it seldom grows.
+            n_more = 2 * end - len(self._data)
+            self._data = numpy.pad(self._data, ((0, n_more), (0, 0)))
+        self._data[first:end] = rows
+
+    def _rows(self, ids: Ints1d) -> Floats2d:
+        return self._data[ids]
+
+
+def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
+    """The static vectors of a vocab, multiplied by a number."""
+    if isinstance(source, Vectors) and source.mode == Mode.default:
+        return KeyedVectors(source, scale)
+    return ComputedVectors(source, scale)
+
+
+class VectorCoverage(NamedTuple):
+    """How many words of docs have a static vector. A word counts as often as it is there."""
+
+    n_words: int
+    n_with_vector: int
+
+    @property
+    def share(self) -> float:
+        """The share of words with a vector, 0 if there are no words."""
+        return self.n_with_vector / max(self.n_words, 1)
+
+    def as_text(self) -> str:
+        """A line of text."""
+        return (
+            f"{self.n_with_vector:,} of {self.n_words:,} words ({self.share:.0%}) have a static "
+            "vector"
+        )
+
+
+def measure_coverage(
+    vectors: StaticVectors, lexemes: Sequence[Lexeme], n_times: Sequence[int]
+) -> VectorCoverage:
+    """Count the words that have a vector, from the distinct ones and how often each is there."""
+    has_vector = vectors.find_ids(lexemes) >= 0
+    n_words = numpy.asarray(n_times, dtype="int64")
+    return VectorCoverage(int(n_words.sum()), int(n_words[has_vector].sum()))
+
+
+class VectorColumn(Column):
+    """The static vector of a word. It has no values that are features, but D numbers, each of which
+    has a row of weights at each offset: see `SparseWeights`.
+
+    The model saves the dimension and the scale of vectors. The vectors are those of the pipeline.
+
+    name (str): Its name.
+    window (Window): Where vectors are used.
+    coverage (VectorCoverage | None): How many words of the training docs have a vector. None of a
+        loaded model.
+    """
+
+    lexeme_attributes = ("LOWER",)
+
+    def __init__(self, name: str, window: Window) -> None:
+        super().__init__(name, window)
+        self.dim = 0
+        self.scale = 1.0
+        self.coverage: VectorCoverage | None = None
+
+    @property
+    def value_names(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of weights: D for each offset."""
+        return len(self.offsets) * self.dim
+
+    def collect(self, counts: TrainingCounts) -> None:
+        """Choose the scale by the vectors of the words of the training docs."""
+        if not counts.word_counts:
+            return
+        vectors = scaled_vectors(counts.vocabs[0].vectors, 1.0)
+        check_vectors(vectors.source)
+        lexemes = list(counts.lexemes.values())
+        n_times = [counts.word_counts[key] for key in counts.lexemes]
+        self.coverage = measure_coverage(vectors, lexemes, n_times)
+        ids = vectors.find_ids(lexemes)
+        rows = vectors.read(numpy.unique(ids[ids >= 0])).astype("float64")
+        if not len(rows):
+            raise ValueError(
+                f"{WHERE}: expected static vectors of words of the training docs, none of their "
+                f"{len(ids):,} words has one"
+            )
+        if not rows.std(axis=0).any():
+            raise ValueError(
+                f"{WHERE}: expected vectors that differ between words of the training docs, got "
+                f"the same one for all, {rows[0]}"
+            )
+        self.dim = rows.shape[1]
+        self.scale = STANDARD_DEVIATION / float(rows.std())
+
+    def save(self, saved: Saved) -> None:
+        saved["static_vectors"][self.name] = {"dim": self.dim, "scale": self.scale}
+
+    def load(self, saved: Saved) -> None:
+        settings = saved["static_vectors"][self.name]
+        dim = settings["dim"]
+        scale = settings["scale"]
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 0:
+            raise ValueError(f"{self.name}: expected a dimension of at least 0, got {dim!r}")
+        if not isinstance(scale, float) or not 0 < scale < numpy.inf:
+            raise ValueError(f"{self.name}: expected a finite scale above 0, got {scale!r}")
+        self.dim = dim
+        self.scale = scale
+
+    def read_vectors(self, source: BaseVectors) -> StaticVectors:
+        """The vectors of a vocab as inputs. Raises a ValueError if they are not those that the
+        model was trained with, as far as their dimension tells."""
+        dim = dimension(source)
+        if dim != self.dim:
+            message = f"expected vectors of {self.dim} numbers in the vocab of docs"
+            if not dim:
+                raise ValueError(f"{WHERE}: {message}, as in training, it has none")
+            raise ValueError(f"{WHERE}: {message}, as in training, got {dim}")
+        return scaled_vectors(source, self.scale)
+
+
+def dimension(source: BaseVectors) -> int:
+    """D, the length of the vectors of a vocab; 0 if it has none."""
+    n_rows, dim = source.shape
+    return dim if n_rows else 0
+
+
+def check_vectors(source: BaseVectors) -> None:
+    """Raise a ValueError if a vocab has no vectors, or some that are not finite."""
+    if not dimension(source):
+        raise ValueError(
+            f"{WHERE}: expected static vectors of words in the pipeline, as initialize.vectors "
+            "has, there are none"
+        )
+    data = getattr(source, "data", None)
+    # The least and the largest number are NaN if any number is; nothing is copied.
+    if data is not None and not numpy.isfinite([data.min(), data.max()]).all():
+        raise ValueError(f"{WHERE}: expected finite vectors, got NaN or infinity in them")

@@ -1,0 +1,675 @@
+"""Static vectors as inputs of the linear model: scores, gradients, training, files, errors."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import spacy
+import srsly
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import fix_random_seed
+from spacy.vectors import Mode, Vectors
+from spacy.vocab import Vocab
+from thinc.api import Adam, Model, Optimizer
+
+from spacy_costner.features import Features, Template
+from spacy_costner.features.static_vectors import STANDARD_DEVIATION
+from spacy_costner.losses import sequential
+from spacy_costner.ml import (
+    SparseWeights,
+    build_sparse_crf,
+    find_features,
+    first_pass_of,
+    linear_part,
+)
+from spacy_costner.ml.vector_inputs import number_distinct
+from spacy_costner.ml.weights import VECTOR_DROPOUT, VECTOR_RATE
+from spacy_costner.training import lbfgs
+from spacy_costner.training.lbfgs import TotalLoss, train_at_once
+from spacy_costner.types import Gold, Progress
+
+from .support.fitting import examples_of, read_batches, read_pieces, train
+from .support.gradients import central_difference
+from .support.linear import HYBRID, SPARSE
+from .support.old_models import weights_up_to_0_3
+from .support.threads import in_threads
+
+DIM = 3
+WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
+"""The vectors of some words. Only "Rome" has another as it is written than in lower case."""
+
+TEXTS = ("a b a c", "", "Rome A", "ROME b", "c")
+GOLD = Gold(numpy.asarray([0, 2, 1, 1, 0, 2, 1, 0, 1], dtype="int32"))
+
+FEATURES = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True}
+
+
+def vocab_with(vectors: dict[str, Any]) -> Vocab:
+    vocab = spacy.blank("xx").vocab
+    for word, vector in vectors.items():
+        vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    return vocab
+
+
+def docs_of(vocab: Vocab) -> list[Doc]:
+    return [Doc(vocab, words=text.split()) for text in TEXTS]
+
+
+def features_of(vocab: Vocab, **windows: int) -> Features:
+    template = Template(windows={"ORTH": 1, **windows}, include_static_vectors=True)
+    features = Features(template)
+    features.build_vocab(docs_of(vocab))
+    return features
+
+
+def crf(vocab: Vocab, *, window: int = 1, n_tags: int = 3, **settings: Any) -> Model:
+    """A model of random weights."""
+    windows = {"ORTH": 1, "LOWER": 2, "static_vectors": window}
+    template = Template(windows=windows, include_static_vectors=True)
+    model = build_sparse_crf(template, **settings, nO=n_tags)
+    model.initialize(X=docs_of(vocab))
+    _, weights = linear_part(model)
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
+    return model
+
+
+@pytest.fixture()
+def vocab() -> Vocab:
+    return vocab_with(WORDS)
+
+
+# Inputs
+
+
+def test_a_word_has_its_vector_as_written_or_in_lower_case(vocab: Vocab) -> None:
+    """A word without a vector has zeros. All are multiplied by one number."""
+    features = features_of(vocab, static_vectors=0)
+    words = ["a", "A", "Rome", "rome", "ROME", "c"]
+    batch = features.find([Doc(vocab, words=words)])
+    assert batch.vectors is not None and batch.vector_ids is not None
+    found = batch.vectors.read(batch.vector_ids[:, 0])
+    names = ["a", "a", "Rome", "rome", "rome"]
+    expected = numpy.asarray([*(WORDS[name] for name in names), [0, 0, 0]])
+    scale = found[0, 0] / expected[0, 0]
+    assert_allclose(found, scale * expected, rtol=1e-6)
+    # All four vectors are those of words of the training docs.
+    numbers = scale * numpy.asarray([*WORDS.values()])
+    assert numbers.std() == pytest.approx(STANDARD_DEVIATION)
+
+
+def test_windows_end_where_docs_end(vocab: Vocab) -> None:
+    features = features_of(vocab, static_vectors=1)
+    batch = features.find(docs_of(vocab))
+    assert batch.vector_ids is not None
+    row_of = {word: vocab.vectors.key2row[vocab.strings[word]] for word in WORDS}
+    a, b, upper, lower = (row_of[word] for word in ("a", "b", "Rome", "rome"))
+    expected = [
+        [-1, a, b], [a, b, a], [b, a, -1], [a, -1, -1],  # a b a c
+        [-1, upper, a], [upper, a, -1],  # Rome A
+        [-1, lower, b], [lower, b, -1],  # ROME b
+        [-1, -1, -1],  # c
+    ]  # fmt: skip
+    assert batch.vector_ids.tolist() == expected
+
+
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_scores_gain_the_products_of_the_window(vocab: Vocab, window: int) -> None:
+    """Emissions are those without vectors and, for each offset o, x_{t+o} W_o."""
+    model = crf(vocab, window=window)
+    features, weights = linear_part(model)
+    docs = docs_of(vocab)
+    batch = find_features(model, docs)
+    n_offsets = 2 * window + 1
+    assert features.n_vector_rows == weights.n_vector_rows == n_offsets * DIM
+    without = weights.potentials(batch._replace(vector_ids=None)).emissions
+    by_offset = weights.vector_weights.reshape(n_offsets, DIM, 3)
+    expected = without.copy()
+    token = 0
+    for doc in docs:
+        for i in range(len(doc)):
+            for o in range(-window, window + 1):
+                if 0 <= i + o < len(doc):
+                    word = doc[i + o].text
+                    vector = WORDS.get(word, WORDS.get(word.lower(), [0, 0, 0]))
+                    scale = features.lookup.vector_column.scale  # type: ignore[union-attr]
+                    expected[token] += scale * numpy.asarray(vector) @ by_offset[o + window]
+            token += 1
+    assert_allclose(weights.potentials(batch).emissions, expected, rtol=1e-5, atol=1e-5)
+    assert not numpy.allclose(expected, without)
+
+
+def test_scores_of_vectors_are_told_by_offset(vocab: Vocab) -> None:
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))
+    by_offset = weights.score_vectors(batch)
+    total = weights.potentials(batch).emissions
+    without = weights.potentials(batch._replace(vector_ids=None)).emissions
+    assert_allclose(by_offset.sum(axis=1), total - without, atol=1e-5)
+    assert not by_offset[-1].any()  # of the doc "c", which has no vector
+    assert weights.score_vectors(batch._replace(vector_ids=None)).shape == (len(total), 0, 3)
+
+
+def test_words_with_a_vector_are_counted(vocab: Vocab) -> None:
+    """Each time that they are there: all words of the texts but twice "c"."""
+    features = features_of(vocab)
+    coverage = features.vector_coverage
+    assert coverage is not None
+    assert coverage.as_text() == "7 of 9 words (78%) have a static vector"
+    loaded = Features(features.template).from_bytes(features.to_bytes())
+    assert loaded.vector_coverage is None
+
+
+@pytest.mark.parametrize("most_bytes", [1 << 27, 300, 0])
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_predictions_are_the_scores_of_training(
+    vocab: Vocab, window: int, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors are part of the sums of words, whether there is room for these or not."""
+    monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
+    model = crf(vocab, window=window)
+    _, weights = linear_part(model)
+    texts = ["a c b", "Rome", "A A x a", " ".join(f"b w{i} rome" for i in range(50))]
+    batches = [[Doc(vocab, words=text.split())] for text in texts] + [docs_of(vocab)]
+    for _ in range(2):
+        for docs in batches + batches[::-1]:
+            expected = weights.potentials(find_features(model, docs)).emissions
+            assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
+        weights.begin_update(find_features(model, docs))[1](model.predict(docs))
+        weights.finish_update(Optimizer(0.1))
+
+
+def test_sums_of_words_are_the_same_in_any_order() -> None:
+    """Bit for bit, whichever words come with a word when its sum is computed. BLAS computes a
+    product of many numbers in another order for a single row."""
+    words = ["a", "b", *(f"w{i}" for i in range(30))]
+    rng = numpy.random.default_rng(0)
+    vocab = vocab_with({word: rng.normal(size=100) for word in words})
+    together = crf(vocab)
+    one_by_one = crf(vocab)
+    expected = together.predict([Doc(vocab, words=words)]).emissions
+    for word in reversed(words):
+        one_by_one.predict([Doc(vocab, words=[word])])
+    assert_array_equal(one_by_one.predict([Doc(vocab, words=words)]).emissions, expected)
+
+
+@given(st.lists(st.integers(0, 20), max_size=30))
+def test_distinct_ids_are_numbered(ids: list[int]) -> None:
+    distinct_ids, number_of_id = number_distinct(numpy.asarray(ids, dtype="int32"), 21)
+    assert sorted(distinct_ids.tolist()) == sorted(set(ids))
+    assert distinct_ids[number_of_id].tolist() == ids
+
+
+# Gradients
+
+
+@pytest.fixture()
+def all_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vector is left out of updates."""
+    monkeypatch.setattr("spacy_costner.ml.weights.VECTOR_DROPOUT", 0.0)
+
+
+@pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.usefixtures("all_vectors")
+def test_gradients_of_an_update(vocab: Vocab, window: int) -> None:
+    """Of all weights, those of vectors among them. Two batches count together."""
+    model = crf(vocab, window=window)
+    _, weights = linear_part(model)
+    docs = docs_of(vocab)
+
+    def value() -> float:
+        weights.rows[:] = weights.table.weights  # makes it forget the sums of words
+        return 2 * sequential(model.predict(docs), GOLD).value
+
+    for _ in range(2):
+        potentials, backprop = model.begin_update(docs)
+        backprop(sequential(potentials, GOLD).gradient)
+    rows, part = weights.gradient()
+    assert len(set(rows.tolist())) == len(rows)
+    gradient = numpy.zeros_like(weights.rows)
+    gradient[rows] = part
+    for index in numpy.ndindex(gradient.shape):
+        expected = central_difference(value, weights.rows, index)
+        assert gradient[index] == pytest.approx(expected, abs=4e-3), index
+    first = weights.n_features
+    assert gradient[first : first + weights.n_vector_rows].all(axis=1).any()
+
+
+@pytest.mark.usefixtures("all_vectors")
+def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))
+    numpy.random.seed(0)
+    samples = [weights.begin_update(batch, 0.3)[0].emissions for _ in range(4000)]
+    assert_allclose(numpy.mean(samples, axis=0), weights.potentials(batch).emissions, atol=0.25)
+
+
+def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
+    """The other scores stay as they are: in the mean, a vector counts as often as it is there."""
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))
+    without = weights.potentials(batch._replace(vector_ids=None)).emissions
+    of_vectors = weights.potentials(batch).emissions - without
+    numpy.random.seed(0)
+    samples = [weights.begin_update(batch)[0].emissions for _ in range(4000)]
+    expected = without + (1 - VECTOR_DROPOUT) * of_vectors
+    assert_allclose(numpy.mean(samples, axis=0), expected, atol=0.1)
+
+
+@pytest.mark.usefixtures("all_vectors")
+def test_weights_of_vectors_have_a_learning_rate_of_their_own(vocab: Vocab) -> None:
+    """The first step of AdaGrad is as large as the rate, whatever the gradient."""
+    model = crf(vocab, learn_rate=0.2)
+    _, weights = linear_part(model)
+    before = weights.rows.copy()
+    potentials, backprop = model.begin_update(docs_of(vocab))
+    backprop(sequential(potentials, GOLD).gradient)
+    rows, _ = weights.gradient()
+    weights.finish_update(Optimizer(0.0))
+    change = abs(weights.rows - before)
+    is_of_vector = numpy.zeros(len(change), dtype=bool)
+    is_of_vector[weights.n_features : weights.n_features + weights.n_vector_rows] = True
+    assert change[is_of_vector].max() == pytest.approx(0.2 * VECTOR_RATE, rel=1e-3)
+    assert change[~is_of_vector].max() == pytest.approx(0.2, rel=1e-3)
+    assert not change[numpy.setdiff1d(numpy.arange(len(change)), rows)].any()
+
+
+def initialized(**settings: Any) -> tuple[Language, list[Example]]:
+    """A pipeline with vectors of some of its words, and its training docs."""
+    nlp = spacy.blank("xx")
+    vectors = {"Ana": [1, 2, 0], "rome": [0, 1, 1], "saw": [-1, 0, -2]}
+    for word, vector in vectors.items():
+        nlp.vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    model = {**SPARSE, "features": {**FEATURES, "windows": {"ORTH": 0, "static_vectors": 1}}}
+    config = {"model": model, "scheme": "IOB2", **settings}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    examples = examples_of(nlp)
+    nlp.initialize(lambda: examples)
+    return nlp, examples
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_gradients_of_the_total_loss(outside: str) -> None:
+    """By central differences in some directions, with penalties of their own."""
+    nlp, examples = initialized(outside=outside)
+    ner = nlp.get_pipe("ner")
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4)
+    rng = numpy.random.default_rng(1)
+    vector = rng.normal(size=total.read_weights().shape)
+    assert vector.shape == (total.shape[0] * total.shape[1],)
+    _, gradient = total(vector)
+    for _ in range(8):
+        step = 1e-2 * rng.normal(size=vector.shape)
+        difference = total(vector + step)[0] - total(vector - step)[0]
+        assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
+
+
+def test_the_total_loss_is_that_of_the_model() -> None:
+    """With the weights of the vector, and the squares of those of vectors counted by their own
+    penalty."""
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    parts = (ner.model, ner.objective, ner.chain_tags, examples)
+    total = TotalLoss(*parts, c2=0.1, c2_of_vectors=0.4)
+    vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
+    value, _ = total(vector)
+    total.write_weights(vector)
+    assert_allclose(total.read_weights(), vector, atol=1e-6)
+    squares = (weights.rows.astype("float64") ** 2).sum()
+    squares_of_vectors = (weights.vector_weights.astype("float64") ** 2).sum()
+    docs = [eg.predicted for eg in examples]
+    (targets,) = ner.objective.targets(examples, ner.chain_tags).to_list()
+    result, _ = ner.objective.evaluate(targets, ner.model.predict(docs), ner.progress)
+    expected = result.value + 0.1 * (squares - squares_of_vectors) + 0.4 * squares_of_vectors
+    assert value == pytest.approx(expected, rel=1e-5)
+
+
+# Training
+
+NAMES = [f"Name{i}" for i in range(60)]
+PLACES = [f"Place{i}" for i in range(60)]
+
+
+def name_vectors() -> dict[str, Any]:
+    """Vectors that tell names from places, and from other words."""
+    rng = numpy.random.default_rng(0)
+    vectors: dict[str, Any] = {"and": [0, 0, 1]}
+    for name, place in zip(NAMES, PLACES):
+        vectors[name] = [1, 0, 0] + rng.normal(size=3) / 10
+        vectors[place] = [0, 1, 0] + rng.normal(size=3) / 10
+    return vectors
+
+
+def name_examples(nlp: Language, first: int, end: int) -> list[Example]:
+    """Docs of words that no other range of numbers has. Only vectors tell what they are."""
+    texts: list[tuple[str, str]] = []
+    for i in range(first, end):
+        texts.append((f"{NAMES[i]} and {PLACES[i]}", "B-PER O B-LOC"))
+        texts.append((f"{PLACES[i]} and {NAMES[i]}", "B-LOC O B-PER"))
+    return examples_of(nlp, texts)
+
+
+def pipeline(model: dict[str, Any], **features: Any) -> Language:
+    nlp = spacy.blank("xx")
+    for word, vector in name_vectors().items():
+        nlp.vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    settings = {"windows": {"LOWER": 1}, **features}
+    block = {**model, "features": {**FEATURES, **settings}}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": block, "scheme": "IOB2"})
+    return nlp
+
+
+def updated(nlp: Language, n_steps: int = 30) -> Language:
+    fix_random_seed(0)
+    batch = name_examples(nlp, 0, 30)
+    optimizer = nlp.initialize(lambda: batch)
+    for _ in range(n_steps):
+        nlp.update(batch, sgd=optimizer)
+    return nlp
+
+
+def f_of_new_words(nlp: Language) -> float:
+    return nlp.evaluate(name_examples(nlp, 30, 60))["ents_f"]
+
+
+COMBINATIONS: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "clusters": {"vectors": [3]},
+    "memory": {"memory": {"LOWER": 1}, "memory_unit": 2},
+    "two passes": {"document": {"LOWER": 1}, "memory": {"LOWER": 1}, "memory_unit": 2},
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+@pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
+def test_new_words_are_known_by_their_vectors(model: dict[str, Any], name: str) -> None:
+    nlp = updated(pipeline(model, **COMBINATIONS[name]))
+    # The Tok2Vec of a hybrid doesn't know new words, and disturbs.
+    assert f_of_new_words(nlp) > (0.85 if model is HYBRID else 0.95)
+    first_pass = first_pass_of(nlp.get_pipe("ner").model)
+    if first_pass is not None:
+        assert first_pass.weights.vector_weights.any()
+
+
+def test_without_vectors_new_words_are_not_known() -> None:
+    nlp = updated(pipeline(SPARSE, include_static_vectors=False))
+    assert f_of_new_words(nlp) < 0.7
+
+
+def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
+    """Docs are scored by weights that have not seen them, vectors included."""
+    nlp = pipeline({**HYBRID, "linear_epochs": 20})
+    batch = name_examples(nlp, 0, 30)
+    nlp.initialize(lambda: batch)
+    model = nlp.get_pipe("ner").model
+    _, weights = linear_part(model)
+    n_emission_rows = weights.n_features + weights.n_vector_rows
+    assert [len(rows) for rows in weights.folds] == [n_emission_rows] * 4
+    docs = [eg.predicted for eg in batch]
+    features = find_features(model, docs, is_train=True)
+    held_out = weights.score_held_out(features).emissions
+    without = weights.score_held_out(features._replace(vector_ids=None)).emissions
+    assert not numpy.allclose(held_out, without, atol=0.1)
+    assert f_of_new_words(nlp) > 0.95
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+def test_training_at_once(outside: str) -> None:
+    nlp = pipeline(SPARSE)
+    batch = name_examples(nlp, 0, 30)
+    nlp.initialize(lambda: batch)
+    ner = nlp.get_pipe("ner")
+    train_at_once(ner.model, ner.objective, ner.chain_tags, batch)
+    assert f_of_new_words(nlp) > 0.95
+
+
+def test_a_larger_penalty_makes_weights_of_vectors_smaller() -> None:
+    """And those of features larger, which take their place."""
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    sizes: list[tuple[float, float]] = []
+    for c2_of_vectors in (0.1, 10.0):
+        parts = (ner.model, ner.objective, ner.chain_tags, examples)
+        total = TotalLoss(*parts, c2=0.1, c2_of_vectors=c2_of_vectors)
+        start = numpy.zeros(total.read_weights().shape)
+        total.write_weights(lbfgs.minimise_by_lbfgs(total, start).vector)
+        sizes.append(
+            (float(abs(weights.vector_weights).sum()), float(abs(weights.emissions).sum()))
+        )
+    assert sizes[1][0] < 0.2 * sizes[0][0] and sizes[1][1] > sizes[0][1]
+
+
+def test_online_steps_are_those_of_update() -> None:
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    start = weights.rows.copy()
+    optimizer = Adam(0.1)
+    numpy.random.seed(0)
+    nlp.update(examples, sgd=optimizer)
+    expected = weights.rows.copy()
+    weights.restart(start)
+    ner.cfg["progress"] = Progress()._asdict()
+    batches = read_batches(ner, [examples])
+    numpy.random.seed(0)
+    train(ner, batches, optimizer, max_epochs=1)
+    assert_array_equal(weights.rows, expected)
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_windows_of_pieces_see_the_words_beyond(has_cache: bool, tmp_path: Path) -> None:
+    """Docs are cut into pieces of a word, in memory or in files. Each word has the vectors that it
+    has in the whole doc."""
+    nlp, examples = initialized()
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
+    whole = find_features(ner.model, [eg.predicted for eg in examples], is_train=True)
+    pieces = read_pieces(ner, examples, 1, cache=tmp_path if has_cache else None)
+    assert len(pieces) > len(examples)
+    batch, _ = pieces[0].store.read(numpy.arange(len(pieces)))
+    assert_array_equal(batch.vector_ids, whole.vector_ids)
+    assert_array_equal(weights.potentials(batch).emissions, weights.potentials(whole).emissions)
+
+
+def test_threads_predict_the_same(vocab: Vocab) -> None:
+    """With words that no thread has seen, some the same, whose sums they compute at once."""
+    for i in range(200):
+        vocab.set_vector(f"w{i}", numpy.random.default_rng(i).normal(size=DIM).astype("float32"))
+    model = crf(vocab)
+    docs = [Doc(vocab, words=[f"w{i}", f"W{i}", f"other{i}"]) for i in range(200)]
+    expected = model.copy().predict(docs).emissions
+
+    def predict(_: int) -> numpy.ndarray:
+        return numpy.concatenate([model.predict([doc]).emissions for doc in docs])
+
+    for found in in_threads(predict):
+        assert_array_equal(found, expected)
+
+
+# Vectors that are computed
+
+
+def floret_vocab(n_rows: int = 50) -> Vocab:
+    vocab = spacy.blank("xx").vocab
+    rows = numpy.random.default_rng(0).normal(size=(n_rows, DIM)).astype("float32")
+    vocab.vectors = Vectors(
+        strings=vocab.strings, data=rows, mode=Mode.floret, minn=2, maxn=3, hash_count=2
+    )
+    return vocab
+
+
+def test_floret_has_a_vector_for_every_word() -> None:
+    vocab = floret_vocab()
+    features = features_of(vocab, static_vectors=0)
+    words = ["a", "newword", "A", "a"]
+    batch = features.find([Doc(vocab, words=words)])
+    assert batch.vectors is not None and batch.vector_ids is not None
+    expected = vocab.vectors.get_batch(words) * batch.vectors.scale
+    assert_allclose(batch.vectors.read(batch.vector_ids[:, 0]), expected, rtol=1e-6)
+    model = crf(vocab)
+    docs = docs_of(vocab)
+    _, weights = linear_part(model)
+    computed = weights.potentials(find_features(model, docs)).emissions
+    assert_allclose(model.predict(docs).emissions, computed, atol=1e-5)
+
+
+def test_vectors_of_training_stay_when_words_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Features are kept for all docs, while the cache of words begins anew, also for predictions
+    between them."""
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 3)
+    vocab = floret_vocab()
+    features = features_of(vocab, static_vectors=0)
+    texts = ["a b c d e", "f g h i", "k l m n", "a e i m"]
+    batches = []
+    for text in texts:
+        batches.append(features.find([Doc(vocab, words=text.split())], is_train=True))
+        # The first prediction fills the cache, and the second begins another.
+        features.find([Doc(vocab, words=f"{text} x y z w".split())])
+        features.find([Doc(vocab, words=["v"])])
+    last = batches[-1].vectors
+    assert last is not None
+    for text, batch in zip(texts, batches):
+        assert batch.vectors is last and batch.vector_ids is not None
+        expected = vocab.vectors.get_batch(text.split()) * last.scale
+        assert_allclose(last.read(batch.vector_ids[:, 0]), expected, rtol=1e-6)
+
+
+def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
+    vocab = floret_vocab()
+    features = features_of(vocab, static_vectors=0)
+    for i in range(30):
+        batch = features.find([Doc(vocab, words=[f"{i}w{j}" for j in range(5)])])
+    assert batch.vectors is not None
+    assert len(batch.vectors._id_of_key) <= 15  # type: ignore[attr-defined]
+
+
+# Saved models
+
+
+def test_a_pipeline_with_vectors_survives(tmp_path: Path) -> None:
+    nlp = updated(pipeline(SPARSE, **COMBINATIONS["two passes"]))
+    docs = [eg.reference.text for eg in name_examples(nlp, 25, 40)]
+    expected = [doc.to_json()["ents"] for doc in nlp.pipe(docs)]
+    assert any(expected)
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    from_bytes = pipeline(SPARSE, **COMBINATIONS["two passes"]).from_bytes(nlp.to_bytes())
+    pickled = pickle.loads(pickle.dumps(nlp))
+    for again in (loaded, from_bytes, pickled):
+        assert [doc.to_json()["ents"] for doc in again.pipe(docs)] == expected
+    found = loaded.pipe(docs, n_process=2, batch_size=4)
+    assert [doc.to_json()["ents"] for doc in found] == expected
+
+
+def test_labels_can_be_added() -> None:
+    """Scores of the tags that were there stay, and training goes on."""
+    nlp = updated(pipeline(SPARSE))
+    ner = nlp.get_pipe("ner")
+    docs = [eg.predicted for eg in name_examples(nlp, 25, 40)]
+    before = ner.model.predict(docs)
+    n_tags = len(before.start)
+    ner.add_label("DATE")
+    after = ner.model.predict(docs)
+    assert_allclose(after.emissions[:, :n_tags], before.emissions, atol=1e-5)
+    assert_allclose(after.transitions[:n_tags, :n_tags], before.transitions, atol=1e-5)
+    optimizer = nlp.resume_training()
+    nlp.update(name_examples(nlp, 0, 30), sgd=optimizer)
+    assert f_of_new_words(nlp) > 0.95
+
+
+def test_a_component_can_be_sourced() -> None:
+    """Into a pipeline with the same vectors; into one without, it refuses docs."""
+    nlp = updated(pipeline(SPARSE))
+    expected = f_of_new_words(nlp)
+    other = spacy.blank("xx")
+    other.vocab.vectors = nlp.vocab.vectors
+    other.add_pipe("ner", source=nlp)
+    assert f_of_new_words(other) == expected
+    without = spacy.blank("xx")
+    with pytest.warns(UserWarning, match="W113"):
+        without.add_pipe("ner", source=nlp)
+    with pytest.raises(ValueError, match="as in training, it has none"):
+        without("Name1 and Place1")
+
+
+def test_models_without_vectors_load_as_before() -> None:
+    weights = SparseWeights()
+    weights.allocate(2, 3)
+    weights.rows[:] = 1
+    again = SparseWeights().from_bytes(weights_up_to_0_3(weights))
+    assert again.n_vector_rows == 0
+    assert_array_equal(again.rows, weights.rows)
+
+
+@pytest.mark.parametrize("damage", [{"dim": -1}, {"dim": "3"}, {"scale": 0.0}, {"scale": "x"}])
+def test_damaged_settings_are_refused(vocab: Vocab, damage: dict[str, Any]) -> None:
+    features = features_of(vocab)
+    saved = srsly.msgpack_loads(features.to_bytes())
+    saved["static_vectors"]["static_vectors"].update(damage)
+    with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+        Features(features.template).from_bytes(srsly.msgpack_dumps(saved))
+
+
+# What is refused
+
+LIKE = {"a": [1, 1, 1], "b": [1, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ({}, "expected static vectors of words in the pipeline, .* there are none"),
+        ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
+        ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
+        ({"zzz": [1, 2, 3]}, ".* none of their 6 words has one"),
+        (LIKE, "expected vectors that differ between words .* got the same one for all"),
+    ],
+)
+def test_vectors_that_say_nothing_are_refused(vectors: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"include_static_vectors: {message}"):
+        features_of(vocab_with(vectors))
+
+
+def test_vectors_of_another_length_are_refused(vocab: Vocab) -> None:
+    features = features_of(vocab)
+    shorter = vocab_with({"a": [1, 2]})
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got 2"):
+        features.find([Doc(shorter, words=["a"])])
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* it has none"):
+        features.find([Doc(vocab_with({}), words=["a"])])
+
+
+def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> None:
+    features = features_of(vocab, static_vectors=0)
+    other = vocab_with({"a": [4, 4, 4]})
+    for _ in range(2):
+        for docs_vocab, word in ((vocab, "b"), (other, "a"), (vocab, "a")):
+            batch = features.find([Doc(docs_vocab, words=[word])])
+            assert batch.vectors is not None and batch.vector_ids is not None
+            vector = docs_vocab.get_vector(word) * batch.vectors.scale
+            assert_allclose(batch.vectors.read(batch.vector_ids[:, 0]), [vector])
+    with pytest.raises(ValueError, match="the same vectors in a batch"):
+        features.find([Doc(vocab, words=["a"]), Doc(other, words=["a"])])
+
+
+def test_without_training_docs_vectors_are_no_inputs(vocab: Vocab) -> None:
+    """As `nlp.initialize` without examples."""
+    features = Features(Template(windows={}, include_static_vectors=True))
+    features.build_vocab([])
+    assert features.n_vector_rows == 0
+    assert features.find(docs_of(vocab)).vector_ids is None
