@@ -145,6 +145,19 @@ def test_docs_needed_near_the_limit_are_many_and_pass() -> None:
     assert conformal.p_values(numpy.asarray([0.199]), 0.2, needed, binary=True)[0] <= 0.1
 
 
+@pytest.mark.parametrize("binary", [True, False])
+def test_docs_needed_of_docs_without_losses_for_a_small_limit(binary: bool) -> None:
+    """More than `docs_needed` tries one after another. The p-value of n docs without a loss is
+    (1 - limit)^n."""
+    delta, limit = 0.05, 2e-5
+    expected = math.ceil(math.log(delta) / math.log1p(-limit))
+
+    needed = conformal.docs_needed(0.0, limit, delta=delta, binary=binary)
+
+    assert expected > conformal.MOST_EXACT
+    assert needed == expected
+
+
 def test_no_number_of_docs_is_enough_a_hair_below_the_limit() -> None:
     assert conformal.docs_needed(0.2 - 1e-7, 0.2, delta=0.1) is None
 

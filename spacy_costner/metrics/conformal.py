@@ -223,7 +223,7 @@ def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) ->
             if fails(k):
                 return k
         return None
-    n_failing = bisect_left(range(last), True, key=lambda k: not fails(k))
+    n_failing = bisect_left(range(last + 1), True, key=lambda k: not fails(k))
     if n_failing == 0:
         return None
     return n_failing - 1
