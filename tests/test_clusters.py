@@ -16,6 +16,7 @@ from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, Template
 from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
+from spacy_costner.features.ids import pack_hashes, unpack_hashes
 
 VOCAB = spacy.blank("xx").vocab
 PATH_OF_ROME = "0110" + "11" + "0101" + "1" * 10 + "00"
@@ -181,14 +182,15 @@ def test_the_window_of_clusters_is_2_without_windows(numbers_file: Path) -> None
     assert template.windows["LOWER"] == 2
 
 
-@pytest.mark.parametrize("field", ["keys", "width", "numbers"])
+@pytest.mark.parametrize("field", ["short_keys", "width", "numbers"])
 def test_damaged_clusters_are_refused(numbers_file: Path, field: str) -> None:
-    """A saved table of clusters has keys, which are hashes of 8 bytes, and for each key so many
-    numbers as the width says."""
+    """A saved table of clusters has keys, which are packed hashes of 32 bits, and for each key
+    so many numbers as the width says."""
     features = learn_features(numbers_file)
     saved = srsly.msgpack_loads(features.to_bytes())
     table = saved["clusters"]["clusters:numbers"]
-    damages = {"keys": table["keys"][8:], "width": 0, "numbers": b""}
+    fewer_keys = pack_hashes(unpack_hashes(table["short_keys"])[1:])
+    damages = {"short_keys": fewer_keys, "width": 0, "numbers": b""}
     damaged_table = {**table, field: damages[field]}
     damaged = {**saved, "clusters": {"clusters:numbers": damaged_table}}
 

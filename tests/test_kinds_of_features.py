@@ -113,6 +113,40 @@ def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc
     assert batch.rows.max(initial=-1) < len(features)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.9])
+def test_without_the_values_that_have_no_weights_the_others_are_found_as_before(
+    share: float, seed: int, features: Features, docs: list[Doc]
+) -> None:
+    """A share of the features has weights. What is left is saved and loaded, too."""
+    has_weights = numpy.random.default_rng(seed).random(len(features)) < share
+    slim, old_rows = features.select(has_weights)
+    assert has_weights.sum() <= len(slim) <= len(features)
+    assert slim.n_vector_rows == features.n_vector_rows
+    names = numpy.asarray(features.names(), dtype=object)
+    assert slim.names() == names[old_rows].tolist()
+    loaded = Features(features.template).from_bytes(slim.to_bytes())
+    for other in (slim, loaded):
+        for doc in docs:
+            batch = find(features, [doc])
+            slim_batch = find(other, [doc])
+            expected = names_with_weights(batch.rows, names, has_weights)
+            found = names_with_weights(slim_batch.rows, names[old_rows], has_weights[old_rows])
+            assert found == expected
+            numpy.testing.assert_array_equal(slim_batch.vector_ids, batch.vector_ids)
+
+
+def names_with_weights(
+    rows: numpy.ndarray, names: numpy.ndarray, has_weights: numpy.ndarray
+) -> list[list[str]]:
+    """The names of the features of each token that have weights, in alphabetical order."""
+    names_of_tokens = []
+    for rows_of_token in rows:
+        rows_with_weights = [row for row in rows_of_token if row >= 0 and has_weights[row]]
+        names_of_tokens.append(sorted(names[rows_with_weights].tolist()))
+    return names_of_tokens
+
+
 def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
     names = features.names()
     assert len(names) == len(set(names)) == len(features)

@@ -62,6 +62,9 @@ from .support.fitting import (
     train,
 )
 
+KEEP_ALL: dict[str, Any] = {"components": {"ner": {"model": {"keep_all": True}}}}
+"""Weights after training stay as they are."""
+
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 
@@ -239,10 +242,11 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
 
 def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     """By updates, also of few docs: the minimum would not depend on the start."""
-    first = fit(sparse_config(experiment), experiment.output_path / "first")
+    first = fit(sparse_config(experiment, **KEEP_ALL), experiment.output_path / "first")
     start = {"@callbacks": "spacy_costner.start_from.v1", "path": str(first.path)}
     training = {"max_epochs": 0, "max_steps": 1, "optimizer": {"@optimizers": "Adam.v1"}}
-    config = sparse_config(experiment, initialize={"after_init": start}, training=training)
+    changes = {"initialize": {"after_init": start}, "training": training, **KEEP_ALL}
+    config = sparse_config(experiment, **changes)
     second = fit(config, experiment.output_path / "second")
     assert first.outcomes["ner"].reason == AT_ONCE and second.outcomes["ner"].n_steps == 1
     _, weights_before = linear_part(first.ners[0].model)
@@ -549,7 +553,7 @@ def test_a_fit_of_three_seeds_has_the_mean_of_their_weights(
 
     monkeypatch.setattr("spacy_costner.analysis.preparation.train", recorded_train)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
-    config = sparse_config(experiment, training=training)
+    config = sparse_config(experiment, training=training, **KEEP_ALL)
     path = fit(config, experiment.output_path, n_seeds=3).path
     rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
     assert len(rows_of_seeds) == 3

@@ -306,6 +306,8 @@ def train_linear(
     updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
     penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
 
+    After training the weights are made slim, unless all are to be kept: see `slim_down`.
+
     examples (Iterable[Example]): The docs, as `prepare` returns them.
     n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
     on_epoch (OnEpoch): Called with the state after each epoch of updates.
@@ -321,8 +323,18 @@ def train_linear(
         if is_small:
             trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
             ner.cfg["progress"] = trained.progress._asdict()
+            slim_weights(ner)
             return trained
-    return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
+    trained = train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
+    slim_weights(ner)
+    return trained
+
+
+def slim_weights(ner: CostSensitiveNER) -> None:
+    """Make the weights of a linear model slim after training, so that what is evaluated, calibrated
+    and tuned is what is saved: see `slim_down`."""
+    _, weights = linear_part(ner.model)
+    weights.restart(weights.slim(weights.rows))
 
 
 def train_by_updates(

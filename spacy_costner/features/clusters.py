@@ -4,6 +4,7 @@ import json
 from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .column import BatchColumn, Saved, StringColumn, Window
+from .column import BatchColumn, Saved, Selection, StringColumn, Window
 from .counts import TrainingCounts
-from .ids import id_map, pack, unpack
+from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashes
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
@@ -48,9 +49,11 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def _set_words(self, keys: Array1d, cluster_ids: Ints2d) -> None:
         """Set the D words that have clusters: their hashes, and the ids of their clusters, -1 for
-        none. Shapes: (D,), (D, width)"""
+        none. Of hashes the lowest 32 bits are known, or all in models that were saved up to 0.3.0.
+        Shapes: (D,), (D, width)"""
         self._keys = keys
         self._word_ids = id_map(keys)
+        self._has_long_keys = bool((keys > LOWEST_32_BITS).any())
         # The last row is for words without clusters. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
 
@@ -76,15 +79,31 @@ class ClusterColumn(StringColumn, BatchColumn):
         cluster_ids = numpy.full((len(ids_of_word), width), -1, dtype="int32")
         for row, ids in zip(cluster_ids, ids_of_word.values()):
             row[: len(ids)] = ids
-        self._set_words(numpy.asarray(list(ids_of_word), dtype="uint64"), cluster_ids)
+        keys = numpy.asarray(list(ids_of_word), dtype="uint64")
+        self._set_words(keys & LOWEST_32_BITS, cluster_ids)
+
+    def select(self, selection: Selection) -> "ClusterColumn":
+        """Leave out clusters, but no words: a word without clusters would get those that it has in
+        lower case."""
+        column = copy(self)
+        column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
+        # The new id of each cluster, -1 for those that are left out. The last entry is for -1.
+        new_ids = numpy.full(self.n_values + 1, -1, dtype="int32")
+        new_ids[selection.ids[self.name]] = numpy.arange(column.n_values)
+        column._set_words(self._keys, new_ids[self._cluster_ids[:-1]])
+        return column
 
     def save(self, saved: Saved) -> None:
         super().save(saved)
         # Without the last row, which is for other words. Column after column, so that `pack` stores
         # differences within a column.
         cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
+        if self._has_long_keys:
+            keys = {"keys": self._keys.astype("<u8").tobytes()}
+        else:
+            keys = {"short_keys": pack_hashes(self._keys)}
         saved["clusters"][self.name] = {
-            "keys": self._keys.astype("<u8").tobytes(),
+            **keys,
             "width": self.width,
             "numbers": pack(cluster_ids),
         }
@@ -92,7 +111,10 @@ class ClusterColumn(StringColumn, BatchColumn):
     def load(self, saved: Saved) -> None:
         super().load(saved)
         saved_words = saved["clusters"][self.name]
-        keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
+        if "short_keys" in saved_words:
+            keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
+        else:  # up to 0.3.0
+            keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
         width = saved_words["width"]
         # They are saved column after column. Shape: (D, width)
         cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(keys)).T
@@ -106,22 +128,30 @@ class ClusterColumn(StringColumn, BatchColumn):
         return self._cluster_ids.shape[1]
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        as_written = self._word_ids.find(batch.tokens.orth)
-        in_lower_case = self._word_ids.find(batch.tokens.keys["LOWER"])
+        as_written = self._find_words(batch.tokens.orth)
+        in_lower_case = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(as_written < 0, in_lower_case, as_written)
         value_ids[:] = self._cluster_ids[word_ids]  # -1 is the last row
+
+    def _find_words(self, hashes: Array1d) -> Ints1d:
+        """The index of each word, -1 for those without clusters, by its hash. Shape: (N,)"""
+        if not self._has_long_keys:
+            hashes = hashes & LOWEST_32_BITS
+        return self._word_ids.find(hashes)
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by its id. Words are saved as hashes, so it takes a
         string store that has them: that of the pipeline."""
+        known_bits = (1 << 64) - 1 if self._has_long_keys else int(LOWEST_32_BITS)
+        word_of_key = {get_string_id(word) & known_bits: word for word in strings}
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for key, cluster_ids in zip(self._keys.tolist(), self._cluster_ids.tolist()):
-            if key not in strings:
+            if key not in word_of_key:
                 continue
             for cluster_id in cluster_ids:
                 # -1 where the word has fewer clusters than others.
                 if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
-                    words_of_cluster[cluster_id].append(strings[key])
+                    words_of_cluster[cluster_id].append(word_of_key[key])
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, ClassVar, NamedTuple
 
 import numpy
@@ -17,6 +18,20 @@ from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 Saved = dict[str, Any]
 """What a saved model has of the columns: parts such as "values", each with an entry for each column
 that has such a part, by name."""
+
+
+class Selection(NamedTuple):
+    """Which values of columns are kept, by the names of the columns, where others are left out.
+
+    is_used (dict[str, Array1d]): Whether each value of a column has a weight. Shapes: (n_values,)
+    ids (dict[str, Ints1d]): The ids of the values that are kept, ascending: those with a weight,
+        and those that values of other columns are made of.
+    columns (dict[str, Column]): The columns with these values only, as far as they are made.
+    """
+
+    is_used: "dict[str, Array1d]"
+    ids: "dict[str, Ints1d]"
+    columns: "dict[str, Column]"
 
 
 class Window(NamedTuple):
@@ -85,6 +100,21 @@ class Column(ABC):
     def recount(self, labels: LabelCounts) -> "Column":
         """The same column with the labels of other training docs, for a model that is trained on
         some of them. A column that remembers no labels stays as it is."""
+        return self
+
+    # Slim models: see `select_values`
+
+    def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
+        """Mark the values of another column that the needed values of this one are made of. Has for
+        each column whether its values are needed. Shapes: (n_values,)"""
+
+    def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        """The ids of the values that have to stay: all, unless a class can do with fewer."""
+        return numpy.arange(self.n_values)
+
+    def select(self, selection: Selection) -> "Column":
+        """The same column with some of its values only, which are numbered anew, in the same
+        order."""
         return self
 
     # Saved models
@@ -162,6 +192,14 @@ class StringColumn(Column):
         their ids don't depend on the order of the docs."""
         frequent = [value for value, count in value_counts.items() if count >= self.min_count]
         self.set_values(sorted(frequent))
+
+    def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        return numpy.flatnonzero(is_needed[self.name])
+
+    def select(self, selection: Selection) -> "StringColumn":
+        column = copy(self)
+        column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
+        return column
 
     def save(self, saved: Saved) -> None:
         saved["values"][self.name] = self.values

@@ -1,12 +1,13 @@
 """Features of the other occurrences of a word in its doc: the words beside them."""
 
+from copy import copy
 from typing import Any
 
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import first_tokens, last_tokens, sequence_ids
-from .column import BatchColumn, Column, Saved, Window
+from .column import BatchColumn, Column, Saved, Selection, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
 
@@ -30,6 +31,17 @@ class ElsewhereColumn(BatchColumn):
 
     def collect(self, counts: TrainingCounts) -> None:
         """Take nothing: its values are those of the other column."""
+
+    def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
+        is_needed[self.base.name] |= is_needed[self.name]
+
+    def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        return self.base.needed_ids(is_needed)
+
+    def select(self, selection: Selection) -> "ElsewhereColumn":
+        column = copy(self)
+        column.base = selection.columns[self.base.name]
+        return column
 
     @property
     def layout(self) -> list[Any]:

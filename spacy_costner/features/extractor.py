@@ -14,6 +14,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from .collecting import collect_columns, load_columns, recount_labels, save_columns
 from .column import Column
 from .lookup import Lookup, WordCache
+from .selecting import select_values
 from .static_vectors import StaticVectors, VectorCoverage
 from .template import Template
 
@@ -227,6 +228,16 @@ class Features(Shim):
         features = Features(self.template, self.dropout)
         features._set_columns(recount_labels(docs, self.template, self._columns))
         return features
+
+    def select(self, has_weights: Array1d) -> tuple["Features", Ints1d]:
+        """Leave out the values that have no weights: see `select_values`. Returns the features that
+        are left, and the rows of weights, among those before, that they have. Shapes: (V,) to
+        (V',)"""
+        assert self._columns is not None
+        columns, rows = select_values(self._columns, has_weights)
+        features = Features(self.template, self.dropout)
+        features._set_columns(columns)
+        return features, rows
 
     def _set_columns(self, columns: list[Column] | None) -> None:
         """Set the columns. The lookup, which was made of the old ones, is made when needed."""

@@ -14,6 +14,7 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..tags import OUTSIDE
+from .ids import LOWEST_32_BITS
 from .tokens import EXTENSION, Tokens, string_of, text_id
 
 DOC = "doc"
@@ -29,7 +30,7 @@ class UnitCounts(NamedTuple):
     how often a value had a label in a unit.
 
     unit (Array1d): The hash of the unit. Shape: (E,)
-    value (Array1d): The hash of the value. Shape: (E,)
+    value (Array1d): The lowest 32 bits of the hash of the value. Shape: (E,)
     label (Array1d): The hash of the label, 0 for O; or its index. Shape: (E,)
     n_times (Ints1d): How often. Shape: (E,)
     """
@@ -43,7 +44,8 @@ class UnitCounts(NamedTuple):
 class Counts(NamedTuple):
     """How often each of V values of an attribute had each of L labels, in all and in U units.
 
-    keys (Array1d): The hashes of the values, ascending. Shape: (V,)
+    keys (Array1d): The lowest 32 bits of the hashes of the values, ascending; all 64 bits in models
+        that were saved up to 0.3.0. Shape: (V,)
     total (Ints2d): How often each value had each label in all units. Shape: (V, L)
     starts (Ints1d): Where the rows of each unit begin in the table below, and where those of the
         last unit end. Shape: (U + 1,)
@@ -73,6 +75,21 @@ class Counts(NamedTuple):
         total = numpy.zeros((len(keys), n_labels), dtype="int32")
         numpy.add.at(total, (value, label), n_times)
         return cls(keys, total, starts, value, label, n_times)
+
+    def select(self, is_kept: Array1d) -> "Counts":
+        """The counts of some of the values. Shape: (V,)"""
+        is_row_kept = is_kept[self.value]
+        # How many rows are kept before each row, and before the end. Shape: (E + 1,)
+        n_rows_before = numpy.append(0, numpy.cumsum(is_row_kept))
+        new_ids = numpy.cumsum(is_kept) - 1
+        return Counts(
+            keys=self.keys[is_kept],
+            total=self.total[is_kept],
+            starts=n_rows_before[self.starts].astype("int32"),
+            value=new_ids[self.value[is_row_kept]].astype("int32"),
+            label=self.label[is_row_kept],
+            n_times=self.n_times[is_row_kept],
+        )
 
 
 class LabelCounts:
@@ -119,7 +136,7 @@ class LabelCounts:
             is_counted = (iob != 0) & (value_keys != 0)  # annotated, and with a value
             counts_of_tokens = UnitCounts(
                 unit=unit_of_token[is_counted],
-                value=value_keys[is_counted],
+                value=value_keys[is_counted] & LOWEST_32_BITS,
                 label=label_keys[is_counted],
                 n_times=numpy.ones(int(is_counted.sum()), dtype="int32"),
             )

@@ -1,15 +1,16 @@
 """Label memory: how often a value of an attribute had each label in the training data."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import places_in, sequence_ids
-from .column import BatchColumn, Saved, Window
+from .column import BatchColumn, Saved, Selection, Window
 from .counts import TrainingCounts
-from .ids import id_map, pack, unpack
+from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashes
 from .label_counts import Counts, LabelCounts
 from .shares import share_ids, share_names
 from .tokens import TokenBatch
@@ -47,6 +48,13 @@ class MemoryColumn(BatchColumn):
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
+        return column
+
+    def select(self, selection: Selection) -> "MemoryColumn":
+        """Keep all values, whose ids depend on the labels; of the memory leave out the words whose
+        features have no weight."""
+        column = copy(self)
+        column._set_memory(self._memory.select(selection.is_used[self.name]))
         return column
 
     def save(self, saved: Saved) -> None:
@@ -100,6 +108,7 @@ class LabelMemory:
         self.units = units
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
+        self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
         # A unit and a value are one number: V times the unit + the value. The numbers of all E
         # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
@@ -118,10 +127,22 @@ class LabelMemory:
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
 
+    def select(self, is_feature_used: Array1d) -> "LabelMemory":
+        """The memory of the values that have some of these features. Shape: (F,)"""
+        # Without the last row, which is for unknown values; -1 is the entry that is appended.
+        is_used = numpy.append(is_feature_used, False)[self._features[:-1]].any(axis=1)
+        return LabelMemory(self.labels, self.counts.select(is_used), self.text_ids, self.units)
+
     def find(self, keys: Array1d) -> Ints2d:
         """The ids of the features of tokens outside of training, -1 for none, from the hashes of
         their values. Shapes: (N,) to (N, width)"""
-        return self._features[self._value_ids.find(keys)]  # -1 is the last row
+        return self._features[self._find_values(keys)]  # -1 is the last row
+
+    def _find_values(self, keys: Array1d) -> Ints1d:
+        """The index of each value, -1 for unknown ones, by its hash. Shape: (N,)"""
+        if not self._has_long_keys:
+            keys = keys & LOWEST_32_BITS
+        return self._value_ids.find(keys)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """The ids of the features of tokens in training, without what the units of their docs have
@@ -132,7 +153,7 @@ class LabelMemory:
         text_ids (Array1d): The hash of the text of each doc. Shape: (B,)
         RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
         """
-        value_of_token = self._value_ids.find(keys)
+        value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
         # All tokens of a doc with the same value have the same features, which are computed once. A
         # doc and a value are one number, undone by `divmod`.
@@ -188,8 +209,12 @@ class LabelMemory:
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
             saved["units"] = pack(self.units)
+        if self._has_long_keys:
+            keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
+        else:
+            keys = {"short_keys": pack_hashes(self.counts.keys)}
         saved["counts"][attribute] = {
-            "keys": self.counts.keys.astype("<u8").tobytes(),
+            **keys,
             "starts": pack(self.counts.starts),
             "value": pack(self.counts.value),
             "label": pack(self.counts.label),
@@ -216,7 +241,10 @@ class LabelMemory:
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
     """Load counts, and check that they fit each other. Their sums over units are not saved, but
     computed again."""
-    keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
+    if "short_keys" in saved:
+        keys = unpack_hashes(saved["short_keys"]).astype("uint64")
+    else:  # up to 0.3.0
+        keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     starts = unpack(saved["starts"])
     value = unpack(saved["value"])
     label = unpack(saved["label"])

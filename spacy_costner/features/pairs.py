@@ -1,10 +1,12 @@
 """Features of pairs of neighbouring tokens."""
 
+from copy import copy
+
 import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import last_tokens
-from .column import BatchColumn, Column, Saved, Window
+from .column import BatchColumn, Column, Saved, Selection, Window
 from .counts import TrainingCounts
 from .ids import id_map
 from .lookup import Lookup
@@ -34,6 +36,25 @@ class PairColumn(BatchColumn):
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
         pairs, pair_counts = numpy.unique(pair_of_token[pair_of_token >= 0], return_counts=True)
         self._set_pairs(pairs[pair_counts >= self.min_count])
+
+    def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
+        left, right = split_pairs(self._pairs[is_needed[self.name]])
+        is_needed[self.base.name][left] = True
+        is_needed[self.base.name][right] = True
+
+    def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        return numpy.flatnonzero(is_needed[self.name])
+
+    def select(self, selection: Selection) -> "PairColumn":
+        column = copy(self)
+        column.base = selection.columns[self.base.name]
+        left, right = split_pairs(self._pairs[selection.ids[self.name]])
+        # The new id of a value is its place among those that are kept.
+        base_ids = selection.ids[self.base.name]
+        left = numpy.searchsorted(base_ids, left)
+        right = numpy.searchsorted(base_ids, right)
+        column._set_pairs(join_pairs(left, right))
+        return column
 
     def save(self, saved: Saved) -> None:
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
@@ -77,7 +98,13 @@ def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]
     right[last_tokens(lengths)] = -1
-    return numpy.where((left < 0) | (right < 0), -1, (left << 32) | right)
+    return numpy.where((left < 0) | (right < 0), -1, join_pairs(left, right))
+
+
+def join_pairs(left: Array1d, right: Array1d) -> Array1d:
+    """The numbers of pairs, in int64, from the ids of their first and of their second values, as
+    `split_pairs` takes them apart. Shapes: (P,)"""
+    return (left.astype("int64") << 32) | right
 
 
 def split_pairs(pairs: Array1d) -> tuple[Ints1d, Ints1d]:

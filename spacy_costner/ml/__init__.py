@@ -3,7 +3,14 @@
 from .dense import build_linear_chain_crf
 from .first_pass import FirstPass
 from .hybrid import build_hybrid_crf
-from .sparse import build_sparse_crf, find_features, first_pass_of, is_linear, linear_part
+from .sparse import (
+    build_sparse_crf,
+    find_features,
+    first_pass_of,
+    has_linear_part,
+    is_linear,
+    linear_part,
+)
 from .vector_inputs import VectorInputs
 from .weights import SparseWeights, inputs_of
 
@@ -16,6 +23,7 @@ __all__ = [
     "build_sparse_crf",
     "find_features",
     "first_pass_of",
+    "has_linear_part",
     "inputs_of",
     "is_linear",
     "linear_part",

@@ -8,7 +8,7 @@ import srsly
 from spacy.tokens import Doc
 from thinc.api import Optimizer
 from thinc.shims import Shim
-from thinc.types import Floats2d
+from thinc.types import Floats2d, Ints1d
 
 from .. import chain
 from ..borders import Boundaries, cut, find_borders
@@ -36,13 +36,15 @@ class FirstPass(Shim):
     boundaries (Boundaries): What the chain of a doc is cut at. The component sets it.
     """
 
-    def __init__(self, settings: AdaGrad, average_power: float, n_epochs: int) -> None:
+    def __init__(
+        self, settings: AdaGrad, average_power: float, n_epochs: int, keep_all: bool = False
+    ) -> None:
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
         self.n_epochs = n_epochs
         self.tags = Tags(())
-        self.weights = SparseWeights(settings, average_power)
+        self.weights = SparseWeights(settings, average_power, keep_all)
         self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False
         self._folds: list[tuple[Features, SparseWeights]] = []
@@ -101,6 +103,15 @@ class FirstPass(Shim):
     def to_device(self, device_type: str, device_id: int) -> None:
         """Do nothing: the weights stay on the CPU."""
 
+    def select(self, rows: Ints1d) -> "FirstPass":
+        """The first pass with the weights of some features only, for saving. Shape: (V',)"""
+        first_pass = FirstPass(
+            self.settings, self.average_power, self.n_epochs, self.weights.keep_all
+        )
+        first_pass.tags = self.tags
+        first_pass.weights = self.weights.select(rows)
+        return first_pass
+
     def to_bytes(self) -> bytes:
         """Save the weights and their tags."""
         tags = [[*self.tags.labels], self.tags.scheme.name, self.tags.outside]
@@ -121,6 +132,6 @@ class FirstPass(Shim):
         return self
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
-        copied = FirstPass(self.settings, self.average_power, self.n_epochs)
+        copied = FirstPass(self.settings, self.average_power, self.n_epochs, self.weights.keep_all)
         copied.boundaries = self.boundaries
         return copied.from_bytes(self.to_bytes())

@@ -29,6 +29,7 @@ def build_hybrid_crf(
     part_dropout: float = 0.0,
     first_pass_epochs: int = 6,
     linear_epochs: int = 0,
+    keep_all: bool = False,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
@@ -44,6 +45,7 @@ def build_hybrid_crf(
         other.
     linear_epochs (int): How often the sparse part uses the examples at initialization. It is not
         trained any more after that: the Tok2Vec learns what it lacks. 0: both are trained together.
+    keep_all (bool): Whether all weights of the sparse part are kept: see `build_sparse_crf`.
     nO (int | None): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model, with the attributes "build_vocab",
         "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
@@ -60,6 +62,7 @@ def build_hybrid_crf(
         eps=eps,
         average_power=average_power,
         first_pass_epochs=first_pass_epochs,
+        keep_all=keep_all,
         nO=nO,
     )
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)

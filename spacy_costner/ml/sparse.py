@@ -24,6 +24,7 @@ def build_sparse_crf(
     eps: float = 1e-8,
     average_power: float = AVERAGE_POWER,
     first_pass_epochs: int = 6,
+    keep_all: bool = False,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
@@ -41,6 +42,8 @@ def build_sparse_crf(
         steps count the same.
     first_pass_epochs (int): How often the first pass uses the examples, at initialization, if the
         features have `document`.
+    keep_all (bool): Whether all weights and all values of features are kept. Otherwise those that
+        hardly matter are left out after training, and saved models take a tenth of the bytes.
     nO (int | None): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
         `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
@@ -60,9 +63,12 @@ def build_sparse_crf(
     check_cost(L2, f"{where}: L2")
     check_cost(average_power, f"{where}: average_power")
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
-    shims: list[Shim] = [Features(features, dropout), SparseWeights(settings, average_power)]
+    shims: list[Shim] = [
+        Features(features, dropout),
+        SparseWeights(settings, average_power, keep_all),
+    ]
     if features.document:
-        shims.append(FirstPass(settings, average_power, first_pass_epochs))
+        shims.append(FirstPass(settings, average_power, first_pass_epochs, keep_all))
     attrs = {
         "build_vocab": build_vocab,
         "find_features": find_features,
@@ -75,6 +81,11 @@ def build_sparse_crf(
 def is_linear(model: Model) -> bool:
     """Whether a model is a linear CRF, not a hybrid that has one as a part."""
     return len(model.shims) > 1 and isinstance(model.shims[1], SparseWeights)
+
+
+def has_linear_part(model: Model) -> bool:
+    """Whether a model is a linear CRF, or a hybrid that has one as a part."""
+    return _find_linear(model) is not None
 
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:

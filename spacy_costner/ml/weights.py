@@ -15,6 +15,7 @@ from ..features import FeatureBatch, WordCache
 from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
+from .slimming import check_rows, pack_rows, slim_down, unpack_rows
 from .vector_inputs import VectorInputs
 from .word_sums import WordSums
 
@@ -72,6 +73,10 @@ class SparseWeights(Shim):
         average_n = (1 - s) average_b + s (w_{b+1} + ... + w_n) / (n - b),  s = 1 - (b / n)^(p + 1)
 
     Shamir & Zhang (2013), section 4: polynomial-decay averaging.
+
+    settings (AdaGrad): Learning rate and regularisation.
+    average_power (float): p.
+    keep_all (bool): Whether weights after training are used as they are: see `slim`.
     """
 
     table: Table
@@ -84,10 +89,12 @@ class SparseWeights(Shim):
         self,
         settings: AdaGrad = AdaGrad(),  # noqa: B008 (immutable)
         average_power: float = AVERAGE_POWER,
+        keep_all: bool = False,
     ) -> None:
         super().__init__(None)
         self.settings = settings
         self.average_power = average_power
+        self.keep_all = keep_all
         self.n_vector_rows = 0
         self._uses_average = False
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
@@ -175,7 +182,7 @@ class SparseWeights(Shim):
     def with_rows(self, rows: Floats2d) -> "SparseWeights":
         """Weights of the same features with other rows, to train apart from these. Shape: (V + M +
         K + 2, K)"""
-        weights = SparseWeights(self.settings, self.average_power)
+        weights = SparseWeights(self.settings, self.average_power, self.keep_all)
         weights.n_vector_rows = self.n_vector_rows
         weights.restart(rows)
         return weights
@@ -370,12 +377,13 @@ class SparseWeights(Shim):
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights after each update temporarily, if an optimizer has it."""
-        if (self.id, AVERAGE) not in params or not self.step or self._uses_average:
+        """Use the average of the weights after each update temporarily, if an optimizer has it. It
+        is slim, as what is evaluated is saved."""
+        if not self._has_average(params):
             yield
             return
         table = self.table
-        self.table = table._replace(weights=self._mean())
+        self.table = table._replace(weights=self.slim(self._mean()))
         self._uses_average = True
         try:
             yield
@@ -387,8 +395,27 @@ class SparseWeights(Shim):
     def averaged(self, optimizer: Optimizer) -> Floats2d:
         """The weights to use after training: their average if the optimizer keeps one, or the last
         ones. Shape: (V + M + K + 2, K)"""
-        with self.use_params(optimizer.averages or {}):
-            return self.rows.copy()
+        if self._has_average(optimizer.averages or {}):
+            return self._mean()
+        return self.rows.copy()
+
+    def _has_average(self, params: dict[tuple[int, str], Any]) -> bool:
+        """Whether an optimizer has the average of these weights, and it isn't in use already."""
+        return (self.id, AVERAGE) in params and self.step > 0 and not self._uses_average
+
+    def slim(self, rows: Floats2d) -> Floats2d:
+        """The weights to use after training as they are saved: without those that hardly matter,
+        and rounded; or as they are, if all are to be kept. Shape: (V + M + K + 2, K)"""
+        if self.keep_all:
+            return rows
+        return slim_down(rows, self.n_features)
+
+    def select(self, rows: Ints1d) -> "SparseWeights":
+        """The weights of some features, and those of static vectors and of the chain, without the
+        state of training. Shape: (V',)"""
+        all_rows = self.rows
+        other_rows = all_rows[self.n_features :]
+        return self.with_rows(numpy.concatenate([all_rows[rows], other_rows]))
 
     def _mean(self) -> Floats2d:
         """The average of the weights after each update. Shape: (V + M + K + 2, K)"""
@@ -426,15 +453,16 @@ class SparseWeights(Shim):
 
     def _set_table(self, weights: Floats2d) -> None:
         """Begin training, with these weights. Shape: (V + M + K + 2, K)"""
+        # Not `zeros_like`, which writes: what is never written, as in prediction, takes no memory.
         self.table = Table(
             weights=weights,
-            squares=numpy.zeros_like(weights),
-            totals=numpy.zeros_like(weights),
+            squares=numpy.zeros(weights.shape, dtype="float32"),
+            totals=numpy.zeros(weights.shape, dtype="float32"),
             last=numpy.zeros(len(weights), dtype="int32"),
         )
         self.step = 0
         self._period_begin = 0
-        self._average = numpy.zeros_like(weights)
+        self._average = numpy.zeros(weights.shape, dtype="float32")
         self._place_of = numpy.full(len(weights), -1, dtype="int32")  # see `sparse.collect_rows`
         self._word_sums = None
         self._pending = []
@@ -453,21 +481,19 @@ class SparseWeights(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights, in 16 bits each, without rows that are 0 throughout. The state of
+        """Save the weights, in 16 bits at most, without rows that are 0 throughout. The state of
         AdaGrad and of averaging is left out: training has to start anew."""
         if not self.is_allocated:
             return srsly.msgpack_dumps({"n_features": None})
         weights = self.rows
-        used_rows = numpy.flatnonzero(weights.any(axis=1)).astype("int32")
-        scale = float(numpy.abs(weights).max(initial=0)) or 1.0
         return srsly.msgpack_dumps(
             {
                 "n_features": self.n_features,
                 "n_tags": self.n_tags,
                 "n_vector_rows": self.n_vector_rows,
-                "scale": scale,
-                "used": used_rows.tobytes(),
-                "weights": (weights[used_rows] / scale).astype("<f2").tobytes(),
+                "features": pack_rows(weights[: self.n_features]),
+                "vectors": pack_rows(weights[self.n_features : self._first_chain_row]),
+                "chain": pack_rows(weights[self._first_chain_row :]),
             }
         )
 
@@ -489,22 +515,38 @@ class SparseWeights(Shim):
         n_tags = saved["n_tags"]
         # Models that were saved before static vectors could be inputs have none.
         n_vector_rows = saved.get("n_vector_rows", 0)
-        scale = saved["scale"]
-        used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
-        weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
-        if isinstance(scale, bool) or not (0 < scale < numpy.inf):
-            raise ValueError(f"expected finite weights, got a scale of {scale!r}")
-        if not numpy.isfinite(weights).all():
-            raise ValueError("expected finite weights")
         n_rows = n_features + n_vector_rows + n_tags + 2
         are_counts = n_features >= 0 and n_vector_rows >= 0
-        if not (are_counts and n_rows < 2**31 and len(weights) == len(used_rows)):
-            raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(weights)}")
-        is_ascending = (used_rows[1:] > used_rows[:-1]).all()
-        if len(used_rows) and not (is_ascending and 0 <= used_rows[0] <= used_rows[-1] < n_rows):
-            raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")
+        if not (are_counts and n_rows < 2**31):
+            raise ValueError(
+                f"expected weights of features and vectors, got {n_features} features and "
+                f"{n_vector_rows} rows of vectors"
+            )
         self.allocate(n_features, n_tags, n_vector_rows)
-        self.table.weights[used_rows] = weights * numpy.float32(scale)
+        weights = self.table.weights
+        if "scale" in saved:  # up to 0.3.0
+            load_floats(saved, weights)
+        else:
+            unpack_rows(saved["features"], weights[:n_features])
+            unpack_rows(saved["vectors"], weights[n_features : self._first_chain_row])
+            unpack_rows(saved["chain"], weights[self._first_chain_row :])
+
+
+def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
+    """Load weights that were saved up to 0.3.0, as floats of 16 bits, into an array of 0. Shape:
+    (V + M + K + 2, K)"""
+    n_rows, n_tags = weights.shape
+    scale = saved["scale"]
+    used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
+    saved_weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
+    if isinstance(scale, bool) or not (0 < scale < numpy.inf):
+        raise ValueError(f"expected finite weights, got a scale of {scale!r}")
+    if not numpy.isfinite(saved_weights).all():
+        raise ValueError("expected finite weights")
+    if len(saved_weights) != len(used_rows):
+        raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(saved_weights)}")
+    check_rows(used_rows, n_rows)
+    weights[used_rows] = saved_weights * numpy.float32(scale)
 
 
 def inputs_of(batch: FeatureBatch) -> VectorInputs | None:

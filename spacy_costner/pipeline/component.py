@@ -70,6 +70,7 @@ from .serialization import (
     pack_parts,
     read_files,
     reading_part,
+    save_model,
     sign,
     unpack_parts,
     write_files,
@@ -892,7 +893,7 @@ class CostSensitiveNER(TrainablePipe):
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
         if "model" in exclude:
             return cfg, b""
-        model = self.model.to_bytes()
+        model = save_model(self.model)
         return sign(cfg, model), model
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":

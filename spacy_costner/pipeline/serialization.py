@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from spacy.tokens import Doc
 from spacy.util import to_bytes, to_disk
 from spacy.vocab import Vocab
 from thinc.api import Model
-from thinc.util import get_array_module
+from thinc.shims import Shim
+from thinc.util import convert_recursive, get_array_module, is_xp_array
 
 from ..decoding import Temperature
+from ..ml import first_pass_of, has_linear_part, linear_part
 from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 
@@ -266,6 +269,43 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
         bound = "above"
     if not is_valid:
         raise ValueError(f"{where}: expected a finite number {bound} 0, got {value!r}")
+
+
+def save_model(model: Model[list[Doc], Potentials]) -> bytes:
+    """Save a model, as `model.to_bytes` does. Of a trained linear model, or the linear part of a
+    hybrid, values of features without weights are left out, unless all are to be kept: scores are
+    the same without them. The model itself stays as it is, for training to go on."""
+    slim_shims = _select_used(model)
+    saved = model.to_dict()
+    for node, saved_shims in zip(model.walk(), saved["shims"]):
+        for i, shim in enumerate(node.shims):
+            if shim.id in slim_shims:
+                saved_shims[i] = slim_shims[shim.id].to_bytes()
+    to_numpy = partial(model.ops.to_numpy, byte_order="<")
+    return srsly.msgpack_dumps(convert_recursive(is_xp_array, to_numpy, saved))
+
+
+def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
+    """The shims of a linear model with the features that have weights only, by the ids of those
+    that they replace. None, if all features are to be kept or if none has a weight yet."""
+    if not has_linear_part(model):
+        return {}
+    features, weights = linear_part(model)
+    is_trained = features.has_vocab and bool(weights.emissions.any())
+    if weights.keep_all or not is_trained:
+        return {}
+    has_weights = weights.emissions.any(axis=1)
+    first_pass = first_pass_of(model)
+    if first_pass is not None and first_pass.weights.is_allocated:
+        has_weights |= first_pass.weights.emissions.any(axis=1)
+    slim_features, rows = features.select(has_weights)
+    slim_shims: dict[int, Shim] = {
+        features.id: slim_features,
+        weights.id: weights.select(rows),
+    }
+    if first_pass is not None and first_pass.weights.is_allocated:
+        slim_shims[first_pass.id] = first_pass.select(rows)
+    return slim_shims
 
 
 def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:

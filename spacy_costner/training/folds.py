@@ -249,8 +249,9 @@ def _train_anew(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average, (V + K + 2, K): a row for each feature, then
-    transitions, start and end. Ctrl-C, which elsewhere ends training early, ends the program."""
+    """Train weights from 0, and return their average as it would be saved, (V + K + 2, K): a row
+    for each feature, then transitions, start and end. Ctrl-C, which elsewhere ends training early,
+    ends the program."""
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
     optimizer = Optimizer(0.0, use_averages=True)
@@ -267,4 +268,4 @@ def _train_anew(
     if trained.reason == INTERRUPTED:
         # Initialization needs the weights of all folds.
         raise KeyboardInterrupt
-    return weights.averaged(optimizer)
+    return weights.slim(weights.averaged(optimizer))

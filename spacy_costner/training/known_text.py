@@ -14,6 +14,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.types import Array1d
 
+from ..features.ids import pack_hashes, unpack_hashes
 from ..features.tokens import NOT_IN_TEXT_ID
 
 LONG = 8
@@ -21,6 +22,9 @@ LONG = 8
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
 LOWEST_32_BITS = 0xFFFFFFFF
+
+PACKED = "packed:"
+"""What hashes begin with that are compressed. Up to 0.3.0 they were not."""
 
 
 def sentence_ids(doc: Doc) -> list[int]:
@@ -60,14 +64,17 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
 
 
 def pack_ids(ids: Iterable[int]) -> str:
-    """Write hashes of 32 bits as text, for JSON: base64 of their bytes, in ascending order and each
-    once. `unpack_ids` reads it."""
-    ascending = numpy.asarray(sorted({*ids}), dtype="<u4")
-    return base64.b64encode(ascending.tobytes()).decode("ascii")
+    """Write hashes of 32 bits as text, for JSON: base64 of their bytes, compressed, in ascending
+    order and each once. `unpack_ids` reads it."""
+    ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
+    if not len(ascending):
+        return ""
+    return PACKED + base64.b64encode(pack_hashes(ascending)).decode("ascii")
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """Read the hashes from a text that `pack_ids` wrote. Raises a ValueError if it is not base64 or
-    has a part of a hash."""
-    packed_bytes = base64.b64decode(packed, validate=True)
-    return numpy.frombuffer(packed_bytes, dtype="<u4")
+    """Read the hashes from a text that `pack_ids` wrote. Raises an error if it is damaged."""
+    packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
+    if packed.startswith(PACKED):
+        return unpack_hashes(packed_bytes)
+    return numpy.frombuffer(packed_bytes, dtype="<u4")  # up to 0.3.0

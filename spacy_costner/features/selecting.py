@@ -1,0 +1,54 @@
+"""Leave out of the columns the values that have no weights."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy
+from thinc.types import Array1d, Ints1d
+
+from .column import Column, Selection
+
+
+class SlimColumns(NamedTuple):
+    """Columns with some of their values only.
+
+    columns (list[Column]): The columns.
+    rows (Ints1d): The rows of weights, among those before, that their features have, in order.
+        Shape: (V',)
+    """
+
+    columns: list[Column]
+    rows: Ints1d
+
+
+def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumns:
+    """Leave out the values that have no weights, wherever they stand in a window. What columns find
+    in docs is otherwise the same.
+
+    columns (Sequence[Column]): The columns. They aren't changed.
+    has_weights (Array1d): Whether each row of weights is other than 0. Shape: (V,)
+    """
+    # The rows of each column, at each of its offsets: as `Lookup` numbers them.
+    rows_of_column: dict[str, Ints1d] = {}
+    first_row = 0
+    for column in columns:
+        shape = (len(column.offsets), column.n_values)
+        n_rows = len(column.offsets) * column.n_values
+        rows_of_column[column.name] = numpy.arange(first_row, first_row + n_rows).reshape(shape)
+        first_row += n_rows
+
+    is_needed: dict[str, Array1d] = {}
+    for column in columns:
+        is_needed[column.name] = has_weights[rows_of_column[column.name]].any(axis=0)
+    # A column may be made of the values of a column before it, so the last one comes first.
+    for column in reversed(columns):
+        column.mark_needed(is_needed)
+
+    selection = Selection(is_needed, ids={}, columns={})
+    rows: list[Ints1d] = [numpy.zeros(0, dtype="int64")]
+    for column in columns:
+        ids = column.needed_ids(is_needed)
+        selection.ids[column.name] = ids
+        selection.columns[column.name] = column.select(selection)
+        rows.append(rows_of_column[column.name][:, ids].reshape(-1))
+    return SlimColumns(list(selection.columns.values()), numpy.concatenate(rows))
