@@ -76,8 +76,13 @@ def filled(block: Block, **values: Any) -> Block:
 
 
 def linear_block(features: Block, **settings: Any) -> Block:
-    """The block of the linear CRF of the papers, with its features and the settings of AdaGrad."""
-    architecture = {"@architectures": "spacy_costner.SparseCRF.v1", "average_power": 0.0}
+    """The block of the linear CRF of the papers, with its features and the settings of AdaGrad. The
+    papers keep all weights."""
+    architecture = {
+        "@architectures": "spacy_costner.SparseCRF.v1",
+        "average_power": 0.0,
+        "keep_all": True,
+    }
     return {**architecture, **settings, "features": features}
 
 
