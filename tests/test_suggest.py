@@ -245,11 +245,14 @@ def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_
 
 
 def test_entities_of_a_component_before_ours_are_reported(unsure: Path) -> None:
+    """One behind ours isn't: a warning would be an error here."""
+    patterns: list[dict[str, Any]] = [{"label": "LOC", "pattern": "London"}]
     nlp = load(unsure)
-    nlp.add_pipe("entity_ruler", last=True)
-    suggest(nlp, make_docs(nlp))  # it is behind ours: no warning, which would be an error
-    nlp.remove_pipe("entity_ruler")
-    nlp.add_pipe("entity_ruler", first=True)
+    behind: Any = nlp.add_pipe("entity_ruler", "behind", last=True)
+    behind.add_patterns(patterns)
+    suggest(nlp, make_docs(nlp))
+    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns(patterns)
     with pytest.warns(UserWarning, match=r"\['entity_ruler'\] set entities before ner.*exclude="):
         suggest(nlp, make_docs(nlp))
 

@@ -32,7 +32,7 @@ PER_WORD = 10.0
 names come first."""
 
 
-class NothingToSuggest(ValueError):
+class NoDocsError(ValueError):
     """There are no docs to choose from."""
 
 
@@ -167,7 +167,7 @@ def suggest(
 
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
     if not pool:
-        raise NothingToSuggest("expected docs with words that are not annotated, got none")
+        raise NoDocsError("expected docs with words that are not annotated, got none")
     # What annotating a doc is worth: how unsure the model is of it for its price
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
@@ -204,8 +204,8 @@ def check_other_components(nlp: Language, name: str) -> None:
     if others and not ours:
         raise ValueError(
             "suggest: expected a pipeline with a component of factory 'cost_sensitive_ner', got "
-            f"entities of {others}, which say nothing of how sure they are. Train a small model on its "
-            "answers: see `costner distill`"
+            f"entities of {others}, which say nothing of how sure they are. Train a small model on "
+            "its answers: see `costner distill`"
         )
     if name not in ours:
         return

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggestions import NothingToSuggest, Suggestion, suggest
+from ..analysis.suggestions import NoDocsError, Suggestion, suggest
 from ..progress import progress
 from ..readers import check_task_form, read_texts, save_tasks
 from ..readers.files import shown
@@ -66,7 +66,7 @@ def suggest_cli(
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
         try:
             suggestions = run(nlp, pool, annotated=annotated)
-        except NothingToSuggest as error:
+        except NoDocsError as error:
             raise ValueError(f"{pool_path}: {error}") from None
         save_tasks(output_path, (suggestion.task() for suggestion in suggestions), form)
     rows = suggestion_rows(suggestions)
