@@ -158,9 +158,9 @@ def test_matrices_of_a_lower_rank_have_fewer_dimensions() -> None:
 
 
 def test_words_that_stand_alone_have_no_vector() -> None:
-    vectors = learn_word_vectors([*SENTENCES, ["alone"], ["alone"]], dim=3, min_count=2)
+    vectors = learn_word_vectors([*SENTENCES, ["alone"], ["alone"]], min_count=2)
     assert "alone" not in vectors.words
-    expected = learn_word_vectors(SENTENCES, dim=3, min_count=2)
+    expected = learn_word_vectors(SENTENCES, min_count=2)
     assert vectors.words == expected.words
     assert_allclose(vectors.data @ vectors.data.T, expected.data @ expected.data.T, atol=1e-5)
 
