@@ -23,10 +23,21 @@ from spacy.training import Corpus, Example
 
 from ..spans import entities_as_spans
 from ..validation import require
+from .brat import read_brat
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
-from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
+from .files import (
+    BRAT_ANNOTATION,
+    CorpusError,
+    FilePlace,
+    Values,
+    corpus_files,
+    is_json,
+    is_text_of_brat,
+    read_values,
+    shown,
+)
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
@@ -88,6 +99,8 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
+    if path.suffix == BRAT_ANNOTATION or is_text_of_brat(path):
+        return read_brat(path, context)
     if is_json(path):
         format_name, records = read_values(path)
         find_names = partial(find_tag_names, path)

@@ -16,7 +16,12 @@ BOM = b"\xef\xbb\xbf"
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
 """Files whose names begin so are about a corpus and not part of it."""
 
-ABOUT_SUFFIXES = frozenset([".cfg", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"])
+ABOUT_SUFFIXES = frozenset(
+    [".cfg", ".conf", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"]
+)
+BRAT_ANNOTATION = ".ann"
+"""The suffix of the annotation of a text in brat standoff, which is in the .txt file beside it."""
+
 DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
@@ -123,8 +128,14 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
         # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
         # listed: reading it is an error that the user should see.
         is_pipe_or_device = path.exists() and not path.is_file()
-        if not is_pipe_or_device and not is_about_corpus(path):
+        # The text of brat standoff is read with its annotation, the file beside it.
+        if not (is_pipe_or_device or is_about_corpus(path) or is_text_of_brat(path)):
             yield path
+
+
+def is_text_of_brat(path: Path) -> bool:
+    """Whether a file has the text of brat standoff: its annotation is beside it."""
+    return path.suffix == ".txt" and path.with_suffix(BRAT_ANNOTATION).is_file()
 
 
 def is_dataset(path: Path) -> bool:
@@ -140,8 +151,9 @@ def is_about_corpus(path: Path) -> bool:
     return path.suffix in ABOUT_SUFFIXES
 
 
-def read_text(path: Path) -> str:
-    """Read a text file. Line ends become "\\n", and a byte order mark is left out.
+def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
+    """Read a text file. A byte order mark is left out, and line ends become "\\n", unless they are
+    to be kept.
 
     RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
     """
@@ -159,6 +171,8 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise FilePlace(path, 1).refuse("expected text, got an empty file")
 
+    if keep_line_ends:
+        return text
     text = text.replace("\r\n", "\n")
     if "\n" not in text:  # "\r" alone ended lines on the old Macintosh
         text = text.replace("\r", "\n")

@@ -7,7 +7,7 @@ They are read in the forms of several annotation tools (see `task_from_json` and
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -185,7 +185,7 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     RETURNS (list[TaskSpan]): The spans, in characters.
     RAISES (CorpusError): If something isn't a span of the text.
     """
-    n_units = _utf16_length(text)
+    n_units = utf16_length(text)
     spans: list[TaskSpan] = []
     for json_span in json_spans:
         spans += _span_from_json(json_span, n_units, key, place)
@@ -264,26 +264,31 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
     return span_text.split() == text[span.start : span.end].split()
 
 
-def _utf16_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     """The length of a text in UTF-16 code units, by which JavaScript counts. Each is two bytes.
     "surrogatepass" lets half of a surrogate pair be one, too."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _utf16_ends(text: str) -> list[int]:
+def utf16_ends(text: str) -> list[int]:
     """Where each of the C characters of a text ends, in UTF-16 code units: those after U+FFFF, such
     as emoji, are two. Shape: (C,)"""
     return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 
 
+def range_in_characters(units: Range, ends: Sequence[int]) -> Range:
+    """Convert a range of code units of a text to one of characters. `ends` are its `utf16_ends`."""
+    start, end = units
+    # The characters before a code unit are those that end at it or before.
+    return bisect_right(ends, start), bisect_right(ends, end)
+
+
 def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
     """Convert the offsets of spans from code units to characters."""
-    ends = _utf16_ends(text)
+    ends = utf16_ends(text)
     converted = []
     for span in spans:
-        # The characters before a code unit are those that end at it or before.
-        start = bisect_right(ends, span.start)
-        end = bisect_right(ends, span.end)
+        start, end = range_in_characters((span.start, span.end), ends)
         converted.append(span._replace(start=start, end=end))
     return converted
 
@@ -457,7 +462,7 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
     text = task.text
     # The code unit before each character, and the one after the last. (C + 1,)
-    units = [0, *_utf16_ends(text)]
+    units = [0, *utf16_ends(text)]
     results = []
     for i, (start, end, label, extra) in enumerate(task.spans or []):
         value = {

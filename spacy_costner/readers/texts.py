@@ -26,6 +26,7 @@ from .corpus import read_docbin, read_file
 from .documents import with_metadata
 from .files import (
     BOM,
+    BRAT_ANNOTATION,
     SURROGATE,
     CorpusError,
     FilePlace,
@@ -40,7 +41,7 @@ from .inputs import as_spacy_applies, as_spacy_evaluates
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 
-CORPORA = (".spacy", ".conll", ".iob", ".tsv")
+CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
