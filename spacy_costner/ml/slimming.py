@@ -25,6 +25,9 @@ ROUNDED = 0.01
 N_BITS = 15
 """The bits of a saved weight, besides its sign."""
 
+LEAST_EXPONENT = -149
+"""The exponent of the smallest power of 2 that a float of 32 bits can be."""
+
 CHUNK = 1 << 12
 """Rows that are loaded at a time."""
 
@@ -75,7 +78,7 @@ def rounding_step(weights: Floats2d) -> numpy.float32:
     # Errors of rounding are uniform: the mean of their squares is step^2 / 12.
     largest_step = numpy.sqrt(12 * ROUNDED * mean_square)
     _, exponent = numpy.frexp(largest_step)  # largest_step < 2^exponent
-    return numpy.ldexp(numpy.float32(1), int(exponent) - 1)
+    return numpy.ldexp(numpy.float32(1), max(int(exponent) - 1, LEAST_EXPONENT))
 
 
 def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
