@@ -26,7 +26,7 @@ sys.path.append(str(ROOT))
 
 from experiments import corpora  # noqa: E402
 from experiments.linear import SPEC  # noqa: E402
-from spacy_costner.analysis.clusters import SIZES, embed, number_words  # noqa: E402
+from spacy_costner.analysis.clusters import SIZES  # noqa: E402
 from spacy_costner.analysis.initial_config import init  # noqa: E402
 from spacy_costner.analysis.preparation import (  # noqa: E402
     find_corpora,
@@ -34,11 +34,10 @@ from spacy_costner.analysis.preparation import (  # noqa: E402
     prepare,
     train_linear,
 )
+from spacy_costner.training.word_vectors import learn_word_vectors  # noqa: E402
 
 NAMES = {"spanish": "es", "genia": "en"}
 SENTENCES = (100, 300)
-MIN_COUNT = 3
-DIM = 100
 VOCAB = spacy.blank("xx").vocab
 
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -59,11 +58,10 @@ def read(name: str, part: str) -> list[Doc]:
 def save_vectors(docs: list[Doc], lang: str, folder: Path) -> None:
     """Learn vectors from the text of docs, and save a pipeline that has them."""
     sentences = [[token.lower_ for token in doc] for doc in docs]
-    words, tokens, _ = number_words(sentences, MIN_COUNT)
-    data = embed(tokens, len(words), dim=DIM, seed=0)
+    vectors = learn_word_vectors(sentences)
     nlp = spacy.blank(lang)
-    keys = [nlp.vocab.strings.add(word) for word in words]
-    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=data, keys=keys, name=lang)
+    keys = [nlp.vocab.strings.add(word) for word in vectors.words]
+    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=vectors.data, keys=keys, name=lang)
     nlp.to_disk(folder)
 
 
