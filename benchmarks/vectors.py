@@ -286,12 +286,15 @@ def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result
 
 
 def plan(sizes: Sequence[int]) -> Iterator[Setting]:
-    """What is trained, in this order: few sentences before all of them, `ner` after the others."""
+    """What is trained, in this order: what is quick with each seed, then the rest seed by seed."""
     few = [size for size in sizes if size > 0]
     all_sentences = [size for size in sizes if size == 0]
-    for group in (few, all_sentences):
-        for systems in ((*OURS, *CRFSUITE), (NER,)):
-            for seed, size, corpus, system in product(SEEDS, group, CORPORA, systems):
+    quick = (*OURS, *CRFSUITE)
+    for seed, size, corpus, system in product(SEEDS, few, CORPORA, quick):
+        yield Setting(corpus, size, seed, system)
+    for seed in SEEDS:
+        for group, systems in ((few, (NER,)), (all_sentences, (*quick, NER))):
+            for size, corpus, system in product(group, CORPORA, systems):
                 yield Setting(corpus, size, seed, system)
 
 

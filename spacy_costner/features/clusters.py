@@ -3,7 +3,7 @@
 import json
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -142,17 +142,24 @@ class ClusterColumn(StringColumn, BatchColumn):
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by its id. Words are saved as hashes, so it takes a
         string store that has them: that of the pipeline."""
-        known_bits = (1 << 64) - 1 if self._has_long_keys else int(LOWEST_32_BITS)
-        word_of_key = {get_string_id(word) & known_bits: word for word in strings}
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
-        for key, cluster_ids in zip(self._keys.tolist(), self._cluster_ids.tolist()):
-            if key not in word_of_key:
-                continue
-            for cluster_id in cluster_ids:
+        for word, row in self._rows_of_words(strings):
+            for cluster_id in self._cluster_ids[row].tolist():
                 # -1 where the word has fewer clusters than others.
                 if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
-                    words_of_cluster[cluster_id].append(word_of_key[key])
+                    words_of_cluster[cluster_id].append(word)
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
+
+    def words_in(self, strings: StringStore) -> list[str]:
+        return [word for word, _ in self._rows_of_words(strings)]
+
+    def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
+        """The words of a string store that have clusters, with their rows, in order of these."""
+        known_bits = (1 << 64) - 1 if self._has_long_keys else int(LOWEST_32_BITS)
+        word_of_key = {get_string_id(word) & known_bits: word for word in strings}
+        for row, key in enumerate(self._keys.tolist()):
+            if key in word_of_key:
+                yield word_of_key[key], row
 
 
 class FileClusterColumn(ClusterColumn):

@@ -1,6 +1,6 @@
 """Extract features of docs as rows of weights, with an exact vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -207,6 +207,11 @@ class Features(Shim):
                 for value_name in value_names:
                     names.append(f"{slot_name}={value_name}")
         return names
+
+    def words_in(self, strings: StringStore) -> Iterator[str]:
+        """The words of a string store that names of features can show: see `names`."""
+        for column in self._columns or []:
+            yield from column.words_in(strings)
 
     def vector_names(self) -> list[str]:
         """The names of the static vectors at each offset, such as "static_vectors[-1]"; none if
