@@ -56,10 +56,10 @@ from spacy.vectors import Vectors
 from thinc.api import Config
 from thinc.types import Floats2d
 
-from spacy_costner.analysis.clusters import SIZES, embed, number_words
 from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 from spacy_costner.features.clusters import cluster_vectors
+from spacy_costner.training.word_vectors import learn_word_vectors
 
 CORPORA = {"spanish": "es", "genia": "en", "chunks": "en"}
 """The languages of the corpora."""
@@ -69,8 +69,12 @@ OWN_VECTORS = {"spanish"}
 
 FEW = (100, 300, 1_000)
 SEEDS = range(3)
-MIN_COUNT = 3
 DIM = 100
+"""Numbers of a vector of npm's package, and of learned ones."""
+
+CLUSTERS = (64, 256, 1024)
+"""The numbers of clusters."""
+
 PARTS = ("dev", "test")
 
 INPUTS: dict[str, dict[str, Any]] = {
@@ -127,9 +131,8 @@ class Data(NamedTuple):
 
 def learn_vectors(docs: Iterable[Doc]) -> tuple[list[str], Floats2d]:
     """Learn vectors from the text of docs, in lower case: words, and a row for each."""
-    sentences = [[token.lower_ for token in doc] for doc in docs]
-    words, tokens, _ = number_words(sentences, MIN_COUNT)
-    return words, embed(tokens, len(words), dim=DIM, seed=0)
+    vectors = learn_word_vectors(([token.lower_ for token in doc] for doc in docs), dim=DIM)
+    return vectors.words, vectors.data
 
 
 def read_embeddings(path: Path) -> tuple[list[str], Floats2d]:
@@ -164,7 +167,7 @@ def select_vectors(
 def save_vectors(lang: str, words: Sequence[str], rows: Floats2d, data: Data) -> None:
     """Save the vectors of the words of a corpus, and the clusters of all vectors."""
     vocab = make_pipeline(lang, words, rows).vocab
-    names = cluster_vectors(vocab, SIZES)
+    names = cluster_vectors(vocab, CLUSTERS)
     docs = chain.from_iterable(chain.from_iterable(data.articles.values()))
     forms = {token.text for doc in docs for token in doc}
     lower_forms = {form.lower() for form in forms}

@@ -29,9 +29,9 @@ from spacy_costner.readers.tasks import (
     TASK_FORMS,
     Task,
     TaskSpan,
-    _utf16_length,
     spans_from_json,
     task_to_json,
+    utf16_length,
 )
 from spacy_costner.saving import clear, save_file, save_folder
 
@@ -336,7 +336,7 @@ def test_offsets_of_javascript_are_read_and_written(text: str, data: st.DataObje
     """They are recognized by the text of the span, which no other span has."""
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
-    offsets = [_utf16_length(text[:start]), _utf16_length(text[:end])]
+    offsets = [utf16_length(text[:start]), utf16_length(text[:end])]
 
     span = {"start": offsets[0], "end": offsets[1], "label": "X", "text": text[start:end]}
     (span_read,) = spans_from_json([span], text, "spans", FilePlace(Path("a"), 1))

@@ -24,7 +24,7 @@ from spacy_costner.analysis.initial_config import (
     find_name,
     init,
     parse_losses,
-    read_notes,
+    read_comments,
 )
 from spacy_costner.analysis.preparation import FEW_SENTENCES
 from spacy_costner.cli import costner
@@ -271,7 +271,7 @@ def test_losses_have_the_first_line_of_their_docstring_as_a_comment(loss_name: s
     loss = block(text, "components.ner.loss")
     needs_start = build_loss(loss_name).needs_start
     assert ("*" in loss) is needs_start
-    first_line = read_notes(loss["*"]["then"] if needs_start else loss)[""][0]
+    first_line = read_comments(loss["*"]["then"] if needs_start else loss)[""][0]
     assert first_line
     assert f"# {first_line}\n" in text
 

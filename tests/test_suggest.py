@@ -237,6 +237,26 @@ def test_docs_without_words_are_refused(unsure: Path, texts: list[str]) -> None:
         suggest(nlp, make_docs(nlp, texts))
 
 
+def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_do() -> None:
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("ner")
+    with pytest.raises(ValueError, match=r"got entities of \['ner'\].*costner distill"):
+        suggest(nlp, make_docs(nlp))
+
+
+def test_entities_of_a_component_before_ours_are_reported(unsure: Path) -> None:
+    """One behind ours isn't: a warning would be an error here."""
+    patterns: list[dict[str, Any]] = [{"label": "LOC", "pattern": "London"}]
+    nlp = load(unsure)
+    behind: Any = nlp.add_pipe("entity_ruler", "behind", last=True)
+    behind.add_patterns(patterns)
+    suggest(nlp, make_docs(nlp))
+    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns(patterns)
+    with pytest.warns(UserWarning, match=r"\['entity_ruler'\] set entities before ner.*exclude="):
+        suggest(nlp, make_docs(nlp))
+
+
 def test_a_component_that_was_not_trained_is_refused() -> None:
     nlp = pipeline()
     with pytest.raises(ValueError, match="ner: expected a trained component"):
@@ -333,6 +353,17 @@ def test_the_command_suggests_other_docs_than_annotated_ones(
     assert "2 docs" in result.stdout, result.output
     assert f"Written to {output}" in result.stdout
     assert len(output.read_text("utf8").splitlines()) == 2
+
+
+def test_the_command_names_a_pool_with_nothing_to_annotate(
+    unsure: Path, pool_path: Path, tmp_path: Path
+) -> None:
+    """All of its texts are annotated."""
+    output = tmp_path / "out.jsonl"
+    result = run("suggest", unsure, pool_path, "-o", output, "--annotated", pool_path)
+    assert result.exit_code == 1
+    assert f"{pool_path}: expected docs with words that are not annotated" in result.stderr
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,9 @@
-"""Annotate files of texts, in parts, so that a run goes on where another one ended."""
+"""Annotate files of texts, in parts, so that a run goes on where another one ended.
+
+A part is some lines or rows of an input file. Each part has an output file of its own, and an entry
+in the manifest of the output folder as soon as the output is complete. A later run keeps the parts
+whose entries fit its model, settings and inputs. Workers annotate parts, several at a time.
+"""
 
 import gc
 import json
@@ -38,12 +43,12 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: that of its input, and the number of the part."""
 
 Answer = tuple[TextRow, Doc | Exception]
-"""A row of an input with its annotated doc, or with its error."""
+"""A row of an input with its annotated doc or, if it failed, with its error."""
 
 SpanLists = dict[str, list[str]]
-"""The lists of spans that a record has beside its entities: "spans", "alternatives" and
-"guaranteed", in this order or another. "spans" has the keys of its groups in `doc.spans`. The
-groups of the other two are known by their attributes, and have no keys here."""
+"""The lists of spans that a record has beside its entities, by name: "spans", "alternatives" and
+"guaranteed". The value of "spans" are the keys of its groups in `doc.spans`. Those of the other two
+are empty: their groups are found by their attributes."""
 
 Record = dict[str, Any]
 """An answer as a line of JSON, or a row of Parquet."""
@@ -52,7 +57,7 @@ Record = dict[str, Any]
 class PartMeasures(NamedTuple):
     """What a component measured of the docs of a part, to test them for a shift."""
 
-    scores: list[float]  # of the docs that are not all preset
+    scores: list[float]  # of each doc that has tokens to predict
     counts: Counts  # expected numbers of entities by label
 
 
@@ -99,9 +104,9 @@ class PartSettings(NamedTuple):
     folder: Path  # of the output
     load: Callable[[], Language]
     read: Callable[[Language, Part], Iterable[TextRow]]
-    form: str
-    with_text: bool
-    on_error: str
+    form: str  # one of `OUTPUT_FORMS`
+    with_text: bool  # see `annotate`
+    on_error: str  # see `annotate`
 
 
 class PartCounts(NamedTuple):
@@ -117,7 +122,7 @@ class Summary(NamedTuple):
 
     parts: PartCounts
     docs: int  # in all of the output, with parts that were kept
-    failed: int  # those with an error
+    failed: int  # docs with an error
     tokens: int
     seconds: float  # without planning
     tokens_per_second: float  # of the parts that were done now
@@ -190,24 +195,26 @@ def annotate(
         if is_ours is False:  # None: the file system has no locks.
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
         earlier = read_manifest(folder)
-        remove_gone(folder, earlier, sources, planned)
+        remove_vanished_parts(folder, earlier, sources, planned)
         finished = keep_finished(folder, earlier, planned)
-        # Written anew, without damaged lines and parts that are gone.
+        # Written anew, without damaged lines and without the parts that were removed
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier.values()))
+
         begin = perf_counter()
         unfinished = {file: planned[file] for file in planned if file not in finished}
         executor = make_executor or local_processes(jobs)
         written, errors = annotate_parts(unfinished, part_settings, executor)
         seconds = perf_counter() - begin
 
-    done = {**finished, **written}
-    # In the order of the parts, whichever worker was first.
-    entries = [done[file] for file in planned if file in done]
-    messages: dict[str, None] = {}  # each once
+    entry_of_file = {**finished, **written}
+    # In the order of the parts, whichever worker was first
+    entries = [entry_of_file[file] for file in planned if file in entry_of_file]
+    messages: dict[str, None] = {}  # each once, in order
     for entry in entries:
         messages.update(dict.fromkeys(entry.warnings))
     for message in messages:
         warnings.warn(message, stacklevel=2)
+
     n_new = sum(file not in earlier for file in planned)
     n_changed = len(planned) - len(finished) - n_new
     return Summary(
@@ -235,12 +242,13 @@ def check_output(folder: Path, form: str) -> None:
 def plan_parts(
     sources: Mapping[str, Path], n_rows: int, form: str, settings: Sequence[Any]
 ) -> dict[str, PlannedPart]:
-    """Divide all inputs into parts, by their output files.
+    """Divide all inputs into parts.
 
     sources (Mapping[str, Path]): The input files by their names in the output.
     n_rows (int): Lines or rows of a part: see `divide`.
     form (str): The suffix of output files.
     settings (Sequence[Any]): What the output depends on besides its part, valid JSON.
+    RETURNS (dict[str, PlannedPart]): The parts, by the names of their output files.
     """
     planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
@@ -269,8 +277,9 @@ def annotate_parts(
     for file, (part, key) in planned.items():
         arguments = {"file": file, "key": key, "part": part, "part_settings": part_settings}
         runs.append(Run(file, annotate_part, arguments))
+
     begin = perf_counter()
-    n_failed = 0
+    n_failed = 0  # docs
     n_tokens = 0
     written: dict[str, Entry] = {}
     errors: dict[str, str] = {}
@@ -299,10 +308,11 @@ def annotate_parts(
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
     """List the input files, and choose the names of their output.
 
-    inputs (Sequence[Path]): Files, or folders of files. Hidden files, and those that say something
-        about others, don't count.
+    inputs (Sequence[Path]): Files, or folders of files. Of a folder, hidden files don't count, nor
+        files about the corpus, such as a readme: see `is_about_corpus`.
     folder (Path | None): The output folder, which must be outside of input folders.
-    RETURNS (dict[str, Path]): The files by name: in a folder the path from there.
+    RETURNS (dict[str, Path]): The input files by the names of their output: the name of a file or,
+        in a folder, its path from there.
     RAISES (ValueError): If an input isn't there, or two files have the same name.
     """
     sources: dict[str, Path] = {}
@@ -363,54 +373,60 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
 
 
 def parse_entry(line: bytes) -> Entry | None:
-    """Read a line of the manifest. None if it is damaged, or its file has no name of ours."""
+    """Read a line of the manifest. None if it is damaged, or if its file doesn't have the name of
+    an output file."""
     try:
-        values = json.loads(line)
+        json_entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, dict):
+    if not isinstance(json_entry, dict):
         return None
-    for name, kind in ENTRY_TYPES.items():
-        if type(values.get(name)) is not kind:  # a boolean is an int for `isinstance`
+    for name, json_type in ENTRY_TYPES.items():
+        if type(json_entry.get(name)) is not json_type:  # a boolean is an int for `isinstance`
             return None
-    if not OUTPUT.fullmatch(values["file"]):
+    if not OUTPUT.fullmatch(json_entry["file"]):
         return None
-    messages = values.get("warnings", [])
-    if not are_all(messages, str):
+    messages = json_entry.get("warnings", [])
+    if not is_list_of(messages, str):
         return None
     shift: dict[str, PartMeasures] = {}
-    for name, measures in values["shift"].items():
+    for component, measures in json_entry["shift"].items():
         if not are_measures(measures):
             return None
-        shift[name] = PartMeasures(measures["scores"], measures["counts"])
-    fields = {name: values[name] for name in ENTRY_TYPES}
+        shift[component] = PartMeasures(measures["scores"], measures["counts"])
+    fields = {name: json_entry[name] for name in ENTRY_TYPES}
     return Entry(**{**fields, "shift": shift, "warnings": messages})
 
 
 def are_measures(value: Any) -> bool:
-    """Whether a value of JSON is what an entry has of a component: the scores of docs, and three
+    """Whether a value of JSON has the fields of `PartMeasures`: the scores of docs, and three
     numbers for each label."""
-    if not isinstance(value, dict) or not are_all(value.get("scores"), int, float):
+    if not isinstance(value, dict) or not is_list_of(value.get("scores"), int, float):
         return False
     counts = value.get("counts")
     if not isinstance(counts, dict):
         return False
     for numbers in counts.values():
-        if not are_all(numbers, int, float) or len(numbers) != 3:
+        if not is_list_of(numbers, int, float) or len(numbers) != 3:
             return False
     return True
 
 
-def are_all(value: Any, *kinds: type) -> bool:
+def is_list_of(value: Any, *types: type) -> bool:
     """Whether a value of JSON is a list, and each of its items is of one of these types."""
-    return isinstance(value, list) and all(type(item) in kinds for item in value)
+    return isinstance(value, list) and all(type(item) in types for item in value)
 
 
 def keep_finished(
     folder: Path, entries: Mapping[str, Entry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, Entry]:
     """The entries of planned parts that need not be done again: their input, model and settings
-    are the same, and the output is there, as long as it was."""
+    are the same, and the output file is there, of the same size.
+
+    folder (Path): The output folder.
+    entries (Mapping[str, Entry]): The entries of earlier runs, by output file.
+    planned (Mapping[str, PlannedPart]): The parts of this run, by output file.
+    """
     finished: dict[str, Entry] = {}
     for file, (_, key) in planned.items():
         entry = entries.get(file)
@@ -422,14 +438,15 @@ def keep_finished(
     return finished
 
 
-def remove_gone(
+def remove_vanished_parts(
     folder: Path, entries: dict[str, Entry], sources: Collection[str], planned: Collection[str]
 ) -> None:
     """Remove the output and the entry of parts that an input had before it became shorter.
 
     folder (Path): The output folder.
     entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
-    sources (Collection[str]): The names of all inputs. What other inputs have left stays.
+    sources (Collection[str]): The names of the inputs of this run. The output of other inputs
+        stays.
     planned (Collection[str]): The output files of all parts that the inputs have now.
     """
     for file in list(entries):
@@ -443,12 +460,17 @@ def remove_gone(
 
 def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) -> dict[str, Shift]:
     """Test whether the docs of all parts are like the calibration docs, for each component that
-    measured them."""
-    names: dict[str, None] = {}  # each once, in order
+    measured them.
+
+    load (Callable[[], Language]): Loads the pipeline.
+    entries (Sequence[Entry]): The entries of all parts.
+    RETURNS (dict[str, Shift]): The results, by component.
+    """
+    components: dict[str, None] = {}  # each once, in order
     for entry in entries:
-        names.update(dict.fromkeys(entry.shift))
+        components.update(dict.fromkeys(entry.shift))
     shift: dict[str, Shift] = {}
-    for name in names:
+    for name in components:
         ner = dict(load().pipeline).get(name)
         if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
             continue  # The manifest is damaged.
@@ -465,10 +487,10 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
 def add_part(total: PartMeasures, measures: PartMeasures) -> None:
     """Add what was measured of a part to a sum over parts."""
     total.scores.extend(measures.scores)
-    for label, numbers in measures.counts.items():
-        sums = total.counts.setdefault(label, [0.0, 0.0, 0.0])
-        for i, number in enumerate(numbers):
-            sums[i] += number
+    for label, counts in measures.counts.items():
+        sums = total.counts.setdefault(label, [0.0, 0.0, 0.0])  # see `Counts`
+        for i, count in enumerate(counts):
+            sums[i] += count
 
 
 def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) -> Entry:
@@ -488,7 +510,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         raise ValueError(f"{folder}: {message}")
     nlp = part_settings.load()
     span_lists = span_lists_of(nlp)
-    # The components that can test for a shift, and what they measure, by name
+    # The components that can test for a shift, and what they have measured so far, by name
     measured: dict[str, tuple[CostSensitiveNER, PartMeasures]] = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
@@ -505,7 +527,8 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         for row, answer in annotate_rows(nlp, part_settings.read(nlp, part)):
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
-            except Exception as error:  # A component has left what the output can't have.
+            except Exception as error:
+                # A component has written to the doc what a file of this form can't hold.
                 answer = error
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             n_docs += 1
@@ -521,11 +544,13 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             yield encoded
 
     def write(path: Path) -> None:
-        """Write the output. It takes the answers one after another, while rows are annotated."""
+        """Write the output. Rows are annotated meanwhile: the file takes one answer after another,
+        and the part is never in memory as a whole, unless its form needs that."""
         output_form.write(path, encode_answers(), span_lists, with_text)
 
     with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
         save_file(folder / file, write)
+
     shift: dict[str, PartMeasures] = {}
     for name, (_, measures) in measured.items():
         scores = rounded(measures.scores).tolist()
@@ -556,8 +581,8 @@ def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None
 
 @contextmanager
 def collecting_new_objects_only() -> Iterator[None]:
-    """Have garbage collections leave out what is there now, such as the pipeline: with it they
-    would take a twelfth of the time of annotating."""
+    """Make garbage collections skip all objects that exist now, such as those of the pipeline.
+    Otherwise collections would take a twelfth of the time of annotating."""
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
@@ -569,7 +594,11 @@ def collecting_new_objects_only() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int) -> Language:
-    """Load a pipeline once in each process. It has to be the one with this fingerprint."""
+    """Load a pipeline once in each process.
+
+    RAISES (ValueError): If its fingerprint is another: somebody has changed it since the command
+        began.
+    """
     if digest_model(model, code_path) != model_digest:
         raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
     return load_pipeline(model, code_path, use_gpu)
@@ -615,22 +644,22 @@ def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
 def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
     """Annotate rows together: the doc or the error of each.
 
-    If the pipeline fails, its halves are tried, until the row that fails is alone. They get new
-    docs: the old ones may be half annotated.
+    If the pipeline fails, each half of the rows is tried by itself, and so on, until the row that
+    fails is alone. The halves get new docs, as the old ones may be half annotated.
     """
-    answers: dict[int, Doc | Exception] = {}  # by the number of the row
-    docs_and_numbers: list[tuple[Doc, int]] = []
+    answer_of_row: dict[int, Doc | Exception] = {}  # by the index of the row
+    docs_and_indices: list[tuple[Doc, int]] = []
     for i, row in enumerate(rows):
         try:
-            docs_and_numbers.append((row.make_doc(), i))
+            docs_and_indices.append((row.make_doc(), i))
         except Exception as error:
-            answers[i] = error
+            answer_of_row[i] = error
     try:
-        for doc, i in nlp.pipe(docs_and_numbers, as_tuples=True):
-            answers[i] = doc
-        if len(answers) < len(rows):
+        for doc, i in nlp.pipe(docs_and_indices, as_tuples=True):
+            answer_of_row[i] = doc
+        if len(answer_of_row) < len(rows):
             raise ValueError("expected a doc of the pipeline, got none")
-        return [answers[i] for i in range(len(rows))]
+        return [answer_of_row[i] for i in range(len(rows))]
     except Exception as error:
         if len(rows) == 1:
             return [error]
@@ -639,8 +668,8 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
 
 
 def span_lists_of(nlp: Language) -> SpanLists:
-    """The lists of spans that records of a pipeline have beside the entities: "spans" if a
-    component has a `spans_key`, and "alternatives" and "guaranteed" if one writes them."""
+    """The lists of spans that the records of a pipeline have: "spans" if a component has a
+    `spans_key`, and "alternatives" and "guaranteed" if one writes them. See `SpanLists`."""
     span_lists: SpanLists = {}
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
@@ -679,7 +708,8 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
         else:
             groups_of_list[name] = [group for group in scored if group.attrs.get("set") == name]
 
-    # A predicted entity's score is that of the component that predicts it: its group comes last.
+    # Groups may have different scores for the same characters and label. That of the component that
+    # predicts the entity counts: its group overwrites those of alternatives and guaranteed sets.
     scores: dict[Place, float] = {}
     for group in [*reversed(scored), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
@@ -690,7 +720,8 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     record["entities"] = spans_to_json(entity_places, scores)
     for name, groups in groups_of_list.items():
         if not groups:
-            # No component has written this list to the doc. An empty list would be a promise.
+            # No component has written this list to the doc. An empty list would say that one has,
+            # and that there are no such spans.
             record[name] = None
             continue
         places: list[Place] = []
@@ -701,7 +732,11 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
 
 
 def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:
-    """Spans as JSON, by their characters and labels; with their scores, if they have some."""
+    """Spans as JSON.
+
+    places (Iterable[Place]): Begin and end of each span in characters, and its label.
+    scores (Mapping[Place, float]): The scores of those that have one.
+    """
     spans: list[Record] = []
     for place in places:
         start, end, label = place
@@ -723,7 +758,8 @@ def to_line(answer: Answer, span_lists: SpanLists, with_text: bool) -> str:
 
 def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
     """Write the lines of answers."""
-    # Half of a surrogate pair becomes Python's escape for it, which is also that of JSON.
+    # UTF-8 can't encode half of a surrogate pair. It becomes Python's escape for it, such as
+    # \ud83d, which is also that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         file.writelines(lines)
 
@@ -785,10 +821,12 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
         realign(doc)
         doc.user_data.pop("error", None)  # The input may have such a key.
     doc.user_data["id"] = row.id
-    # A trial: DocBin packs these only when the part is complete, and an error would stop all docs.
+    # DocBin packs categories and groups of spans only when the part is complete. An error would
+    # then stop all docs of the part. They are packed here as a trial, so that only this doc fails.
     pack = PACKERS.packer.pack
     pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
-    # In the form of DocBin. It makes a packer for each doc, which takes three quarters of the time.
+    # As DocBin packs it, but with one packer for all docs. DocBin would make one for each doc,
+    # which takes three quarters of the time.
     return doc, pack(doc.user_data)
 
 

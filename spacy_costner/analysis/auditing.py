@@ -1,10 +1,17 @@
-"""Rank the places of a corpus by how probably their annotation is wrong."""
+"""Rank the places of a corpus by how probably their annotation is wrong.
+
+The docs are divided into folds, and a model that has not seen a fold predicts it. A place is a few
+tokens, with the annotated entities in them and the best alternative of the model: the suggestion.
+The result is a list of suspects, which people accept or reject; `apply_answers` corrects the
+corpus. Entities are (begin, end, label), where `begin` is the first token and `end` the one after
+the last.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 from spacy.matcher import PhraseMatcher
@@ -44,12 +51,12 @@ from .runs import MakeExecutor
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 
 MISSING_ODDS = 2.0
-"""How many times as often an entity is overlooked as another mistake is made, given the same
+"""The odds that annotators have overlooked an entity, against another mistake of the same
 probabilities. Chosen on made-up mistakes: see docs/audit.md."""
 
 SMOOTHING = 0.2
-"""Added to probabilities before the logarithm. Less finds more of the mistakes that are put in by
-chance, more those that annotators make. Chosen on both: see docs/audit.md."""
+"""Added to probabilities before the logarithm. With a lower value more mistakes are found that are
+put in by chance, with a higher one more that annotators make. Chosen on both: see docs/audit.md."""
 
 PROBABLE = 0.5
 """The least probability of entities that are suggested beside the best alternative."""
@@ -68,7 +75,8 @@ ANNOTATED = "spacy_costner_annotated"
 """In `doc.user_data`: whether each token is annotated as O and as each label. Shape: (T, L + 1)"""
 
 TEMPERATURES = (0.5, 5.0)
-"""The range of temperatures: where all predictions are right, or wrong, none fits."""
+"""The lowest and the highest temperature. The best one has no limit if all predictions of a fold
+are right, or all wrong."""
 
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 """Maps the true and the annotated entities of a place to the cost of that mistake."""
@@ -84,8 +92,8 @@ class Suspect(NamedTuple):
     suggested: list[Entity]
     prob_annotated: float
     prob_suggested: float
-    as_annotated: int = 0  # how often the words are annotated so elsewhere in the corpus
-    as_suggested: int = 0  # how often the words are annotated elsewhere as the suggestion says
+    as_annotated: int = 0  # how often the same words are annotated elsewhere as they are here
+    as_suggested: int = 0  # how often the same words are annotated elsewhere as suggested
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -323,6 +331,7 @@ def rank(
 def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """Find the places of a fold, each with its best alternative, those with the highest score
     first. Places don't overlap: one that overlaps an earlier one is left out."""
+    # All comparisons of an annotated entity with a likely one, and their scores
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
     likely, probs = posterior.likely_entities(LEAST)
@@ -336,17 +345,19 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     probable = named(likely.select(probs > PROBABLE), labels)
     # The first token of each doc of the fold, and the number of all tokens. Shape: (D + 1,)
     doc_starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
-    is_taken = numpy.zeros(doc_starts[-1], dtype=bool)
-    for i in numpy.argsort(-scores, kind="stable").tolist():
+    is_in_place = numpy.zeros(doc_starts[-1], dtype=bool)  # whether a token has its suspect
+    highest_first = numpy.argsort(-scores, kind="stable").tolist()
+    for i in highest_first:
         comparison = comparisons[i]
         alternative = comparison.alternative
-        # The alternative replaces all annotated entities that it overlaps, not only this one.
-        begin, end = extent_of((comparison.annotated, alternative))
-        annotated = entities_between(gold, begin, end)
+        # The alternative replaces all annotated entities that it overlaps, not only the one that it
+        # was compared with. So the place has the tokens of all of them.
+        annotated = entities_between(gold, *extent_of((comparison.annotated, alternative)))
         begin, end = extent_of((annotated, alternative))
-        if is_taken[begin:end].any():
+        if is_in_place[begin:end].any():
             continue
-        is_taken[begin:end] = True
+        is_in_place[begin:end] = True
+
         suggested = alternative
         if comparison.annotated and alternative:
             suggested = add_within(alternative, probable, begin, end)
@@ -367,10 +378,15 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
 def compare_annotation(
     posterior: Posterior, gold: Entities, likely: Entities, likely_probs: Floats1d
 ) -> list[Comparison]:
-    """All comparisons: of each annotated entity with none, and with each likely one that overlaps
-    it; and of no entity with each likely one that overlaps no annotated one.
+    """Make all comparisons of a fold. There are three kinds:
 
-    likely (Entities): Likely entities that count.
+    - an annotated entity, or none in its place;
+    - an annotated entity, or a likely one that overlaps it;
+    - no entity, or a likely one that overlaps no annotated one.
+
+    posterior (Posterior): The probabilities of the fold.
+    gold (Entities): The annotated entities.
+    likely (Entities): The likely entities on annotated tokens.
     likely_probs (Floats1d): Their probabilities. Shape: (E,)
     """
     annotated = named(gold, posterior.tags.labels)
@@ -396,24 +412,27 @@ def compare_annotation(
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
     """The score of each comparison: see `rank`. Shape: (C,)"""
-    # Of the annotation and of the alternative
+    # Each pair is of the annotation and of the alternative.
     pairs_of_probs: list[tuple[float, float]] = []
     pairs_of_costs: list[tuple[float, float]] = []
-    is_annotated = numpy.zeros(len(comparisons), dtype=bool)
+    has_annotated = numpy.zeros(len(comparisons), dtype=bool)
     for i, (annotated, alternative, prob_annotated, prob_alternative) in enumerate(comparisons):
-        is_annotated[i] = bool(annotated)
+        has_annotated[i] = bool(annotated)
         pairs_of_probs.append((prob_annotated, prob_alternative))
         if cost is not None:
-            # What it costs to write the other one, if this one is right
-            pairs_of_costs.append((cost(annotated, alternative), cost(alternative, annotated)))
+            # If the annotation is right, the alternative is the mistake, and the other way round.
+            cost_if_annotated = cost(annotated, alternative)
+            cost_if_alternative = cost(alternative, annotated)
+            pairs_of_costs.append((cost_if_annotated, cost_if_alternative))
+
     weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2)
     if pairs_of_costs:
         costs = numpy.asarray(pairs_of_costs)
         # Relative to the mean, so that `SMOOTHING` has the same weight whatever the unit of costs.
         weights *= costs / max(costs.mean(), 1e-12)
-    logs = numpy.log(weights + SMOOTHING)
-    scores = logs[:, 1] - logs[:, 0]
-    scores[~is_annotated] += numpy.log(MISSING_ODDS)
+    log_weights = numpy.log(weights + SMOOTHING)
+    scores = log_weights[:, 1] - log_weights[:, 0]
+    scores[~has_annotated] += numpy.log(MISSING_ODDS)
     return scores
 
 
@@ -447,22 +466,24 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """The same entities so many tokens later, or earlier if the number is negative."""
+    """The same entities `n_tokens` later, or earlier if the number is negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
 def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
     """The entities with a token from `begin` to the one before `end`, of entities that are in order
     and don't overlap."""
-    # From the first one that ends after `begin` to the last one that begins before `end`
+    # Begins and ends both rise. The first entity is the first that ends after `begin`; the last is
+    # the last that begins before `end`.
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     after_last = bisect_left(entities, end, key=lambda entity: entity[0])
     return entities[first:after_last]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
-    """Fill in how often the words of suspects are annotated in the corpus as they are here, and as
-    the suggestion says: the words of the first entity that annotation and suggestion differ in."""
+    """Fill in how often the words of each suspect are annotated elsewhere in the corpus as they are
+    here, and as the suggestion says. The words are those of one entity, in which annotation and
+    suggestion differ: see `first_difference`."""
     extents = [first_difference(suspect) for suspect in suspects]
     words_of_suspects: list[tuple[str, ...]] = []
     for suspect, (begin, end) in zip(suspects, extents):
@@ -484,10 +505,12 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
 
 def first_difference(suspect: Suspect) -> tuple[int, int]:
     """The first token, and the one after the last, of the first suggested entity that isn't
-    annotated. If nothing is added, of the first annotated one that isn't suggested."""
+    annotated. If there is none, of the first annotated one that isn't suggested."""
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
-    differing = suggested - annotated or annotated - suggested
+    differing = suggested - annotated
+    if not differing:
+        differing = annotated - suggested
     begin, end, _ = min(differing)
     return begin, end
 
@@ -520,20 +543,25 @@ def label_by_extent(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """Make the function that says what a mistake costs: the sum over the tokens of its place.
+    """Make the function that says what a mistake costs: the sum of the costs of the tags, over the
+    tokens from the first to the last of its entities.
 
     table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
     tags (Tags): The tags of the table.
     """
 
     def encode(entities: Sequence[Entity], begin: int, end: int) -> list[int]:
-        """The tags of the tokens from `begin` to the one before `end`, of these entities."""
-        place_entities = Entities(*numpy.zeros((3, len(entities)), dtype="int64"))
-        for i, (entity_begin, entity_end, label) in enumerate(entities):
-            place_entities.begin[i] = entity_begin - begin
-            place_entities.end[i] = entity_end - begin
-            place_entities.label[i] = tags.labels.index(label)
-        return tags.encode(place_entities, end - begin)
+        """The tags of the tokens from `begin` to the one before `end`, with these entities."""
+        # Numbered from the first token of the place
+        begins = [entity_begin - begin for entity_begin, _, _ in entities]
+        ends = [entity_end - begin for _, entity_end, _ in entities]
+        labels = [tags.labels.index(label) for _, _, label in entities]
+        entities_of_place = Entities(
+            begin=numpy.asarray(begins, dtype="int64"),
+            end=numpy.asarray(ends, dtype="int64"),
+            label=numpy.asarray(labels, dtype="int64"),
+        )
+        return tags.encode(entities_of_place, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
         """The sum of the costs of the tags that are annotated, where the others are right."""
@@ -556,23 +584,28 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     """
     doc = docs[suspect.doc]
     begin, end = suspect.extent
-    first, last = window(doc, begin, end)
-    task = doc_to_task(doc[first:last].as_doc())
+    first_shown, after_last_shown = window(doc, begin, end)
+    task = doc_to_task(doc[first_shown:after_last_shown].as_doc())
     annotated = task.spans or []
 
-    # The suggestion replaces the annotated spans of its place. Its characters are counted from the
-    # first one that is shown.
-    start = doc[first].idx
+    # The suggestion replaces the annotated spans of its place. Characters of a task are counted
+    # from the first one that is shown.
+    start = doc[first_shown].idx
     place = doc[begin:end]
     place_start = place.start_char - start
     place_end = place.end_char - start
-    spans = [span for span in annotated if span.end <= place_start or place_end <= span.start]
-    for begin, end, label in suspect.suggested:
-        ent = doc[begin:end]
+    spans: list[TaskSpan] = []
+    for span in annotated:
+        if span.end <= place_start or place_end <= span.start:
+            spans.append(span)
+    for entity_begin, entity_end, label in suspect.suggested:
+        ent = doc[entity_begin:entity_end]
         spans.append(TaskSpan(ent.start_char - start, ent.end_char - start, label))
     spans.sort(key=lambda span: span.start)
 
-    annotated_json = [{"start": s.start, "end": s.end, "label": s.label} for s in annotated]
+    annotated_json: list[dict[str, Any]] = []
+    for span in annotated:
+        annotated_json.append({"start": span.start, "end": span.end, "label": span.label})
     change = f"{entities_text(doc, suspect.annotated)} -> {entities_text(doc, suspect.suggested)}"
     extra = {
         "annotated": annotated_json,
@@ -590,7 +623,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
 
 
 def entities_text(doc: Doc, entities: Sequence[Entity]) -> str:
-    """The texts of entities, each with its label."""
+    """The text and the label of each entity, for people."""
     if not entities:
         return "nothing"
     return ", ".join(f"{doc[begin:end].text} {label}" for begin, end, label in entities)
@@ -622,6 +655,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
         if answer == ACCEPT:
             corrections.append(read_correction(docs, task, place))
 
+    # The entities of each doc that a line corrects, by the number of the doc
     ents_of_docs: dict[int, dict[Entity, Span]] = {}
     for correction in corrections:
         doc = docs[correction.doc]
@@ -644,27 +678,33 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     place (FilePlace): Where the line is, for errors.
     RAISES (CorpusError): If it is no line of an audit of these docs.
     """
-    i = task.extra.get("doc")
+    doc_number = task.extra.get("doc")
     start = task.extra.get("start")
     annotated = task.extra.get("annotated")
     # A boolean is an int for `isinstance`.
-    if type(i) is not int or type(start) is not int or not isinstance(annotated, list):
+    if type(doc_number) is not int or type(start) is not int or not isinstance(annotated, list):
         raise place.refuse("expected a line of an audit, with doc, start and annotated")
-    if not 0 <= i < len(docs):
-        raise place.refuse(f"doc: expected less than {len(docs)}, the number of docs, got {i}")
-    text = docs[i].text[start : start + len(task.text)]
+    if not 0 <= doc_number < len(docs):
+        n_docs = len(docs)
+        raise place.refuse(
+            f"doc: expected less than {n_docs}, the number of docs, got {doc_number}"
+        )
+    doc = docs[doc_number]
+    text = doc.text[start : start + len(task.text)]
     if start < 0 or text != task.text:
-        raise place.refuse(f"expected the text of doc {i}, {text!r}, got {task.text!r}")
+        raise place.refuse(f"expected the text of doc {doc_number}, {text!r}, got {task.text!r}")
+
     annotated_spans = spans_from_json(annotated, text, "annotated", place)
     # By their characters in the text of the line, from and to, and their labels
     before = {(span.start, span.end, span.label) for span in annotated_spans}
     after = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Spans of the doc. The text of the line begins at its character `start`."""
+        """Find the spans of the doc for spans of the line, whose text begins at the character
+        `start` of the doc."""
         doc_spans: list[Span] = []
         for span_start, span_end, label in sorted(text_spans):
-            span = docs[i].char_span(start + span_start, start + span_end, label=label)
+            span = doc.char_span(start + span_start, start + span_end, label=label)
             if span is None:
                 raise place.refuse(
                     f"spans: expected whole tokens, got {text[span_start:span_end]!r} {label}"
@@ -674,7 +714,7 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
 
     removed = to_doc_spans(before - after)
     added = to_doc_spans(after - before)
-    return Correction(place, i, removed, added)
+    return Correction(place, doc_number, removed, added)
 
 
 def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:

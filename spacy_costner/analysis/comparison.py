@@ -1,4 +1,9 @@
-"""Train one config with several losses, values of settings and seeds, and compare the scores."""
+"""Train one config with several losses, values of settings and seeds, and compare the scores.
+
+A variant is the config with one loss, one value of each swept setting and one seed. It is trained
+and evaluated in its own folder, where a later run finds it. All variants with the same loss and
+values, one for each seed, make a row of the result.
+"""
 
 import json
 import shutil
@@ -75,7 +80,7 @@ class Measure:
 class Variant(NamedTuple):
     """The config with one loss, one value of each swept setting, and one seed."""
 
-    loss: str  # its name, and the values
+    loss: str  # its name and the values, such as "Sequential L2=0.1"
     seed: int
     config: Config  # with variables filled in
     measure: Measure
@@ -83,17 +88,17 @@ class Variant(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A variant that is trained, in some seconds, and evaluated."""
+    """A variant that is trained and evaluated."""
 
-    loss: str
+    loss: str  # see `Variant`
     seed: int
-    seconds: float
-    counts: DocCounts
+    seconds: float  # of training
+    counts: DocCounts  # of its predictions on the test corpus
     is_trained: bool = True  # whether the best model was trained past the first step
 
     def columns(self) -> FloatsXd:
-        """The counts of each doc that `scores_of` takes: those of `DocCounts`, whether all of its
-        entities are correct, and 1 for the doc itself. Shape: (D, C)"""
+        """The counts of each doc that `scores_of` takes: those of `DocCounts`, then 1 if all of
+        its entities are correct and 0 otherwise, then 1 for the doc itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
         columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
         return numpy.stack(columns, axis=-1).astype("float64")
@@ -113,7 +118,7 @@ class ScoredLoss(NamedTuple):
 class ComparedLoss(NamedTuple):
     """The scores of a loss; none if the best model of a seed is untrained."""
 
-    loss: str  # its name, and the values
+    loss: str  # its name and the values: see `Variant`
     seconds: float  # mean training time
     scores: dict[str, float]  # those of `scores_of`, averaged over seeds
     by_seed: dict[str, list[float]]  # the same for each seed
@@ -256,16 +261,17 @@ def read_seeds(text: str) -> list[int]:
 def check_evaluations(variants: Sequence[Variant]) -> None:
     """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
     the first step."""
-    sections = ("paths", "nlp", "corpora", "training", "initialize")
-    # Losses often have the same settings of training: the corpus is read once for them.
-    evaluations_by_key: dict[str, Evaluations | None] = {}
-    # All seeds of a loss have the same settings. The first one's config counts.
-    configs: dict[str, Config] = {}
+    # All seeds of a loss have the same settings: the config of its first seed says them.
+    config_of_loss: dict[str, Config] = {}
     for variant in variants:
-        configs.setdefault(variant.loss, variant.config)
-    for loss, config in configs.items():
+        config_of_loss.setdefault(variant.loss, variant.config)
+
+    # Losses often have the same settings of training. The corpus is read once for them.
+    sections = ("paths", "nlp", "corpora", "training", "initialize")
+    evaluations_by_key: dict[str, Evaluations | None] = {}
+    for loss, config in config_of_loss.items():
         if can_be_fitted(config):
-            continue
+            continue  # trained on all docs at once, without evaluations
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:
             evaluations_by_key[key] = read_evaluations(config)
@@ -288,18 +294,21 @@ def make_variants(
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
-    """Make a variant of each loss with each value of the swept settings and each seed: all losses
-    with the first seed, then with the next. Arguments and errors: see `compare`."""
+    """Make a variant of each loss with each combination of values of the swept settings and each
+    seed: all variants with the first seed, then those with the next. Arguments and errors: see
+    `compare`."""
     base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
-    block = fill_in(base, overrides)["components"][component]
-    scorer = block.get("scorer") or {}
-    scorer_cost = scorer["cost"] if scorer.get("@scorers") == COST_SCORER else None
+    component_block = fill_in(base, overrides)["components"][component]
+    scorer = component_block.get("scorer")
+    scorer_cost = None
+    if scorer and scorer.get("@scorers") == COST_SCORER:
+        scorer_cost = scorer["cost"]
     measure = Measure(
         component=component,
-        scheme=block.get("scheme", "BILUO"),
+        scheme=component_block.get("scheme", "BILUO"),
         cost=scorer_cost or HAMMING,
         test_path=str(test_path),
         file_tokens=file_tokens,
@@ -312,20 +321,30 @@ def make_variants(
     shown_settings = [setting.rpartition(".")[2] for setting in sweep]
     if len(set(shown_settings)) < len(shown_settings):
         shown_settings = list(sweep)
+
+    combinations = list(product(*sweep.values()))  # of values; an empty one without a sweep
     variants: list[Variant] = []
-    for seed, loss, values in product(seeds, changes, product(*sweep.values())):
-        name_parts = [loss] if loss else []
-        for setting, value in zip(shown_settings, values):
-            text = value if isinstance(value, str) else json.dumps(value)
-            name_parts.append(f"{setting}={text}")
-        name = " ".join(name_parts)
-        seeded = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = put_onto(put_onto(base, changes[loss]), seeded)
+    for seed, loss, values in product(seeds, changes, combinations):
+        name = variant_name(loss, dict(zip(shown_settings, values)))
+        changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
+        changed = put_onto(put_onto(base, changes[loss]), changes_of_seed)
         config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, measure, path))
     return variants
+
+
+def variant_name(loss: str, values: Mapping[str, Any]) -> str:
+    """The name of a loss, "" for that of the base config, with the values of the swept settings:
+    "Sequential L2=0.1"."""
+    words: list[str] = []
+    if loss:
+        words.append(loss)
+    for setting, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        words.append(f"{setting}={text}")
+    return " ".join(words)
 
 
 def read_losses(
@@ -370,15 +389,19 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """What the config of a loss changes: its [components], its [training] without `SAME_FOR_ALL`,
-    and its initialization callbacks, but for one that says how often to evaluate."""
+    """Read what the config of a loss changes: its [components], its [training] without
+    `SAME_FOR_ALL`, and the callbacks of its [initialize]. A callback that says how often to
+    evaluate is left out.
+
+    RAISES (ValueError): If it doesn't have the component.
+    """
     config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    callbacks: dict[str, Any] = {}
     # The base config says how often to evaluate.
+    callbacks: dict[str, Any] = {}
     if initialize.get("before_init") not in (None, {"@callbacks": CALLBACK}):
         callbacks["before_init"] = initialize["before_init"]
     if "after_init" in initialize:
@@ -422,11 +445,13 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
         path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
     )
     counts = remembered(path / "counts.json", counts_key, lambda: count_predictions(variant))
+
     # spaCy evaluates after the first step, too, and that model may be the best. The component
     # counts updates: several are a step if gradients are accumulated.
-    component = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
+    component_settings = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
+    n_updates = component_settings["progress"]["steps"]
     updates_of_step = variant.config["training"].get("accumulate_gradient", 1)
-    is_trained = component["progress"]["steps"] >= 2 * updates_of_step
+    is_trained = n_updates >= 2 * updates_of_step
     columns = [numpy.asarray(column) for column in counts]
     return Finished(variant.loss, variant.seed, seconds, DocCounts(*columns), is_trained)
 
@@ -466,8 +491,8 @@ def count_predictions(variant: Variant) -> list[list[float]]:
 
 
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
-    """Average the scores of each loss over seeds, and compare each loss with the first: a row for
-    each loss, in the order in which they first come. All losses have the same seeds.
+    """Average the scores of each loss over seeds, and compare each loss with the first. There is a
+    row for each loss, in the order of its first variant. All losses have the same seeds.
 
     The bootstrap samples docs, the same docs for all variants. The score of a sample is the mean
     over seeds. A loss with a model that was not trained past the first step gets no scores, and
@@ -476,11 +501,11 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     runs_of_loss: dict[str, list[Finished]] = {}
     for run in finished:
         runs_of_loss.setdefault(run.loss, []).append(run)
-    trained: dict[str, list[Finished]] = {}
+    trained_runs: dict[str, list[Finished]] = {}
     for loss, runs in runs_of_loss.items():
         if all(run.is_trained for run in runs):
-            trained[loss] = runs
-    scored = score_losses(trained, n_samples)
+            trained_runs[loss] = runs
+    scored = score_losses(trained_runs, n_samples)
     first_loss = finished[0].loss
 
     rows: list[ComparedLoss] = []

@@ -1,5 +1,10 @@
-"""Write a commented config for `spacy train`, as `spacy init config` does. The template is
-templates/init.cfg.jinja; this module chooses its values."""
+"""Write a commented config for `spacy train`, as `spacy init config` does.
+
+The template is templates/init.cfg.jinja; this module chooses its values. Options say what the
+config is for: its aim, and what mistakes cost. The rest follows from them and from the training
+corpus, which is measured once: `init` makes a `Plan`, and `make_settings` the blocks of the config.
+Labels whose spans may overlap are divided into groups, and each group gets a component.
+"""
 
 import json
 import math
@@ -48,14 +53,18 @@ MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """Settings of losses where they are not the defaults."""
 
-MISSES = {
+HIGH_COST_OF_MISSES = {
     "@misc": "spacy_costner.PrecisionRecallCost.v1",
-    **{"miss": 2.0, "false_alarm": 1.0, "wrong_label": 1.0, "wrong_boundary": 1.0},
+    "miss": 2.0,
+    "false_alarm": 1.0,
+    "wrong_label": 1.0,
+    "wrong_boundary": 1.0,
 }
-"""The cost in training on few sentences, where models miss too much."""
+"""The cost in training on few sentences, where models miss too many entities."""
 
-MOST_LOST = 0.01
-"""The share of the spans of a label that may overlap with those of others in its component."""
+MAX_OVERLAP = 0.01
+"""At most this share of the spans of a label may overlap with spans of other labels in its
+component, which can't predict both."""
 
 LATER_EPOCHS = 2
 """Passes over the training data for each loss of a schedule but the first."""
@@ -71,9 +80,10 @@ class TrainingCorpus:
     doc_lengths: Sequence[int] = ()  # in tokens
     n_sentences: float = math.inf
     n_word_forms: int = 5000
-    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans
+    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans of each label
     overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The number of pairs of spans that overlap, by their labels, in both orders."""
+    """The number of pairs of spans that overlap, by the labels of both. A pair of a DRUG and a DOSE
+    counts at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
 
     @property
     def is_small(self) -> bool:
@@ -83,11 +93,14 @@ class TrainingCorpus:
 
 @dataclass(frozen=True)
 class Costs:
-    """What mistakes cost by the options: the costs are added."""
+    """What mistakes cost by the options. If several say so, their costs are added."""
 
-    blocks: Mapping[str, Block]  # of "tree", "matrix", "tags" and "mistakes", if given
-    files: Mapping[str, str]  # their files, by their names in the block [paths]
-    mistakes: Mapping[str, float]  # by those of `MISTAKES` that are given
+    blocks: Mapping[str, Block]
+    """The blocks of the costs that are given, by "tree", "matrix", "tags" and "mistakes"."""
+    files: Mapping[str, str]
+    """The files of the costs, by their names in the block [paths]: "tree" and "costs"."""
+    mistakes: Mapping[str, float]
+    """The cost of each kind of mistake that is given: see `MISTAKES`."""
 
     def block(self, aim: str) -> Block | None:
         """The block of the cost, for scores, training and decoding; None if nothing has a cost."""
@@ -249,14 +262,17 @@ def init(
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
-    prices = {
+    cost_options = {
         "miss": miss,
         "false_alarm": false_alarm,
         "wrong_label": wrong_label,
         "wrong_boundary": wrong_boundary,
     }
-    mistakes = {kind: price for kind, price in prices.items() if price is not None}
-    costs = choose_costs(tree_path, cost, mistakes)
+    mistake_costs: dict[str, float] = {}
+    for mistake, mistake_cost in cost_options.items():
+        if mistake_cost is not None:
+            mistake_costs[mistake] = mistake_cost
+    costs = choose_costs(tree_path, cost, mistake_costs)
 
     # What the options leave open
     if aim is None:
@@ -300,7 +316,10 @@ def init(
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:
-    """RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors."""
+    """Check the option --vectors.
+
+    RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors.
+    """
     if model == "transformer":
         raise ValueError("--vectors: expected --model linear, cnn or hybrid, got transformer")
     if not is_package(vectors) and not Path(vectors).is_dir():
@@ -314,14 +333,15 @@ def make_settings(plan: Plan) -> Settings:
     """Make the blocks and the other settings that follow from a plan."""
     corpus = plan.corpus
     costs = plan.costs
+    sizes = choose_sizes(plan.model, corpus)
+
+    # The cost stands in the config once, in the scorer. Training and decoding refer to it.
     cost_block = costs.block(plan.aim)
-    # Training and decoding refer to the cost of the scorer, which stands in the config once.
     used_cost: Any = None
     if cost_block is not None:
         used_cost = "${components.ner.scorer.cost}"
     elif not plan.has_loss_option:
-        used_cost = MISSES
-    sizes = choose_sizes(plan.model, corpus)
+        used_cost = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
         used_cost,
@@ -331,21 +351,25 @@ def make_settings(plan: Plan) -> Settings:
     decoding_block = make_decoding(
         plan.decoding, plan.aim, costs.mistakes, used_cost, inner_nodes=plan.inner_nodes
     )
+
+    # These components learn and predict only some of the spans of their labels.
     lossy_components: list[str] = []
     for name, labels in plan.groups.items():
         if has_overlaps(labels, corpus):
             lossy_components.append(name)
+
     recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
     transformer = recommended["transformer"]["efficiency"]
+    # In docs of three sentences and more, on average, the same words come again.
     n_docs = len(corpus.doc_lengths)
+    has_long_docs = 0 < 3 * n_docs <= corpus.n_sentences
     return Settings(
         version=spacy_costner.__version__,
         has_mistakes=bool(costs.mistakes),
         has_probabilities=build_loss(plan.losses[-1]).has_probabilities,
         files=costs.files,
         has_many_labels=len(corpus.label_counts) > MANY_LABELS,  # see docs/linear.md
-        # Docs of three sentences and more on average, in which the same words come again.
-        has_long_docs=0 < 3 * n_docs <= corpus.n_sentences,
+        has_long_docs=has_long_docs,
         transformer_name=plan.transformer or transformer["name"],
         transformer_size_factor=transformer["size_factor"],
         components=labels_of_components(plan.groups),
@@ -360,7 +384,7 @@ def make_settings(plan: Plan) -> Settings:
 
 def render_config(plan: Plan, settings: Settings) -> str:
     """Fill the template, and check that something reads each setting of the config."""
-    template = get_template("init.cfg.jinja", config_value, read_notes, shlex.quote)
+    template = get_template("init.cfg.jinja", config_value, read_comments, shlex.quote)
     text = template.render({**vars(plan), **vars(settings)})
     # A block that is left out leaves its empty lines.
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -371,8 +395,11 @@ def render_config(plan: Plan, settings: Settings) -> str:
 def measure_corpus(
     path: Path | None, lang: str = "en", spans_key: str | None = None
 ) -> TrainingCorpus:
-    """Measure a training corpus, whose spans are those of a key or else `doc.ents`.
+    """Measure a training corpus.
 
+    path (Path | None): The corpus; any format. None: there is none.
+    lang (str): Code of the language.
+    spans_key (str | None): Count the spans under this key of `doc.spans`. None: count `doc.ents`.
     RAISES (ValueError): If it has no spans.
     """
     if path is None:
@@ -382,7 +409,7 @@ def measure_corpus(
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
     word_forms = set[int]()
-    filled_keys = set[str]()
+    filled_keys = set[str]()  # the keys of `doc.spans` that have spans in any doc
     for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
@@ -402,8 +429,12 @@ def measure_corpus(
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
-    """The message if docs have no spans of a key or, without one, no `doc.ents`. The other keys are
-    those of `doc.spans` with spans."""
+    """The message for a corpus without spans.
+
+    n_docs (int): The number of docs.
+    spans_key (str | None): The key of `doc.spans` that has no spans. None: `doc.ents` has none.
+    filled_keys (Iterable[str]): The keys of `doc.spans` that have some.
+    """
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
     # `doc.ents` has none where entities overlap: they are in groups of spans.
@@ -415,14 +446,18 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels, in both orders. Spans are
-    sorted."""
+    """Count the pairs of spans of a doc that overlap, by their labels in both orders.
+
+    spans (Sequence[Span]): The spans of the doc, sorted.
+    overlaps (Counter[tuple[str, str]]): The pairs are added to these: see `TrainingCorpus`.
+    """
     for i, span in enumerate(spans):
         for later in spans[i + 1 :]:
             if later.start >= span.end:
-                break
-            # If both have the same label, the set has one member: the pair counts once.
-            overlaps.update({(span.label_, later.label_), (later.label_, span.label_)})
+                break  # As spans are sorted, those that follow begin later still.
+            overlaps[span.label_, later.label_] += 1
+            if later.label_ != span.label_:
+                overlaps[later.label_, span.label_] += 1
 
 
 def has_overlaps(labels: Sequence[str], corpus: TrainingCorpus) -> bool:
@@ -447,26 +482,28 @@ def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[s
 
 
 def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
-    """Groups of labels whose spans rarely overlap. Each label, the most frequent first, joins the
-    group with which the fewest of its spans overlap or, if these are more than `MOST_LOST`, opens
-    another."""
+    """Divide labels into groups whose spans rarely overlap.
+
+    Labels are assigned one after another, the most frequent first. Each joins the group with which
+    the fewest of its spans overlap. If these are more than `MAX_OVERLAP`, it opens a new group.
+    """
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        # The number of its spans that overlap with those of each group.
+        # How many spans of this label overlap with those of each group.
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
-        if groups and min(n_overlaps) <= MOST_LOST * n_spans:
-            best = n_overlaps.index(min(n_overlaps))
-            groups[best].append(label)
+        if groups and min(n_overlaps) <= MAX_OVERLAP * n_spans:
+            best_group = groups[n_overlaps.index(min(n_overlaps))]
+            best_group.append(label)
         else:
             groups.append([label])
     return [sorted(group) for group in groups]
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """The labels of each component by its name. A single component, "ner" without groups, has all:
-    None."""
+    """The labels of each component, by its name. None: it has all labels, as a single component
+    does. Without groups it is named "ner"."""
     if not groups:
         return {"ner": None}
     if len(groups) == 1:
@@ -475,7 +512,7 @@ def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str]
 
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Read the labels of each component, and check that all labels of the corpus have one."""
+    """Read the labels of each component, and check that each label of the corpus has one."""
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
@@ -496,7 +533,8 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
 
 
 def are_groups(groups: Any) -> bool:
-    """Whether this is {component: [labels]}: names of components, and at least one label each."""
+    """Whether a value of JSON is {component: [labels]}: names of components, with at least one
+    label each."""
     if not isinstance(groups, dict) or not groups:
         return False
     for name, labels in groups.items():
@@ -506,9 +544,15 @@ def are_groups(groups: Any) -> bool:
     return True
 
 
-def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str, float]) -> Costs:
-    """The block of each cost that options name, and their files.
+def choose_costs(
+    tree_path: Path | None, cost: str | None, mistake_costs: Mapping[str, float]
+) -> Costs:
+    """Make the block of each cost that options name.
 
+    tree_path (Path | None): The file of the label tree.
+    cost (str | None): The name of a registered cost, or a CSV file: see `init`.
+    mistake_costs (Mapping[str, float]): The cost of each kind of mistake that is given.
+    RETURNS (Costs): The blocks and their files.
     RAISES (ValueError): If there is no such cost.
     """
     blocks: dict[str, Block] = {}
@@ -522,12 +566,14 @@ def choose_costs(tree_path: Path | None, cost: str | None, mistakes: Mapping[str
     elif cost is not None:
         name = find_name("Cost", cost, "a CSV file")
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
-    if mistakes:
+    if mistake_costs:
         # Beside another cost, a mistake that isn't named adds nothing to it.
         default = 0.0 if blocks else 1.0
-        prices = {kind: mistakes.get(kind, default) for kind in MISTAKES}
-        blocks["mistakes"] = {"@misc": "spacy_costner.PrecisionRecallCost.v1", **prices}
-    return Costs(blocks, files, mistakes)
+        block: Block = {"@misc": "spacy_costner.PrecisionRecallCost.v1"}
+        for mistake in MISTAKES:
+            block[mistake] = mistake_costs.get(mistake, default)
+        blocks["mistakes"] = block
+    return Costs(blocks, files, mistake_costs)
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
@@ -551,61 +597,87 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: b
     if costs or aim == "cost":
         return ["SoftmaxMargin"]
     if model == "linear" and is_small:
-        return ["SoftmaxMargin"]  # with the cost `MISSES`
+        return ["SoftmaxMargin"]  # with `HIGH_COST_OF_MISSES`
     return ["Sequential"]
 
 
 def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
-    """By expected cost if the aim is the lowest cost and scores are probabilities. The best path of
-    a linear model that learned a cost is better than the least expected cost of its shifted
-    probabilities: see docs/init.md."""
-    learned_cost = model == "linear" and last_loss.shifts_probabilities and not inner_nodes
-    if aim == "cost" and last_loss.has_probabilities and not learned_cost:
-        return "min-cost"
-    return "viterbi"
+    """Choose how entities are chosen from scores. It is by expected cost if the aim is the lowest
+    cost and scores are probabilities.
+
+    model (str): The kind of model.
+    aim (str): What is best: see `init`.
+    last_loss (Loss): The loss that training ends with.
+    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
+    """
+    if aim != "cost" or not last_loss.has_probabilities:
+        return "viterbi"
+    # A linear model learns the cost well: its best path costs less than decoding by the expected
+    # cost of its shifted probabilities. See docs/init.md.
+    if model == "linear" and last_loss.shifts_probabilities and not inner_nodes:
+        return "viterbi"
+    return "min-cost"
 
 
 def check_choices(
     aim: str, losses: Sequence[str], decoding: str, costs: Costs, *, inner_nodes: bool
 ) -> None:
-    """RAISES (ValueError): If a choice makes another one pointless or impossible."""
+    """Check that no choice makes another one pointless or impossible.
+
+    aim (str): What is best: see `init`.
+    losses (Sequence[str]): The names of the losses, in order.
+    decoding (str): How entities are chosen: see `Decoding`.
+    costs (Costs): What mistakes cost.
+    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
+    RAISES (ValueError): If one does.
+    """
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
             "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
             "and `costner guarantee` chooses a set of spans"
         )
-    # The option that is pointless if scores are not probabilities after training.
-    demanding_option = None
+
+    # Some options are pointless if scores are not probabilities after training.
+    option_of_probabilities = None
     if aim == "guarantee":
-        demanding_option = "--aim guarantee"
+        option_of_probabilities = "--aim guarantee"
     elif decoding != "viterbi":
-        demanding_option = f"--decoding {decoding}"
-    if demanding_option is not None and not build_loss(losses[-1]).has_probabilities:
+        option_of_probabilities = f"--decoding {decoding}"
+    if option_of_probabilities is not None and not build_loss(losses[-1]).has_probabilities:
         raise ValueError(
-            f"--loss: expected a loss such as Sequential with {demanding_option}, got "
+            f"--loss: expected a loss such as Sequential with {option_of_probabilities}, got "
             f"{losses[-1]}: its scores are not probabilities"
         )
-    is_trained_by_cost = any(build_loss(name).cost for name in losses)
-    # The scorer has the levels of a tree whatever the loss.
-    is_cost_used = is_trained_by_cost or aim == "cost" or "tree" in costs.blocks
+
+    # A cost is used by a loss or by the aim. A tree is used by the scorer, whatever the loss.
+    has_cost_in_training = any(build_loss(name).cost for name in losses)
+    is_cost_used = has_cost_in_training or aim == "cost" or "tree" in costs.blocks
     if costs.blocks and not is_cost_used:
         raise ValueError(
             f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
             "nothing would use what you say mistakes cost"
         )
+
     if inner_nodes and (decoding != "min-cost" or "tree" not in costs.blocks):
         raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
 
 
 def refuse_existing(path: Path) -> None:
-    """RAISES (ValueError): If there is a file."""
+    """Check that a new file would overwrite none.
+
+    RAISES (ValueError): If it would.
+    """
     if path.exists():
         raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
 
 
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
-    """Write a label tree of two levels: each label below its part before the separator. A label
-    without the separator, or that begins with it, is on the first level."""
+    """Write a label tree of two levels: each label below its part before the separator. With "_",
+    LOC_city and LOC_river are below LOC. A label without the separator, or that begins with it, is
+    on the first level.
+
+    RAISES (ValueError): If no label has the separator.
+    """
     if not separator or not any(separator in label for label in labels):
         raise ValueError(
             f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
@@ -623,8 +695,8 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
 
 
 def parse_losses(text: str, option: str = "--loss") -> list[str]:
-    """The names of losses, separated by commas. One that needs a start gets Sequential first. An
-    error names the option."""
+    """The names of losses that are separated by commas. If the first one needs a trained model to
+    start from, Sequential comes before it. An error names the option."""
     losses = [find_name("Loss", name, option=option) for name in text.split(",")]
     if build_loss(losses[0]).needs_start:
         losses.insert(0, "Sequential")
@@ -634,36 +706,46 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
 def find_name(
     kind: Literal["Loss", "Cost"], text: str, *other_choices: str, option: str | None = None
 ) -> str:
-    """The name of a registered loss or cost. softmax_margin, SoftmaxMargin and
-    spacy_costner.SoftmaxMargin.v1 are the same. An error names the option and all choices."""
-    # Not by name: a schedule is several losses, and costs with files have options of their own.
+    """The short name of a registered loss or cost: SoftmaxMargin for softmax_margin, softmax-margin
+    and spacy_costner.SoftmaxMargin.v1.
+
+    kind (Literal["Loss", "Cost"]): What it is the name of.
+    text (str): The name as somebody typed it.
+    *other_choices (str): What the option also takes, for the error.
+    option (str | None): The option, for the error. None: --loss or --cost.
+    RETURNS (str): The short name.
+    RAISES (ValueError): If there is no such loss or cost. The message has all names.
+    """
+    # Some have no name here: a schedule is several losses, and costs with files have options of
+    # their own. The pattern captures the short name.
     if kind == "Loss":
         group = "thinc_losses"
         pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"
     else:
         group = "spacy_misc"
         pattern = r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"
-    names: dict[str, str] = {}  # by the name in lower case
+    short_names: dict[str, str] = {}  # by themselves in lower case
     for entry_point in entry_points(group=group):
         match = re.fullmatch(pattern, entry_point.name)
         if match is not None:
             short_name = match[1]
-            names[short_name.lower()] = short_name
+            short_names[short_name.lower()] = short_name
+
     # Without "spacy_costner." and "Cost.v1" around it, and without what separates words.
     typed_name = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
-    if typed_name not in names:
+    if typed_name not in short_names:
         if option is None:
             option = f"--{kind.lower()}"
-        choices = ", ".join([*names.values(), *other_choices])
+        choices = ", ".join([*short_names.values(), *other_choices])
         message = f"{option}: expected any of {choices}, got {text!r}"
         if typed_name == "schedule":
             message += ": separate losses by commas for a schedule"
         raise ValueError(message)
-    return names[typed_name]
+    return short_names[typed_name]
 
 
 def build_loss(name: str) -> Loss:
-    """A loss, with the Hamming cost if it takes one."""
+    """Make the loss of this short name, with the Hamming cost if it takes one."""
     loss: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
     return loss
 
@@ -686,10 +768,11 @@ def make_loss(
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]
-    names = ["first", "then"]
+    # The sections of the schedule, which run in order
+    stage_names = ["first", "then"]
     if len(blocks) > 2:
-        names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
-    stages = dict(zip(names, blocks))
+        stage_names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
+    stages = dict(zip(stage_names, blocks))
     return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
 
 
@@ -703,13 +786,15 @@ def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
         if parameter.default is not None:
             block[parameter.name] = parameter.default
     block.update(RECOMMENDED.get(loss, {}))
-    # Losses name the score per unit of cost so.
+    # The score per unit of cost is named "multiplier" in some losses, and "alpha" in others.
     for setting in ("multiplier", "alpha"):
         if setting in block:
             block[setting] = round_to_two_digits(block[setting] * multiplier)
-    # Mixed has a cost only if one is given.
-    if "cost" in parameters and (cost is not None or loss != "Mixed"):
-        block["cost"] = cost or HAMMING
+    if "cost" in parameters:
+        if cost is not None:
+            block["cost"] = cost
+        elif loss != "Mixed":  # which has a cost only if one is given
+            block["cost"] = HAMMING
     return block
 
 
@@ -721,8 +806,13 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
 ) -> float:
-    """The score per unit of cost: 1, or 0.5 with a tree, but no mistake has a score above
-    `HIGHEST_SCORE`."""
+    """Choose the score per unit of cost: 1, or 0.5 with a tree. It is less if the worst mistake
+    would have a score above `HIGHEST_SCORE`.
+
+    cost (Block | None): The block of the cost. None: mistakes have none.
+    files (Mapping[str, str]): The files of the cost: see `Costs`.
+    corpus (TrainingCorpus): The training corpus, whose labels are those of mistakes.
+    """
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:
         return multiplier
@@ -735,7 +825,13 @@ def choose_multiplier(
 def find_highest_cost(
     cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
 ) -> float:
-    """The cost of the worst mistake with the labels of the corpus, or of the files of costs."""
+    """The highest cost that a token can have, with the labels of the corpus or, without a corpus,
+    with those that the files of the cost name.
+
+    cost (Block): The block of the cost.
+    files (Mapping[str, str]): The files of the cost: see `Costs`.
+    label_counts (Mapping[str, int]): The number of spans of each label of the corpus.
+    """
     labels = list(label_counts)
     if not labels and "costs" in files:
         labels = list(make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows)
@@ -744,20 +840,25 @@ def find_highest_cost(
     labels = [label for label in labels if label != OUTSIDE]  # a row of a matrix, but no label
     if not labels:
         labels = ["label"]  # costs without files are the same for all labels
+    # Interpolated: the block names its files by variables such as ${paths.tree}.
     block = Config({"paths": dict(files), "cost": cost}).interpolate()["cost"]
     make_table = registry.resolve({"cost": block})["cost"]
     return float(make_table(Tags(labels)).max())
 
 
 def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
-    """After how many epochs each loss but the last ends: the first after about 500 steps, or such
-    that the schedule ends with training."""
-    n_later = len(losses) - 1
-    # An epoch has `eval_frequency` steps or more: it is evaluated at least once.
-    first_end = max(5, math.ceil(500 / sizes.eval_frequency))
+    """Choose after how many epochs each loss of a schedule ends. The last one has no end.
+
+    If training has a last epoch, the first loss ends such that each later one has `LATER_EPOCHS`.
+    Otherwise it ends after about 500 steps.
+    """
+    n_later_losses = len(losses) - 1
     if sizes.max_epochs > 0:
-        first_end = max(1, sizes.max_epochs - LATER_EPOCHS * n_later)
-    return [float(first_end + LATER_EPOCHS * i) for i in range(n_later)]
+        first_end = max(1, sizes.max_epochs - LATER_EPOCHS * n_later_losses)
+    else:
+        # An epoch has at least `eval_frequency` steps, as it is evaluated at least once.
+        first_end = max(5, math.ceil(500 / sizes.eval_frequency))
+    return [float(first_end + LATER_EPOCHS * i) for i in range(n_later_losses)]
 
 
 def make_decoding(
@@ -768,8 +869,16 @@ def make_decoding(
     *,
     inner_nodes: bool,
 ) -> Block:
-    """The block of decoding. With the aim of the lowest cost, an entity is predicted if it is more
-    probable than 1 - c(miss) / (c(miss) + c(false alarm)): see docs/decoding.md."""
+    """Make the block of decoding.
+
+    decoding (Decoding): How entities are chosen.
+    aim (str): What is best: see `init`.
+    mistakes (Mapping[str, float]): The cost of each kind of mistake that is given. With the aim of
+        the lowest cost they give the threshold: an entity is predicted if its probability is above
+        1 - c(miss) / (c(miss) + c(false alarm)). See docs/decoding.md.
+    cost (Any): The block of the cost, or a variable that names one.
+    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
+    """
     if decoding == "viterbi":
         return {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
     if decoding == "min-cost":
@@ -778,10 +887,10 @@ def make_decoding(
             block["tree"] = "${paths.tree}"
         return block
     threshold = 0.5
-    miss = mistakes.get("miss", 1.0)
-    total = miss + mistakes.get("false_alarm", 1.0)
-    if aim == "cost" and total > 0:
-        threshold = round(1 - miss / total, 4)
+    cost_of_miss = mistakes.get("miss", 1.0)
+    total_cost = cost_of_miss + mistakes.get("false_alarm", 1.0)
+    if aim == "cost" and total_cost > 0:
+        threshold = round(1 - cost_of_miss / total_cost, 4)
     return {
         "@misc": "spacy_costner.ThresholdDecoding.v1",
         "threshold": threshold,
@@ -790,27 +899,34 @@ def make_decoding(
 
 
 def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
-    """The settings that fit the size of a corpus: 100 batches or more in an epoch, and at least one
-    evaluation."""
+    """Choose settings that fit the size of a corpus: an epoch has 100 batches or more, and is
+    evaluated at least once."""
     batcher, batch_size = choose_batcher(model, corpus)
-    steps_of_epoch = 2000 if model == "linear" else 200
+    # The steps of an epoch: those of a large corpus if there is none to count them in.
+    n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
         # Batchers only ask for the length of a doc.
         docs = [range(length) for length in corpus.doc_lengths]
         n_batches = len(list(make_batches(docs)))
-        steps_of_epoch = max(1, int(n_batches * 0.9))  # it may have fewer if docs are shuffled
+        n_steps = max(1, int(n_batches * 0.9))  # An epoch may have fewer if docs are shuffled.
+    # A row for each word form; 5000 rows are those of spaCy's own configs.
     n_embed_rows = min(5000, max(1000, corpus.n_word_forms))
+
+    # A linear model has learned after a few epochs: it takes them all.
     if model == "linear":
         return Sizes(
             batcher,
-            eval_frequency=max(1, steps_of_epoch // 2),
+            eval_frequency=max(1, n_steps // 2),
             patience=0,
             max_epochs=8,
             max_steps=0,
             n_embed_rows=n_embed_rows,
         )
-    if model != "transformer":  # batches grow
+
+    # The others train until the best score is `patience` steps old.
+    if model != "transformer":
+        # Batches grow.
         batcher["size"] = {
             "@schedules": "compounding.v1",
             "start": 100,
@@ -824,16 +940,20 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
         least_steps = 3000
     return Sizes(
         batcher,
-        eval_frequency=min(200, steps_of_epoch),
-        patience=max(least_patience, 2 * steps_of_epoch),
+        eval_frequency=min(200, n_steps),
+        patience=max(least_patience, 2 * n_steps),
         max_epochs=0,
-        max_steps=max(least_steps, 5 * steps_of_epoch),
+        max_steps=max(least_steps, 5 * n_steps),
         n_embed_rows=n_embed_rows,
     )
 
 
 def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
-    """The block of the batcher, and the words of a batch: a hundredth of the corpus, in limits."""
+    """Choose the batcher.
+
+    RETURNS (tuple[Block, int]): Its block, and the number of words of a batch: about a hundredth of
+        the corpus, within limits. With a transformer it is fixed, and counts padding.
+    """
     if model == "transformer":
         size = 2000
         block = {
@@ -843,15 +963,15 @@ def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
             "discard_oversize": True,
         }
         return block, size
-    smallest = 100
-    largest = 1000
+    min_size = 100
+    max_size = 1000
     if model == "linear":
-        smallest = 1
-        largest = 500
-    size = largest
+        min_size = 1
+        max_size = 500
+    size = max_size
     if corpus.doc_lengths:
         hundredth = sum(corpus.doc_lengths) // 100
-        size = max(smallest, min(largest, hundredth))
+        size = max(min_size, min(max_size, hundredth))
     block = {
         "@batchers": "spacy.batch_by_words.v1",
         "tolerance": 0.2,
@@ -868,24 +988,32 @@ def config_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def read_notes(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Comments for a block of a loss, from docstrings: by setting, and with the name "" for the
-    block itself. Blocks of other things have none."""
+def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Make the comments of a loss in the config from its docstrings.
+
+    block (Mapping[str, Any]): The block of the loss. A block of something else has no comments.
+    RETURNS (dict[str, list[str]]): The lines of the comment of each setting, by its name. The
+        comment of the block itself has the name "".
+    """
     if "@losses" not in block:
         return {}
-    notes = parameter_texts(registry.losses.get(block["@losses"]))
-    notes.pop("cost", None)  # the block of the cost has comments of its own
-    if "*" not in block:  # a schedule, whose losses are sections below it, has no formula
+    comments = parameter_texts(registry.losses.get(block["@losses"]))
+    comments.pop("cost", None)  # the block of the cost has comments of its own
+
+    # A loss is described by the docstring of the function that computes it. A schedule has none:
+    # its losses are sections below it, under "*".
+    if "*" not in block:
         settings = dict(block)
         if "cost" in settings:
-            settings["cost"] = HAMMING  # in place of a variable
-        formula = registry.resolve({"loss": settings})["loss"].compute
-        # The function with the formula is below a composition or a `partial`.
-        for inner in ("compute", "func"):
-            formula = getattr(formula, inner, formula)
-        notes[""] = summary_text(formula)
-    lines_of_notes: dict[str, list[str]] = {}
-    for setting, text in notes.items():
-        on_one_line = " ".join(text.split())
-        lines_of_notes[setting] = textwrap.wrap(on_one_line, 98)
-    return lines_of_notes
+            settings["cost"] = HAMMING  # in place of a variable, which has no value here
+        compute = registry.resolve({"loss": settings})["loss"].compute
+        # It may be the `compute` of a composition, or the `func` of a partial.
+        for attribute in ("compute", "func"):
+            compute = getattr(compute, attribute, compute)
+        comments[""] = summary_text(compute)
+
+    lines_of_comments: dict[str, list[str]] = {}
+    for setting, comment in comments.items():
+        on_one_line = " ".join(comment.split())
+        lines_of_comments[setting] = textwrap.wrap(on_one_line, 98)
+    return lines_of_comments

@@ -1,4 +1,9 @@
-"""Evaluate a pipeline on a test corpus: scores, curves, mistakes, and what they cost."""
+"""Evaluate a pipeline on a test corpus: scores, curves, mistakes, and what they cost.
+
+A mistake is a group of overlapping entities, annotated and predicted ones, that are not the same:
+its two sides. Entities are (begin, end, label): their first token, the one after the last, and the
+label. `report` computes what the page shows; `cli/report.py` writes the page.
+"""
 
 import math
 from bisect import bisect_right
@@ -74,8 +79,8 @@ class Sides(NamedTuple):
 class Mark(NamedTuple):
     """An entity in a text."""
 
-    start: int  # its characters
-    end: int
+    start: int  # its first character
+    end: int  # the one after its last
     label: str
     state: str  # "correct", "error" (part of the mistake) or "other" (part of another one)
     prob: float | None  # None if it isn't known
@@ -116,7 +121,8 @@ class EntityCounts(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """The numbers of entities with a threshold. The script of the page reads them by place."""
+    """The numbers of entities if those above a threshold are predicted. The script of the page
+    takes them by their order here."""
 
     threshold: float
     n_correct: int
@@ -138,8 +144,8 @@ class Report(NamedTuple):
     scores: dict[str, Any]  # see `scorers.cost_scores`
     curves: dict[str, list[Point]]  # precision and recall at each threshold and at each bias
     thresholds: list[ThresholdCounts]
-    setting: Point  # those of the pipeline; NaN in place of a threshold or bias: it has neither
-    parameter: str | None  # "threshold" or "bias", as the decoding has it
+    setting: Point  # of the pipeline as it is; its value is NaN if it has no `parameter`
+    parameter: str | None  # what its decoding has, "threshold" or "bias"; None: neither
     guarantee: list[Observed]  # see `observe`; empty if none is promised
     promised: float | None  # the miss rate that the pipeline promises
     shift: str  # the test whether the docs are like the calibration docs; empty if there is none
@@ -190,12 +196,15 @@ def report(
     shift = shift_text(ner, dev)
     curves, thresholds = find_curves(dev)
 
-    # From here on the docs have the entities that the component predicts with its own settings.
+    # Scores. From here on the docs have the entities that the component predicts with its own
+    # settings.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
     pairs_of_docs = entity_pairs(dev.examples)
     counts = count_entities(pairs_of_docs, ner.labels, tree)
+
+    # Mistakes
     tag_pairs = compare_tags(dev.examples, **settings)
     cost_table = cost(tag_pairs.tags)
     sides_of_docs = find_sides(dev, tag_pairs, prediction)
@@ -206,9 +215,10 @@ def report(
         sides = sides_of_docs[mistake.doc]
         text_and_marks = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
         mistakes.append(Mistake(mistake.doc, mistake.kind, mistake.cost, *text_and_marks))
+
+    # The head of the page
     n_docs = len(pairs_of_docs)
     n_tokens = int((tag_pairs.gold >= 0).sum())  # -1: not annotated
-
     n_entities = counts.total.tp + counts.total.fn
     facts = {
         "pipeline": source,
@@ -312,14 +322,16 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
-    """The first value of a key in blocks of a config or in blocks within them; None if there is
-    none, or if it is empty."""
+    """The first value of a key in blocks of a config, or in blocks within them. None if there is
+    none. Empty values don't count."""
     for block in blocks:
-        if not isinstance(block, dict):  # a setting, or a part that the component lacks
+        if not isinstance(block, dict):  # the value of a setting, or a block that isn't there
             continue
-        value = block.get(key) or find_first(block.values(), key)
-        if value is not None:
-            return value
+        if block.get(key):
+            return block[key]
+        value_within = find_first(block.values(), key)
+        if value_within is not None:
+            return value_within
     return None
 
 
@@ -412,11 +424,13 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
     order (Sequence[str]): All labels, in the order of the rows.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
+    # Sums over tokens, by gold and predicted label. Shape: (labels, labels)
     cost = pairs.over_labels(cost_table.astype("float64"))
-    is_wrong = 1 - numpy.eye(len(pairs.tags))  # by gold and predicted tag
+    is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)
-    n_mistakes = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)  # with each label, on either side
-    rows: list[int] = []
+    # The wrong tokens of each label, gold or predicted
+    n_mistakes = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
+    rows: list[int] = []  # the indices of the labels with mistakes
     for label in order:
         row = labels.index(label)
         if n_mistakes[row]:
@@ -426,12 +440,12 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
 
 
 class RankedMistake(NamedTuple):
-    """Entities of a mistake in the doc of a number, and what the mistakes are ordered by."""
+    """A mistake, and what mistakes are ordered by: its cost, and the confidence of the model."""
 
     cost: float
-    confidence: float  # that of the model
-    kind: str
-    doc: int
+    confidence: float  # see `confidence_in`
+    kind: str  # one of `KINDS`
+    doc: int  # the number of the doc: see `Mistake`
     annotated: list[Entity]
     predicted: list[Entity]
 
@@ -440,9 +454,15 @@ def rank_mistakes(
     sides_of_docs: Sequence[Sides], pairs: TagPairs, cost_table: Floats2d
 ) -> list[RankedMistake]:
     """Find the mistakes in docs: the costliest first and, of the same cost, those of which the
-    model is most confident. Shape of the cost table: (K, K)"""
-    first_tokens = numpy.cumsum(pairs.lengths)[:-1]  # of all docs but the first
-    costs_of_docs = numpy.split(pairs.look_up(cost_table), first_tokens)
+    model is most confident.
+
+    sides_of_docs (Sequence[Sides]): The annotated and the predicted entities of each doc.
+    pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
+    cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
+    """
+    # The tokens of all docs are concatenated, and divided where each doc but the first begins.
+    first_tokens = numpy.cumsum(pairs.lengths)[:-1]
+    costs_of_docs = numpy.split(pairs.look_up(cost_table), first_tokens)  # of their tokens
     ranked: list[RankedMistake] = []
     for doc, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
         for annotated, predicted in group_overlapping(*sides):
@@ -485,21 +505,29 @@ def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
 
 
 def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> list[Sides]:
-    """The annotated and the predicted entities of each doc, with their probabilities. Predicted
-    ones with tokens that aren't annotated are left out."""
+    """Find the annotated and the predicted entities of each doc, with their probabilities. A
+    predicted one with a token that isn't annotated is left out.
+
+    dev (DevPredictions): The docs, and the probabilities of entities.
+    pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
+    prediction (Prediction): What the component predicts.
+    """
     tags = pairs.tags
     posterior = dev.posterior
-    gold = tags.decode(numpy.maximum(pairs.gold, 0), pairs.lengths)  # tag 0, O, if it is unknown
+    is_unannotated = pairs.gold < 0
+    gold_tags = numpy.maximum(pairs.gold, 0)  # tag 0, O, for tokens that aren't annotated
+    gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
-    # Tokens without annotation before each token, (N + 1,): as many at both ends of an entity, if
-    # it has none.
-    n_unknown = numpy.concatenate([[0], numpy.cumsum(pairs.gold < 0)])
-    predicted = predicted.select(n_unknown[predicted.begin] == n_unknown[predicted.end])
+    # The number of unannotated tokens before each token, and of all. Shape: (N + 1,) An entity
+    # without such tokens has as many before its first token as before the one after its last.
+    n_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
+    predicted = predicted.select(n_before[predicted.begin] == n_before[predicted.end])
 
-    # Annotated entities with other labels than the model's have no probability.
-    in_model = gold.select(gold.label < len(posterior.tags.labels))
-    probs_in_model = posterior.entity_probs(in_model).tolist()
-    probs = dict(zip(named(in_model, tags.labels), probs_in_model))
+    # Annotated entities with labels that the model doesn't have, which come last in the tags, have
+    # no probability.
+    predictable = gold.select(gold.label < len(posterior.tags.labels))
+    predictable_probs = posterior.entity_probs(predictable).tolist()
+    probs = dict(zip(named(predictable, tags.labels), predictable_probs))
     if prediction.probs is not None:
         predicted_entities = named(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
@@ -512,13 +540,15 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
 def split_by_doc(
     entities: Iterable[Entity], probs: Mapping[Entity, float], doc_lengths: Ints1d
 ) -> list[dict[Entity, float | None]]:
-    """The entities of each doc, which begin and end at tokens of the doc, with their probabilities.
+    """Divide the entities of all docs by doc.
 
-    entities (Iterable[Entity]): Entities that begin and end at tokens of all docs, concatenated.
+    entities (Iterable[Entity]): The entities. Their tokens are numbered over all docs.
     probs (Mapping[Entity, float]): The probabilities of those where they are known.
     doc_lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    RETURNS (list[dict[Entity, float | None]]): The entities of each doc with their probabilities;
+        None where it isn't known. Tokens are numbered from the first of the doc.
     """
-    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()
+    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()  # of each doc
     probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
     for entity in entities:
         begin, end, label = entity
@@ -541,17 +571,23 @@ def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
 def group_overlapping(
     gold: Iterable[Entity], predicted: Iterable[Entity]
 ) -> list[tuple[list[Entity], list[Entity]]]:
-    """Group the entities of a doc that overlap, also through others, in order: (gold, predicted)"""
-    # With the place of its list in a group: 0 for gold, 1 for predicted entities.
-    entities_and_places = [(entity, 0) for entity in gold]
-    entities_and_places += [(entity, 1) for entity in predicted]
+    """Divide the entities of a doc into groups that don't overlap with each other. Two entities
+    are in the same group if they overlap, or if a chain of overlapping entities connects them.
+
+    RETURNS (list[tuple[list[Entity], list[Entity]]]): The gold and the predicted entities of each
+        group. Groups and their entities are in the order of the doc.
+    """
+    gold_side = 0
+    predicted_side = 1
+    sided_entities = [(entity, gold_side) for entity in gold]
+    sided_entities += [(entity, predicted_side) for entity in predicted]
     groups: list[tuple[list[Entity], list[Entity]]] = []
     end_of_group = 0
-    for entity, place in sorted(entities_and_places):
+    for entity, side in sorted(sided_entities):
         begin, end, _ = entity
         if not groups or begin >= end_of_group:
             groups.append(([], []))
-        groups[-1][place].append(entity)
+        groups[-1][side].append(entity)
         end_of_group = max(end_of_group, end)
     return groups
 
@@ -574,14 +610,15 @@ def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
 
 
 def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The first token of entities on several sides, and the one after the last."""
+    """The tokens from the first to the last of some entities: the first, and the one after the
+    last. The entities are in several lists, such as annotated and predicted ones."""
     begins, ends, _ = zip(*chain.from_iterable(sides))
     return min(begins), max(ends)
 
 
 class Excerpt(NamedTuple):
-    """The text around a mistake, and all entities in that: also those of other mistakes, and
-    correct ones."""
+    """The text around a mistake, and all entities in the text: also correct ones, and those of
+    other mistakes."""
 
     text: str
     annotated: list[Mark]
@@ -647,8 +684,12 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """The sentences around some tokens or, if these are too long, some tokens on each side: the
-    first token and the one after the last."""
+    """Choose what is shown around some tokens of a doc: the sentences that they are in or, if these
+    are too long, some tokens on each side.
+
+    begin, end (int): The tokens: the first, and the one after the last.
+    RETURNS (tuple[int, int]): What is shown, in the same way.
+    """
     first = 0
     last = len(doc)
     if doc.has_annotation("SENT_START"):

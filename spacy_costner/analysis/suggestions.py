@@ -1,5 +1,6 @@
 """Suggest the docs to annotate next: those of which a model is least sure."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from ..pipeline.annotations import Confidence, prob_of
 from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, TaskSpan, doc_to_task
 from .diverse import Shares, choose_diverse, make_shares
-from .predictions import check_ents, get_component, predict, run_before
+from .predictions import check_ents, find_components, get_component, predict, run_before
 
 LEAST_SHARE = 0.02
 """Words with a smaller part of the largest uncertainty of a word of the doc don't count."""
@@ -29,6 +30,10 @@ OVERHEAD = 20.0
 PER_WORD = 10.0
 """What each of its words that the model is unsure of costs besides, in tokens. Without it, lists of
 names come first."""
+
+
+class NoDocsError(ValueError):
+    """There are no docs to choose from."""
 
 
 class Uncertainty(NamedTuple):
@@ -148,6 +153,7 @@ def suggest(
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
         something is out of its range.
     """
+    check_other_components(nlp, name)
     ner = get_component(nlp, name)
     check_ents("suggest", ner)
     if n < 1:
@@ -161,7 +167,7 @@ def suggest(
 
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
     if not pool:
-        raise ValueError("expected docs with words that are not annotated, got none")
+        raise NoDocsError("expected docs with words that are not annotated, got none")
     # What annotating a doc is worth: how unsure the model is of it for its price
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
@@ -179,6 +185,38 @@ def suggest(
     for batch in minibatch(chosen_docs, nlp.batch_size):
         predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
     return suggestions
+
+
+def check_other_components(nlp: Language, name: str) -> None:
+    """Look for other components with entities, such as spaCy's `ner`: nobody knows how unsure they
+    are. Those before our component are reported.
+
+    nlp (Language): The pipeline.
+    name (str): The name of our component.
+    RAISES (ValueError): If the pipeline has others, and none of ours.
+    """
+    ours = find_components(nlp)
+    others: list[str] = []
+    for other_name in nlp.pipe_names:
+        has_entities = "doc.ents" in nlp.get_pipe_meta(other_name).assigns
+        if has_entities and other_name not in ours:
+            others.append(other_name)
+    if others and not ours:
+        raise ValueError(
+            "suggest: expected a pipeline with a component of factory 'cost_sensitive_ner', got "
+            f"entities of {others}, which say nothing of how sure they are. Train a small model on "
+            "its answers: see `costner distill`"
+        )
+    if name not in ours:
+        return
+    n_before = nlp.pipe_names.index(name)
+    before = [other_name for other_name in others if nlp.pipe_names.index(other_name) < n_before]
+    if before:
+        warnings.warn(
+            f"{before} set entities before {name}: suggest takes them for right. If they are to be "
+            f"corrected, too, save the pipeline without: spacy.load(..., exclude={before})",
+            stacklevel=3,
+        )
 
 
 def measure_pool(

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggestions import Suggestion, suggest
+from ..analysis.suggestions import NoDocsError, Suggestion, suggest
 from ..progress import progress
 from ..readers import check_task_form, read_texts, save_tasks
 from ..readers.files import shown
@@ -64,7 +64,10 @@ def suggest_cli(
         if annotated_path is not None:
             annotated = read_texts(nlp, annotated_path)
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
-        suggestions = run(nlp, pool, annotated=annotated)
+        try:
+            suggestions = run(nlp, pool, annotated=annotated)
+        except NoDocsError as error:
+            raise ValueError(f"{pool_path}: {error}") from None
         save_tasks(output_path, (suggestion.task() for suggestion in suggestions), form)
     rows = suggestion_rows(suggestions)
     print_result({"docs": rows}, suggestions_text(rows), print_json, output_path)

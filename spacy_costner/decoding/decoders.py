@@ -1,4 +1,8 @@
-"""Viterbi and threshold decoding, and what all decodings share."""
+"""Viterbi and threshold decoding, and what all decodings share.
+
+A decoding chooses entities from the posterior of a batch. It has settings, such as a threshold,
+with exceptions for single labels, which can be changed without training.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,9 +86,10 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     tags = posterior.tags
     scores = posterior.scores
     if settings["bias"] or settings["labels"]:
-        bias = by_label("bias", tags, settings)
+        # The bias of each label, and at the end that of O, whose label is -1.
+        bias_of_label = numpy.append(by_label("bias", tags, settings), 0.0)
+        bias_of_tag = bias_of_label[tags.label_of]
         xp = get_array_module(scores.emissions)
-        bias_of_tag = numpy.append(bias, 0.0)[tags.label_of]  # the last is that of O, label -1
         biased = scores.emissions + xp.asarray(bias_of_tag, dtype=scores.emissions.dtype)
         scores = scores._replace(emissions=biased)
     path = to_numpy(chain.best_path(scores).tags)
@@ -136,17 +141,23 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
     candidates = entities.select(is_candidate)
     if (candidates.begin[1:] >= candidates.end[:-1]).all():  # nothing overlaps, as is usual
         return candidates
+
+    # The number of candidates that end before each begins. By end, they are the first ones.
     by_end = numpy.argsort(candidates.end, kind="stable")
     candidates = candidates.select(by_end)
     candidate_gains = gains[is_candidate][by_end]
-    # The number of candidates that end before each begins: they are the first ones.
     n_before = numpy.searchsorted(candidates.end, candidates.begin, side="right").tolist()
-    best_gains = [0.0]  # that of the best choice among the first i candidates
-    is_in_best: list[bool] = []  # whether the best choice among the first i + 1 has the last
+
+    # Item i of `best_gains` is the gain of the best choice among the first i candidates. Item i of
+    # `is_in_best` says whether the best choice among the first i + 1 has the last of them.
+    best_gains = [0.0]
+    is_in_best: list[bool] = []
     for gain, n in zip(candidate_gains.tolist(), n_before):
         gain_with = gain + best_gains[n]
-        is_in_best.append(gain_with >= best_gains[-1])
-        best_gains.append(max(gain_with, best_gains[-1]))
+        gain_without = best_gains[-1]
+        is_in_best.append(gain_with >= gain_without)
+        best_gains.append(max(gain_with, gain_without))
+
     # From the last candidate back: if it is in the best choice, those that overlap with it aren't.
     chosen: list[int] = []
     n_left = len(is_in_best)
@@ -162,7 +173,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
 
 def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
-    """A setting, for each label. Raises a ValueError if it is set for another. Shape: (labels,)"""
+    """The value of a setting for each label: its own, or else the overall one. Raises a ValueError
+    if `labels` has another label. Shape: (labels,)"""
     exceptions = settings["labels"]
     unknown_labels = sorted(set(exceptions) - set(tags.labels))
     if unknown_labels:
@@ -174,25 +186,31 @@ def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
 
 
 def _check_numbers(
-    name: str, where: str, tags: Tags | None, settings: Settings, *, least: float, most: float
+    name: str, decoding: str, tags: Tags | None, settings: Settings, *, least: float, most: float
 ) -> None:
-    """Check that a setting and that of each label are finite numbers of the range, and that the
-    chain has these labels, if they are known."""
-    where = f"spacy_costner.{where}"
+    """Check that a setting and its exceptions for labels are finite numbers of the range, and that
+    the chain has these labels, if they are known.
+
+    name (str): The setting, such as "bias".
+    decoding (str): The name of the decoding, for errors.
+    tags (Tags | None): The tags of the chain. None: they are not known yet.
+    settings (Settings): The settings, with the exceptions under "labels".
+    least (float), most (float): The range.
+    """
+    where = f"spacy_costner.{decoding}"
     exceptions = settings["labels"]
     if not isinstance(exceptions, Mapping):
         raise ValueError(f"{where}: labels: expected a mapping, got {exceptions!r}")
     check_config_names(exceptions, f"{where}: labels")
-    setting_by_name = {name: settings[name]}
-    for label, setting in exceptions.items():
-        setting_by_name[f"labels.{label}"] = setting
-    for full_name, setting in setting_by_name.items():
-        value = number(setting)
-        is_in_range = least <= value <= most
-        if not (is_in_range and numpy.isfinite(value)):
-            expected = "expected a finite number"
-            if numpy.isfinite(least):
-                expected += f" from {least} to {most}"
-            raise ValueError(f"{where}: {full_name}: {expected}, got {setting!r}")
+    values = {name: settings[name]}
+    for label, value in exceptions.items():
+        values[f"labels.{label}"] = value
+    expected = "expected a finite number"
+    if numpy.isfinite(least):
+        expected += f" from {least} to {most}"
+    for full_name, value in values.items():
+        is_in_range = least <= number(value) <= most
+        if not (is_in_range and numpy.isfinite(number(value))):
+            raise ValueError(f"{where}: {full_name}: {expected}, got {value!r}")
     if tags is not None:
         by_label(name, tags, settings)

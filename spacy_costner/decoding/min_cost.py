@@ -1,4 +1,9 @@
-"""Minimum-expected-cost decoding, with inner nodes of the label tree."""
+"""Minimum-expected-cost decoding, with inner nodes of the label tree.
+
+With a tree, a node above several labels can be predicted, such as "person" above "doctor" and
+"patient". A node has tags like a label. K is the number of tags of the chain, A that of all tags
+that can be predicted: first those of the chain, then those of nodes.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -65,8 +70,11 @@ class MinCost:
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
     In a tie it predicts as few nodes in place of labels as possible, and then the most probable
-    tags. A tie is: each tag in turn, token after token, has an expected cost at most 1e-6 of the
-    largest cost above that of the best tag there, each with the best tags after it.
+    tags. Paths tie if, token after token, the expected cost of each tag with the best tags after it
+    is above that of the best tag there by at most 1e-6 of the largest cost.
+
+    cost (Cost): What each mistake costs.
+    tree (Tree | None): The label tree, whose inner nodes can be predicted.
     """
 
     def __init__(self, cost: Cost, tree: Tree | None) -> None:
@@ -92,8 +100,7 @@ class MinCost:
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _decide(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """The predicted tags, (N,), and the scores over them whose best path they are. A, the
-        number of tags that can be predicted: K of the chain come first, then those of nodes.
+        """The predicted tags, (N,), and the scores of all A tags, of which they are the best path:
 
         s(a) = - sum_t E_p[cost[y_t, a_t]]
         """
@@ -162,7 +169,8 @@ class MinCost:
             # made of the same cost, tree and labels.
             saved = self._saved
             is_of_this_config = saved.get("of", self._origin) == self._origin
-            if not is_of_this_config or saved.get("chain") != list(tags.labels):
+            has_these_labels = saved.get("chain") == list(tags.labels)
+            if not is_of_this_config or not has_these_labels:
                 raise
             choices = _read(saved, tags)
         self._choices[tags.names] = choices
@@ -229,6 +237,7 @@ def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
         shared = [node for node, other in zip(lineage, other_lineage) if node == other]
         if shared:
             common_ancestors.add(shared[-1])  # the lowest
+
     labels_below: dict[str, list[str]] = {}
     for node in tree.lineages:
         if node in common_ancestors and node not in lineages:

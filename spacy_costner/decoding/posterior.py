@@ -1,7 +1,8 @@
 """The posterior: exact probabilities of tags, entities and paths.
 
 An entity is a segment: a run of tokens with given tags, after which no tag continues it. There is
-no sampling and no beam search.
+no sampling and no beam search. A batch has D docs. The chain of a doc may be cut into several
+sequences, B in all, with N tokens.
 """
 
 from collections.abc import Mapping
@@ -48,11 +49,11 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     if overall != 1:
         tempered = map_scores(lambda scores: scores / overall, potentials)
     if temperature.labels:
-        by_label = [temperature.labels.get(label, overall) for label in tags.labels]
+        of_labels = [temperature.labels.get(label, overall) for label in tags.labels]
         # The label of O is -1, which takes the last element: O has the overall temperature.
-        by_label.append(overall)
-        by_tag = numpy.asarray(by_label, dtype=potentials.emissions.dtype)[tags.label_of]
-        tempered = tempered._replace(emissions=potentials.emissions / by_tag)
+        of_labels.append(overall)
+        of_tags = numpy.asarray(of_labels, dtype=potentials.emissions.dtype)[tags.label_of]
+        tempered = tempered._replace(emissions=potentials.emissions / of_tags)
     return tempered
 
 
@@ -138,6 +139,7 @@ class Posterior:
         n_docs = len(self.doc_lengths)
         if n_docs == len(self.doc_of):  # each doc is one sequence
             return paths, log_probs
+
         # A path of a doc is a path of each of its sequences, and their log-probabilities add up.
         # `ranks`: which path each sequence has in each path of its doc. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
@@ -148,8 +150,11 @@ class Posterior:
             sequence_ranks, sums = best_sums(log_probs[:, first:past])
             ranks[:, first:past] = sequence_ranks
             doc_log_probs[:, doc] = sums
+
+        # Each token has the tag of that path of its sequence. Shape: (k, N)
         token_ranks = ranks[:, sequence_ids(self.scores.lengths)]
-        return numpy.take_along_axis(paths, token_ranks, axis=0), doc_log_probs
+        doc_paths = numpy.take_along_axis(paths, token_ranks, axis=0)
+        return doc_paths, doc_log_probs
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
         """The probability that exactly these tokens are an entity with this label, in float64.
@@ -167,6 +172,7 @@ class Posterior:
         entity_tags = self.tags.entity_tags
         if covers is None:
             return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)
+
         # An entity of a node is one of any label below it: `entity` is its index, once for each
         # label that it covers.
         entity, label = numpy.nonzero(covers[entities.label])
@@ -185,6 +191,7 @@ class Posterior:
         """
         pieces = self._cut_stretches(begin, end)
         n_pieces = len(pieces.stretch)
+
         # One segment for each piece and each tag of O that its last token may have: `piece` is the
         # piece of each segment, (pieces * tags of O,).
         outside_tags = numpy.flatnonzero(self.tags.label_of < 0)
@@ -197,6 +204,8 @@ class Posterior:
         path[last_tokens(sizes)] = numpy.tile(outside_tags, n_pieces)
         segments = chain.Segments(segment_begin, segment_end, path)
         log_probs, _ = self.forward_backward.segment_log_probs(segments)
+
+        # The probability of a piece is the sum over its segments, as a path has one of them.
         piece_probs = numpy.bincount(piece, numpy.exp(log_probs), minlength=n_pieces)
         # Sequences are independent: the probability of a stretch is the product over its pieces.
         probs = numpy.ones(len(begin))
@@ -204,9 +213,10 @@ class Posterior:
         return probs
 
     def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
-        """Cut stretches at the borders of sequences in them. Shapes: (E,)"""
+        """Cut stretches of tokens, from and to, at the borders of sequences in them.
+        Shapes: (E,)"""
         first, last = self._find_sequences(begin, end)
-        # Each stretch with each of its sequences
+        # Each stretch with each of its sequences. Shapes: (stretches and sequences,)
         stretch, sequence = ranges(first, last + 1)
         piece_begin = numpy.maximum(begin[stretch], self._bounds[sequence])
         piece_end = numpy.minimum(end[stretch], self._bounds[sequence + 1])
@@ -225,17 +235,20 @@ class Posterior:
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """The sequence of the first token of each stretch, and that of the last. Shapes: (E,)"""
+        """The sequence of the first token of each stretch, from and to, and that of the last.
+        Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
         first = numpy.searchsorted(self._bounds, begin, side="right") - 1
         last = numpy.searchsorted(self._bounds, end - 1, side="right") - 1
         return first, last
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
-        """`entity_probs` with a gradient. A path can have an entity in several ways if white space
-        follows it: the probability of the entity is the sum over its ways.
+        """The log-probabilities of entities, with a gradient.
 
-        It takes memory for the tags of all tokens of the entities.
+        A path can have an entity in several ways if white space follows it, as the path may also go
+        on with the entity's tags through the white space. Each way has its own tags. The
+        probability of the entity is the sum over its ways. It takes memory for the tags of all
+        tokens of all ways.
 
         entities (Entities): Any entities. One across the end of a sequence has no way.
         RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each way, (S,); its entity,
@@ -243,9 +256,11 @@ class Posterior:
             log-probabilities to that with respect to the calibrated scores.
         """
         tags = self.tags
+        # At first each entity has one way. `entity` is the entity of each way, as an index. (S,)
         entity = numpy.flatnonzero(~self.crosses_border(entities))
         ways = entities.select(entity)
-        next_tags = None
+
+        next_tags = None  # which tags the token after a way may have: any. (S, K)
         inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
         if not inner_prefixes.isdisjoint(tags.scheme.closing):
             # IOB2: the last tag of an entity may also stand inside of it, so that only the tag of
@@ -254,6 +269,7 @@ class Posterior:
                 entity, ways = self._extend_into_space(entity, ways)
             continues_label = tags.continuing & (tags.label_of == ways.label[:, None])
             next_tags = ~continues_label
+
         # The tags of all ways, one way after another: as of entities that stand side by side
         sizes = ways.end - ways.begin
         ends = numpy.cumsum(sizes)
@@ -327,7 +343,7 @@ def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
     previous_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank[0] = numpy.arange(k)
-    sums = terms[:, 0]
+    sums = terms[:, 0]  # of the columns so far, descending. Shape: (k,)
     for b in range(1, n_sequences):
         # Each sum so far with each term. Candidate i is the sum of rank i // k and the term of rank
         # i % k. Shape: (k * k,)
@@ -336,6 +352,7 @@ def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
         previous_rank[b] = largest // k
         term_rank[b] = largest % k
         sums = candidates[largest]
+
     # From the last sequence back to the first, follow what each sum is made of.
     ranks = numpy.empty((k, n_sequences), dtype="int64")
     sum_rank = numpy.arange(k)

@@ -1,4 +1,8 @@
-"""Features of attributes of tokens, of spaCy and of users."""
+"""Features of attributes of tokens, of spaCy and of users.
+
+A key is the hash of the value that a token has, 0 for none. A column maps keys to the ids of its
+values.
+"""
 
 from collections.abc import Sequence
 
@@ -45,10 +49,10 @@ class CaselessColumn(KeyColumn):
         """The hashes of words in lower case; 0 in docs with both cases.
         Shape: (N,)"""
         # The first array is empty, for a batch without docs.
-        keys = [numpy.zeros(0, dtype="uint64")]
+        keys_of_docs = [numpy.zeros(0, dtype="uint64")]
         for doc in docs:
             if doc.text.islower() or doc.text.isupper():
-                keys.append(doc.to_array(LOWER))
+                keys_of_docs.append(doc.to_array(LOWER))
             else:
-                keys.append(numpy.zeros(len(doc), dtype="uint64"))
-        return numpy.concatenate(keys)
+                keys_of_docs.append(numpy.zeros(len(doc), dtype="uint64"))
+        return numpy.concatenate(keys_of_docs)

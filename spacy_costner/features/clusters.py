@@ -1,4 +1,8 @@
-"""Features of clusters of words, from files or by the k-means of static vectors."""
+"""Features of clusters of words, from files or by the k-means of static vectors.
+
+A cluster has a name, such as "64:12" for the cluster 12 of 64. Names are the values of the column,
+and a cluster id is the index of the name among them. A word key is the hash of a word.
+"""
 
 import json
 from abc import abstractmethod
@@ -44,16 +48,16 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def __init__(self, name: str, window: Window) -> None:
         super().__init__(name, window)
-        no_keys = numpy.zeros(0, dtype="uint64")
-        self._set_words(no_keys, numpy.full((0, 1), -1, dtype="int32"))
+        no_words = numpy.zeros(0, dtype="uint64")
+        self._set_words(no_words, numpy.full((0, 1), -1, dtype="int32"))
 
-    def _set_words(self, keys: Array1d, cluster_ids: Ints2d) -> None:
+    def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
         """Set the D words that have clusters: their hashes, and the ids of their clusters, -1 for
         none. Of hashes the lowest 32 bits are known, or all in models that were saved up to 0.3.0.
         Shapes: (D,), (D, width)"""
-        self._keys = keys
-        self._word_ids = id_map(keys)
-        self._has_long_keys = bool((keys > LOWEST_32_BITS).any())
+        self._word_keys = word_keys
+        self._word_ids = id_map(word_keys)
+        self._has_long_keys = bool((word_keys > LOWEST_32_BITS).any())
         # The last row is for words without clusters. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
 
@@ -71,26 +75,30 @@ class ClusterColumn(StringColumn, BatchColumn):
         for word_key, clusters in clusters_of_word.items():
             ids = []
             for cluster in clusters:
-                if cluster in id_of_cluster:
+                if cluster in id_of_cluster:  # it is frequent
                     ids.append(id_of_cluster[cluster])
             if ids:
                 ids_of_word[word_key] = ids
+
+        # As an array, with a row for each word: -1 where it has fewer clusters than others.
         width = max(map(len, ids_of_word.values()), default=1)
         cluster_ids = numpy.full((len(ids_of_word), width), -1, dtype="int32")
         for row, ids in zip(cluster_ids, ids_of_word.values()):
             row[: len(ids)] = ids
-        keys = numpy.asarray(list(ids_of_word), dtype="uint64")
-        self._set_words(keys & LOWEST_32_BITS, cluster_ids)
+        word_keys = numpy.asarray(list(ids_of_word), dtype="uint64")
+        self._set_words(word_keys & LOWEST_32_BITS, cluster_ids)
 
     def select(self, selection: Selection) -> "ClusterColumn":
         """Leave out clusters, but no words: a word without clusters would get those that it has in
         lower case."""
+        kept_ids = selection.ids[self.name]
         column = copy(self)
-        column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
+        column.set_values([self.values[i] for i in kept_ids.tolist()])
         # The new id of each cluster, -1 for those that are left out. The last entry is for -1.
         new_ids = numpy.full(self.n_values + 1, -1, dtype="int32")
-        new_ids[selection.ids[self.name]] = numpy.arange(column.n_values)
-        column._set_words(self._keys, new_ids[self._cluster_ids[:-1]])
+        new_ids[kept_ids] = numpy.arange(column.n_values)
+        cluster_ids = self._cluster_ids[:-1]  # without the row for other words
+        column._set_words(self._word_keys, new_ids[cluster_ids])
         return column
 
     def save(self, saved: Saved) -> None:
@@ -99,11 +107,11 @@ class ClusterColumn(StringColumn, BatchColumn):
         # differences within a column.
         cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
         if self._has_long_keys:
-            keys = {"keys": self._keys.astype("<u8").tobytes()}
+            saved_keys = {"keys": self._word_keys.astype("<u8").tobytes()}
         else:
-            keys = {"short_keys": pack_hashes(self._keys)}
+            saved_keys = {"short_keys": pack_hashes(self._word_keys)}
         saved["clusters"][self.name] = {
-            **keys,
+            **saved_keys,
             "width": self.width,
             "numbers": pack(cluster_ids),
         }
@@ -112,16 +120,16 @@ class ClusterColumn(StringColumn, BatchColumn):
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         if "short_keys" in saved_words:
-            keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
+            word_keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
         else:  # up to 0.3.0
-            keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
+            word_keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
         width = saved_words["width"]
         # They are saved column after column. Shape: (D, width)
-        cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(keys)).T
+        cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(word_keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
             raise ValueError(f"clusters: expected some of {self.n_values} for each word")
-        self._set_words(keys, cluster_ids)
+        self._set_words(word_keys, cluster_ids)
 
     @property
     def width(self) -> int:
@@ -155,9 +163,12 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
         """The words of a string store that have clusters, with their rows, in order of these."""
-        known_bits = (1 << 64) - 1 if self._has_long_keys else int(LOWEST_32_BITS)
-        word_of_key = {get_string_id(word) & known_bits: word for word in strings}
-        for row, key in enumerate(self._keys.tolist()):
+        # The bits of the hashes of words that word keys have.
+        bits_of_keys = int(LOWEST_32_BITS)
+        if self._has_long_keys:
+            bits_of_keys = (1 << 64) - 1
+        word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}
+        for row, key in enumerate(self._word_keys.tolist()):
             if key in word_of_key:
                 yield word_of_key[key], row
 
@@ -228,6 +239,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
                 if line.strip():
                     bit_path, word = line.split("\t")[:2]
                     words_and_clusters.append((word, bit_path))
+
         clusters_of_word = {}
         for word, cluster in words_and_clusters:
             clusters_of_word[word] = cluster_names(cluster)
@@ -281,17 +293,19 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
+    # A point for each word, in the order of `clusters_of_word`. (D, W)
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
     for size in sizes:
-        cluster_of_row = k_means(points, size, seed=seed)
-        for clusters, cluster in zip(clusters_of_word.values(), cluster_of_row.tolist()):
-            clusters.append(f"{size}:{cluster}")
+        number_of_word = k_means(points, size, seed=seed).tolist()
+        for cluster_names_of_word, number in zip(clusters_of_word.values(), number_of_word):
+            cluster_names_of_word.append(f"{size}:{number}")
     return clusters_of_word
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
-    """Cluster points of unit length, (D, W), by the angle between them (spherical k-means). The
-    first centres are random points. Returns the cluster of each point, (D,).
+    """Cluster D points of W coordinates and unit length, (D, W), by the angle between them
+    (spherical k-means). The first centres are random points. Returns the number of the cluster of
+    each point, (D,).
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
@@ -301,6 +315,7 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     centres = sample[:n_clusters]  # random points, as the sample is in random order
     for _ in range(N_ITER):
         nearest = nearest_centres(sample, centres)
+        # The sum of the points of each cluster, which has the direction of its new centre.
         sums = numpy.zeros_like(centres)
         numpy.add.at(sums, nearest, sample)
         # A centre that is nearest to no point stays where it is.
@@ -323,4 +338,5 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
 def to_unit_length(rows: Floats2d) -> Floats2d:
     """Divide rows by their lengths; rows of zeros stay as they are. Shape: (D, W)"""
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / numpy.where(lengths, lengths, 1)).astype("float32")
+    lengths[lengths == 0] = 1
+    return (rows / lengths).astype("float32")

@@ -1,4 +1,8 @@
-"""Columns get their values: from training docs, or from a saved model."""
+"""Columns get their values: from training docs, or from a saved model.
+
+Values are collected in two steps. First the training docs are counted once, for all columns
+together; then each column takes its values from the counts.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -26,6 +30,7 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     columns = template.make_columns()
     for column in columns:
         column.prepare()
+
     counts = _count(docs, template, columns)
     # In this order: some columns are made of values of columns before them.
     for column in columns:
@@ -39,6 +44,7 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
     counts = TrainingCounts(LabelCounts([*template.memory], template.memory_unit), StringStore())
     reader = reader_of(columns)
+
     token_batches = [reader.read([])]  # for a corpus without docs
     for batch in minibatch(docs, N_DOCS):
         tokens = reader.read(batch, strings=counts.strings)

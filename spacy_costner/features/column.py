@@ -1,4 +1,9 @@
-"""What every kind of feature has to say of itself: the base classes of columns."""
+"""The base classes of columns, which say what every kind of feature has to define.
+
+A column is a kind of value of tokens, such as the word in lower case. Each of its values has an id.
+A value at an offset, such as "of" at the token before, is a feature, which has a row of weights. A
+key is the hash of a value.
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter

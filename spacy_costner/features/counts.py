@@ -1,4 +1,7 @@
-"""What is counted in the training docs, for columns to take their values from."""
+"""What is counted in the training docs, for columns to take their values from.
+
+Words and values are counted by hash: a word key is the hash of a word, a value key that of a value.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -39,14 +42,19 @@ class TrainingCounts:
     def add(self, tokens: Tokens) -> None:
         """Count the words and the values of a batch."""
         self.word_counts.update(count_hashes(tokens.word_keys))
+
+        # The lexeme of each word that no batch before had, by the first of its tokens.
         word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
-        is_known = [word_key in self.lexemes for word_key in word_keys.tolist()]
-        is_new = ~numpy.asarray(is_known, dtype=bool)
-        new_lexemes = tokens.lexemes(first_tokens[is_new])
-        self.lexemes.update(zip(word_keys[is_new].tolist(), new_lexemes))
+        is_new = [word_key not in self.lexemes for word_key in word_keys.tolist()]
+        new_words = numpy.flatnonzero(is_new)
+        new_lexemes = tokens.lexemes(first_tokens[new_words])
+        self.lexemes.update(zip(word_keys[new_words].tolist(), new_lexemes))
+
         for name, value_keys in tokens.keys.items():
             counts = self.value_counts.setdefault(name, Counter())
             counts.update(count_hashes(value_keys))
+
+        # By identity, as vocabs don't compare by what they have.
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)

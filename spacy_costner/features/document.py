@@ -1,4 +1,8 @@
-"""Features of the labels that a first pass predicts for the other occurrences in the doc."""
+"""Features of the labels that a first pass predicts for the other occurrences of a word in its doc.
+
+A first pass is a model of its own: see `ml.first_pass`. Tokens of a doc that have the same value of
+an attribute, such as the word in lower case, are occurrences of each other, and form a group.
+"""
 
 from collections.abc import Sequence
 
@@ -59,13 +63,13 @@ class DocumentColumn(LabelColumn):
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
-        # Ids are those of the labels that were there in training. A label that the first pass lacks
-        # gets an additional last column, of zeros.
-        column_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
-        columns = [column_of_label.get(label, -1) for label in self.labels]
+        # Ids count the labels of training, so these need a probability each, in their order. One
+        # that the first pass lacks has 0, that of a last column (index -1), which is added.
+        index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
+        indices = [index_of_label.get(label, -1) for label in self.labels]
         zeros = numpy.zeros_like(probabilities[:, :1])
         with_zeros = numpy.append(probabilities, zeros, axis=1)
-        return find_labels_elsewhere(with_zeros[:, columns].astype("float32"), groups)
+        return find_labels_elsewhere(with_zeros[:, indices].astype("float32"), groups)
 
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
@@ -88,10 +92,12 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     """
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
-    if len(tokens):
-        group = groups[tokens]
-        sums = numpy.zeros((group.max() + 1, probabilities.shape[1]))
-        numpy.add.at(sums, group, probabilities[tokens])
-        # The sum over the other occurrences: that of the group without the token itself.
-        ids[tokens] = share_ids(sums[group] - probabilities[tokens], WIDTH)
+    if not len(tokens):
+        return ids
+    group_of_token = groups[tokens]
+    sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
+    numpy.add.at(sums, group_of_token, probabilities[tokens])  # the sum of each group
+    # The sum over the other occurrences: that of the group without the token itself.
+    sums_elsewhere = sums[group_of_token] - probabilities[tokens]
+    ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

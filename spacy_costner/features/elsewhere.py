@@ -1,4 +1,8 @@
-"""Features of the other occurrences of a word in its doc: the words beside them."""
+"""Features of the other occurrences of a word in its doc: the words beside them.
+
+Tokens of a doc that have the same value, such as the same word, are occurrences of each other. They
+form a group. Of the N tokens of a batch, M occur again in their doc.
+"""
 
 from copy import copy
 from typing import Any
@@ -89,21 +93,26 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
         Shapes: (M,)
     """
     tokens = takes_part.nonzero()[0]
-    key = keys[tokens]
-    if len(set(key.tolist())) == len(tokens):
+    key_of_token = keys[tokens]
+    if len(set(key_of_token.tolist())) == len(tokens):
         # No value is there twice, as in most short docs. This saves the sort.
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
-    doc = sequence_ids(lengths)[tokens]
-    order = numpy.lexsort((key, doc))  # by doc, then by value; equal ones stay in order
+
+    # Sort by doc, then by value, so that occurrences stand side by side; equal ones stay in order.
+    doc_of_token = sequence_ids(lengths)[tokens]
+    order = numpy.lexsort((key_of_token, doc_of_token))
     tokens = tokens[order]
-    key = key[order]
-    doc = doc[order]
-    begins_group = (key[1:] != key[:-1]) | (doc[1:] != doc[:-1])
-    group = numpy.append(0, numpy.cumsum(begins_group))
-    group_size = numpy.bincount(group)[group]
-    occurs_again = group_size > 1
-    return tokens[occurs_again], group[occurs_again]
+    key_of_token = key_of_token[order]
+    doc_of_token = doc_of_token[order]
+
+    # A group begins where the value or the doc is another than at the token before.
+    is_other_value = key_of_token[1:] != key_of_token[:-1]
+    is_other_doc = doc_of_token[1:] != doc_of_token[:-1]
+    group_of_token = numpy.append(0, numpy.cumsum(is_other_value | is_other_doc))
+    group_sizes = numpy.bincount(group_of_token)
+    occurs_again = group_sizes[group_of_token] > 1
+    return tokens[occurs_again], group_of_token[occurs_again]
 
 
 def nearest_elsewhere(
@@ -120,6 +129,7 @@ def nearest_elsewhere(
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
+
     # Occurrences of a group stand side by side, in order. So the nearest ones of a token are among
     # those up to `n_steps` places before and after it. Shape: (M, 2 n_steps)
     largest_group = int(numpy.bincount(group).max())
@@ -129,11 +139,14 @@ def nearest_elsewhere(
     valid_places = places.clip(0, len(tokens) - 1)
     is_in_group = (places == valid_places) & (group[valid_places] == group[:, None])
     occurrences = numpy.where(is_in_group, tokens[valid_places], -1)
+
     # What is no occurrence is farther away than any that is one.
     distance = numpy.abs(occurrences - tokens[:, None])
     distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
     nearest = numpy.take_along_axis(occurrences, by_distance, axis=1)
+
+    # Where groups are small there are fewer columns: fill up with -1 to (M, n_nearest).
     n_missing = n_nearest - nearest.shape[1]
     return tokens, numpy.pad(nearest, ((0, 0), (0, n_missing)), constant_values=-1)
 
@@ -148,14 +161,15 @@ def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int)
     RETURNS (Ints2d): In each row the ids of the values, each once, in descending order; -1 for
         none. Shape: (M, n)
     """
-    # The value of each token's neighbour; none at the border of a doc. The last entry is for the
-    # token -1. Shape: (N + 1,)
+    # The value of each token's neighbour on this side; none at the border of a doc. The last entry
+    # is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
     if side < 0:
         neighbour_ids[first_tokens(lengths)] = -1
     else:
         neighbour_ids[last_tokens(lengths)] = -1
-    # Sorted, equal values stand side by side.
+
+    # In descending order, equal values stand side by side: the first of them is kept.
     sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1

@@ -1,4 +1,9 @@
-"""Extract features of docs as rows of weights, with an exact vocabulary."""
+"""Extract features of docs as rows of weights, with an exact vocabulary.
+
+A column is a kind of value of tokens, such as the word in lower case. A slot is a column at some
+offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of". It has a row of
+weights: one for each tag.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -59,9 +64,8 @@ class Features(Shim):
     """Extracts the features of tokens as rows of weights. It is a shim, so that the model saves and
     copies the vocabulary of features with its weights.
 
-    A column is one kind of value of a token. Its values that are frequent enough in training are
-    numbered. A slot is a column at some offset. Each slot and value is one feature with a row of
-    its own:
+    The values of a column that are frequent enough in training have ids. Each slot and value is one
+    feature with a row of its own:
 
         row = first row of the slot + id of the value
 
@@ -130,6 +134,7 @@ class Features(Shim):
         word_cache, word_ids = lookup.find_words(tokens)
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
         value_ids = token_batch.value_ids
+
         vector_ids = None
         if word_cache.vectors is not None and not by_word:
             vector_ids = self.gather_vectors(value_ids, tokens.lengths)
@@ -187,8 +192,8 @@ class Features(Shim):
         lookup = self.lookup
         value_ids = batch.value_ids.copy()
         for column, groups in zip(lookup.label_columns, batch.groups):
-            label_ids = column.find_label_values(probabilities, labels, groups)
-            value_ids[:, lookup.places[column.name]] = label_ids
+            column_places = lookup.places[column.name]
+            value_ids[:, column_places] = column.find_label_values(probabilities, labels, groups)
         by_word = batch.word_cache is not None  # as the batch was
         rows = self.gather(value_ids, batch.lengths, by_word=by_word)
         return batch._replace(rows=rows, value_ids=value_ids)
@@ -265,7 +270,8 @@ class Features(Shim):
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: in place of the columns, whose maps of ids can't be, their bytes."""
         state = {**self.__dict__, "saved": self.to_bytes()}
-        del state["_columns"], state["_lookup"]
+        del state["_columns"]
+        del state["_lookup"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -297,19 +303,19 @@ class Features(Shim):
 
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary. Raises a ValueError if it is damaged, or of another template."""
-        expected = self._layouts()
+        layouts = self._layouts()
         try:
             saved = srsly.msgpack_loads(data)
-            layouts = saved["columns"]
+            saved_layouts = saved["columns"]
             has_vocab = saved["values"] is not None
             columns = None
-            if has_vocab and layouts == expected:
+            if has_vocab and saved_layouts == layouts:
                 columns = load_columns(saved, self.template)
         except Exception as error:
             message = f"expected what was saved of them, found damage: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
-        if has_vocab and layouts != expected:
-            message = f"expected those of the config, {expected}, got {layouts}"
+        if has_vocab and saved_layouts != layouts:
+            message = f"expected those of the config, {layouts}, got {saved_layouts}"
             raise ValueError(f"features of a linear CRF: {message}")
         self._set_columns(columns)
         return self

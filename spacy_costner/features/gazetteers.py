@@ -1,4 +1,8 @@
-"""Features of phrases in lists: gazetteers."""
+"""Features of phrases in lists: gazetteers, such as a list of the names of cities.
+
+The value of a token is its position in a phrase: "B" (first), "I" (inside), "L" (last) or "U" (the
+only token).
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,6 +91,7 @@ class Gazetteer:
             matcher = self._matcher_of(doc.vocab)
             spans = matcher(doc, as_spans=True)
             for span in filter_spans(spans):  # the longest of those that overlap
+                # Its first and its last token, counted over the batch.
                 first = first_of_doc + span.start
                 last = first_of_doc + span.end - 1
                 if first == last:

@@ -2,6 +2,9 @@
 
 Label memory tells the model how often a word had each label in the training docs. In training a doc
 must not see its own labels, so labels are counted for each unit: a doc, or several that are alike.
+
+Values of attributes, labels and units are known by their hashes, called keys, until the counts are
+made. Then values and labels have ids, and units are numbered.
 """
 
 from collections.abc import Sequence
@@ -81,6 +84,7 @@ class Counts(NamedTuple):
         is_row_kept = is_kept[self.value]
         # How many rows are kept before each row, and before the end. Shape: (E + 1,)
         n_rows_before = numpy.append(0, numpy.cumsum(is_row_kept))
+        # A kept value has as its new id the number of kept values before it. Shape: (V,)
         new_ids = numpy.cumsum(is_kept) - 1
         return Counts(
             keys=self.keys[is_kept],
@@ -129,6 +133,7 @@ class LabelCounts:
         self._add_label_names(label_keys, tokens)
         if not self._counts:
             return  # only the names of the labels are wanted
+
         unit_keys = self._add_docs(docs)
         unit_of_token = numpy.repeat(unit_keys, tokens.lengths)
         for attribute, counts in self._counts.items():
@@ -184,7 +189,8 @@ class LabelCounts:
         batches.clear()  # they are joined now, and the memory is needed
         merged = count_rows(joined)
         keys, value_ids = numpy.unique(merged.value, return_inverse=True)
-        # Rows are in the order of their units. A unit without a label has none.
+        # Rows are in the order of their units, so those of a unit begin where it would be inserted.
+        # A unit without a label has none.
         units = numpy.unique(self._unit_of_docs())
         starts = numpy.append(numpy.searchsorted(merged.unit, units), len(merged.unit))
         return Counts.with_totals(
@@ -248,16 +254,19 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
 def count_rows(counts: UnitCounts) -> UnitCounts:
     """Merge rows of the same unit, value and label, with the sum of their `n_times`. After that the
     rows are in ascending order."""
-    # Each row as one number, in the order of the rows: its digits are the ranks of the row's unit,
-    # value and label, in a system with as many digits as there are different ones.
+    # Each row as one number, so that equal rows are equal numbers and a row before another is a
+    # lower number: (rank of unit * number of values + rank of value) * number of labels + rank of
+    # label. Shape: (E,)
     row_numbers = numpy.zeros(len(counts.n_times), dtype="int64")
     for column in (counts.unit, counts.value, counts.label):
         distinct, rank_in_column = numpy.unique(column, return_inverse=True)
         row_numbers = row_numbers * len(distinct) + rank_in_column
-    _, first_rows, group = numpy.unique(row_numbers, return_index=True, return_inverse=True)
+
+    # The first of the rows that are equal, and which of these groups each row belongs to.
+    _, first_rows, group_of_row = numpy.unique(row_numbers, return_index=True, return_inverse=True)
     return UnitCounts(
         unit=counts.unit[first_rows],
         value=counts.value[first_rows],
         label=counts.label[first_rows],
-        n_times=numpy.bincount(group, counts.n_times).astype("int32"),
+        n_times=numpy.bincount(group_of_row, counts.n_times).astype("int32"),
     )

@@ -3,6 +3,9 @@
 A column gives each token the ids of its values, and has a slot at each of its offsets. The slot at
 offset -1 shows a token the values of the token before it. A slot and a value are one feature, which
 has a row of weights.
+
+The ids of all columns stand side by side, C for each token. A place is one of these C. A word key
+is the hash of a word.
 """
 
 from collections.abc import Sequence
@@ -88,9 +91,9 @@ class WordCache:
         self.vectors = vectors
         self.vector_slots = vector_slots or slots_of_vectors(0, ())
         offsets = to_int32(list(slots_by_offset))
-        # For a table with a row for each word and offset, such as the sums of weights: takes the
-        # first row of the word of each token, (N, 1), to that of each word in the token's window,
-        # (N, number of offsets).
+        # For a table with O rows for each word, one for each offset, such as the sums of weights.
+        # From the first row of each token's own word, (N, 1), `window` gathers the rows for the
+        # words in the token's window, (N, O): at offset number i, row i of the word there.
         self.window = Slots(
             places=numpy.zeros_like(offsets),
             offsets=offsets,
@@ -108,15 +111,16 @@ class WordCache:
         """
         with _ADDING:
             is_new = self.word_ids.find(word_keys) < 0
-            first = self.n_words
-            end = first + int(is_new.sum())
-            if end > len(self.table):
+            first_id = self.n_words
+            end_id = first_id + int(is_new.sum())
+            if end_id > len(self.table):
                 # Twice as large as what is needed now, so that it seldom grows.
-                n_more = 2 * end - len(self.table)
+                n_more = 2 * end_id - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
-            self.table[first:end] = rows[is_new]
-            self.n_words = end
-            self.word_ids.set(word_keys[is_new], numpy.arange(first, end, dtype="int32"))
+            self.table[first_id:end_id] = rows[is_new]
+            self.n_words = end_id
+            new_ids = numpy.arange(first_id, end_id, dtype="int32")
+            self.word_ids.set(word_keys[is_new], new_ids)
 
 
 class Lookup:
@@ -143,21 +147,23 @@ class Lookup:
             elif isinstance(column, LabelColumn):
                 self.label_columns.append(column)
         self.vector_column = vector_column_of(columns)
-        # Those of words come first: they are copied from the rows of `WordCache` at once. After
-        # them comes the id of the static vector, if vectors are inputs.
+
+        # The places of word columns come first: they are copied from the rows of `WordCache` at
+        # once. After them comes the id of the static vector, if vectors are inputs.
+        self.places: dict[str, slice] = {}
+        for i, word_column in enumerate(self.word_columns):
+            self.places[word_column.name] = slice(i, i + 1)
         self.n_word_places = len(self.word_columns)
         self.vector_slots = slots_of_vectors(0, ())
         if self.vector_column is not None:
             self.vector_slots = slots_of_vectors(self.n_word_places, self.vector_column.offsets)
             self.n_word_places += 1
-        self.places: dict[str, slice] = {}
-        for i, word_column in enumerate(self.word_columns):
-            self.places[word_column.name] = slice(i, i + 1)
         self.n_places = self.n_word_places
         for column in [*self.batch_columns, *self.label_columns]:
             first = self.n_places
             self.n_places += column.width
             self.places[column.name] = slice(first, self.n_places)
+
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache(None)
@@ -185,7 +191,8 @@ class Lookup:
         if n_rows > MOST_ROWS:
             expected = f"expected at most {MOST_ROWS}, got {n_rows}"
             raise ValueError(f"features of a linear CRF: {expected}")
-        return Slots(to_int32(places), to_int32(offsets), to_int32(first_rows)), n_rows
+        slots = Slots(to_int32(places), to_int32(offsets), to_int32(first_rows))
+        return slots, n_rows
 
     def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
         """Divide the slots: those that depend on the batch; and those that depend on the word
@@ -224,11 +231,12 @@ class Lookup:
         if cache.n_words > MOST_WORDS:
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
-            word_ids[:] = -1
-        # A token of each word that is new, to compute its values from its lexeme.
+            word_ids[:] = -1  # the new cache has no words
+
+        # The first token of each word that is new, to compute its values from its lexeme.
         new_tokens = numpy.flatnonzero(word_ids < 0)
-        word_keys, index = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
-        lexemes = tokens.lexemes(new_tokens[index])
+        word_keys, first_indices = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
+        lexemes = tokens.lexemes(new_tokens[first_indices])
         cache.add(word_keys, self._rows_of_words(lexemes, cache.vectors))
         return cache, cache.word_ids.find(tokens.word_keys)
 
@@ -239,11 +247,11 @@ class Lookup:
         if self.vector_column is None or not tokens.vocabs:
             return cache
         source = vectors_of(tokens)
-        is_of_docs = cache.vectors is not None and cache.vectors.source is source
+        has_vectors = cache.vectors is not None and cache.vectors.source is source
         if tokens.text_ids is not None:
             # In training ids have to stay the same, and a prediction may have begun a new cache.
-            is_of_docs = is_of_docs and cache.vectors is self._training_vectors
-        if not is_of_docs:
+            has_vectors = has_vectors and cache.vectors is self._training_vectors
+        if not has_vectors:
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
         return cache
@@ -293,9 +301,9 @@ class Lookup:
     ) -> TokenBatch:
         """Find the ids of the values of tokens whose words `find_words` has found: copy those that
         depend on the word from the cache, and let the other columns find theirs."""
-        rows = cache.table[word_ids]
+        rows = cache.table[word_ids]  # (N, word places + marks): see `_rows_of_words`
         n_word_places = self.n_word_places
-        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")
+        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")  # (N, C)
         value_ids[:, :n_word_places] = rows[:, :n_word_places]
         value_ids[:, n_word_places:] = -1
         marks = rows[:, n_word_places:]

@@ -1,4 +1,9 @@
-"""Label memory: how often a value of an attribute had each label in the training data."""
+"""Label memory: how often a value of an attribute had each label in the training data.
+
+It gives a token features such as "the word was LOC in half to three quarters of its tokens". Labels
+are counted by unit, a doc or several, so that a doc doesn't see its own labels in training: see
+`label_counts`. A text id is the hash of the text of a doc.
+"""
 
 from collections.abc import Sequence
 from copy import copy
@@ -109,10 +114,12 @@ class LabelMemory:
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
         self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
+
         # A unit and a value are one number: V times the unit + the value. The numbers of all E
         # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
         self._units_and_values = unit_of_count * len(counts.keys) + counts.value
+
         # The features outside of training. The last row is for unknown values.
         # Shape: (V + 1, width)
         n_labels_of_value = (counts.total > 0).sum(axis=1)
@@ -129,8 +136,10 @@ class LabelMemory:
 
     def select(self, is_feature_used: Array1d) -> "LabelMemory":
         """The memory of the values that have some of these features. Shape: (F,)"""
-        # Without the last row, which is for unknown values; -1 is the entry that is appended.
-        is_used = numpy.append(is_feature_used, False)[self._features[:-1]].any(axis=1)
+        # An entry is added at the end for the id -1, which stands for no feature.
+        is_id_used = numpy.append(is_feature_used, False)
+        features = self._features[:-1]  # (V, width), without the row for unknown values
+        is_used = is_id_used[features].any(axis=1)
         return LabelMemory(self.labels, self.counts.select(is_used), self.text_ids, self.units)
 
     def find(self, keys: Array1d) -> Ints2d:
@@ -155,15 +164,18 @@ class LabelMemory:
         """
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
-        # All tokens of a doc with the same value have the same features, which are computed once. A
-        # doc and a value are one number, undone by `divmod`.
+
+        # All tokens of a doc with the same value have the same features, which are computed once
+        # for each of the M pairs of a doc and a value. A pair is one number, V times the doc + the
+        # value, undone by `divmod`.
         n_values = max(len(self.counts.keys), 1)
         doc_and_value = sequence_ids(lengths) * n_values + value_of_token
         pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
         docs, value_ids = numpy.divmod(pairs, n_values)
+
         counts_in_units = self._count_in_units(text_ids[docs], value_ids)
         counts_elsewhere = self.counts.total[value_ids] - counts_in_units
-        features_of_pair = share_ids(counts_elsewhere, self.width)
+        features_of_pair = share_ids(counts_elsewhere, self.width)  # (M, width)
         features = numpy.full((len(keys), self.width), -1, dtype="int32")
         features[is_known] = features_of_pair[pair_of_token]
         return features
@@ -172,9 +184,12 @@ class LabelMemory:
         """For M pairs of a text and a value: how often the value had each label in all units with
         docs of this text. Of texts that many docs have, it is remembered.
         Shapes: (M,), (M,) to (M, L)"""
+        # Text ids are ascending, so the docs with a text are a range: from the first doc that has
+        # it to the one after the last.
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
         is_frequent = end_of_docs - first_doc > OFTEN
+
         counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
         counts[~is_frequent] = self._sum_over_units(text_ids[~is_frequent], value_ids[~is_frequent])
         for i in numpy.flatnonzero(is_frequent).tolist():
@@ -194,11 +209,14 @@ class LabelMemory:
         n_units = max(self._n_units, 1)
         pair_and_unit = numpy.unique(pair * n_units + self.units[doc])
         pair, unit = numpy.divmod(pair_and_unit, n_units)
-        # In each of these units the counts of the value of the pair.
+
+        # In each of these units the rows of the table of counts that are of the pair's value.
         unit_and_value = unit * len(self.counts.keys) + value_ids[pair]
-        index, count = places_in(self._units_and_values, unit_and_value)
+        index, row = places_in(self._units_and_values, unit_and_value)
+        pair_of_row = pair[index]
+
         sums = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
-        numpy.add.at(sums, (pair[index], self.counts.label[count]), self.counts.n_times[count])
+        numpy.add.at(sums, (pair_of_row, self.counts.label[row]), self.counts.n_times[row])
         return sums
 
     def save(self, saved: dict[str, Any], attribute: str) -> None:
@@ -210,11 +228,11 @@ class LabelMemory:
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
             saved["units"] = pack(self.units)
         if self._has_long_keys:
-            keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
+            saved_keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
         else:
-            keys = {"short_keys": pack_hashes(self.counts.keys)}
+            saved_keys = {"short_keys": pack_hashes(self.counts.keys)}
         saved["counts"][attribute] = {
-            **keys,
+            **saved_keys,
             "starts": pack(self.counts.starts),
             "value": pack(self.counts.value),
             "label": pack(self.counts.label),
@@ -228,6 +246,7 @@ class LabelMemory:
         counts = load_counts(saved["counts"][attribute], len(labels))
         units = unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
+
         n_units = len(counts.starts) - 1
         is_unit = (units >= 0) & (units < n_units)
         is_ascending = text_ids[1:] >= text_ids[:-1]
@@ -249,11 +268,13 @@ def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
     value = unpack(saved["value"])
     label = unpack(saved["label"])
     n_times = unpack(saved["n_times"])
+
     have_equal_lengths = len(value) == len(label) == len(n_times)
     # Units begin one after another, the first one at 0, and the last one ends with the table.
     divide_table = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(value)
     if not have_equal_lengths or not divide_table or not (numpy.diff(starts) >= 0).all():
         raise ValueError("memory: expected a value, a label and a number for each count")
+
     is_value = (value >= 0) & (value < len(keys))
     is_label = (label >= 0) & (label < n_labels)
     if not (is_value & is_label & (n_times > 0)).all():

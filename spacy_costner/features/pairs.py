@@ -1,4 +1,8 @@
-"""Features of pairs of neighbouring tokens."""
+"""Features of pairs of neighbouring tokens.
+
+A pair is the value of another column, the base, at a token and at the next one. It is kept as one
+number of 64 bits: see `join_pairs`.
+"""
 
 from copy import copy
 
@@ -34,7 +38,8 @@ class PairColumn(BatchColumn):
         assert counts.tokens is not None  # as it wants all tokens
         batch = Lookup([self.base]).find_values(counts.tokens)
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
-        pairs, pair_counts = numpy.unique(pair_of_token[pair_of_token >= 0], return_counts=True)
+        has_pair = pair_of_token >= 0
+        pairs, pair_counts = numpy.unique(pair_of_token[has_pair], return_counts=True)
         self._set_pairs(pairs[pair_counts >= self.min_count])
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
@@ -61,7 +66,7 @@ class PairColumn(BatchColumn):
 
     def load(self, saved: Saved) -> None:
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
-        value_ids = numpy.stack(split_pairs(pairs))
+        value_ids = numpy.stack(split_pairs(pairs))  # (2, P)
         n_values = self.base.n_values
         if not ((value_ids >= 0) & (value_ids < n_values)).all():
             raise ValueError(f"{self.name}: expected pairs of {n_values} values")
@@ -91,23 +96,24 @@ class PairColumn(BatchColumn):
 
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
-    """The pair of the values of each token and the next, as one number in int64: the id of the
-    first in the upper 32 bits, that of the second in the lower 32; -1 where one of them has no
-    value. The last token of a doc has no pair. Shapes: (N,), (B,) to (N,)"""
+    """The pair of the values of each token and the next, as the number that `join_pairs` makes; -1
+    where one of them has no value. The last token of a doc has no pair.
+    Shapes: (N,), (B,) to (N,)"""
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
-    right[:-1] = left[1:]
+    right[:-1] = left[1:]  # the value of the next token
     right[last_tokens(lengths)] = -1
-    return numpy.where((left < 0) | (right < 0), -1, join_pairs(left, right))
+    has_no_pair = (left < 0) | (right < 0)
+    return numpy.where(has_no_pair, -1, join_pairs(left, right))
 
 
 def join_pairs(left: Array1d, right: Array1d) -> Array1d:
-    """The numbers of pairs, in int64, from the ids of their first and of their second values, as
-    `split_pairs` takes them apart. Shapes: (P,)"""
+    """The numbers of pairs, in int64: the id of the first value in the upper 32 bits, that of the
+    second in the lower 32. `split_pairs` undoes it. Shapes: (P,)"""
     return (left.astype("int64") << 32) | right
 
 
 def split_pairs(pairs: Array1d) -> tuple[Ints1d, Ints1d]:
-    """The ids of the first and of the second values of pairs, from the numbers that `pair_up`
+    """The ids of the first and of the second values of pairs, from the numbers that `join_pairs`
     makes. Shapes: (P,)"""
     return pairs >> 32, pairs & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Leave out of the columns the values that have no weights."""
+"""Leave out of the columns the values that have no weights, so that a saved model is smaller."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,8 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
     columns (Sequence[Column]): The columns. They aren't changed.
     has_weights (Array1d): Whether each row of weights is other than 0. Shape: (V,)
     """
-    # The rows of each column, at each of its offsets: as `Lookup` numbers them.
+    # The rows of weights of each column, at each of its offsets, as `Lookup` numbers them.
+    # Shapes: (offsets, n_values)
     rows_of_column: dict[str, Ints1d] = {}
     first_row = 0
     for column in columns:
@@ -37,10 +38,11 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
         rows_of_column[column.name] = numpy.arange(first_row, first_row + n_rows).reshape(shape)
         first_row += n_rows
 
+    # A value is needed if it has weights at any offset, or if a value of another column is made of
+    # it. A column is made of columns before it, so the last one comes first. Shapes: (n_values,)
     is_needed: dict[str, Array1d] = {}
     for column in columns:
         is_needed[column.name] = has_weights[rows_of_column[column.name]].any(axis=0)
-    # A column may be made of the values of a column before it, so the last one comes first.
     for column in reversed(columns):
         column.mark_needed(is_needed)
 

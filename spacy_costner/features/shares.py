@@ -1,4 +1,8 @@
-"""Features of the labels of a value: the share of each label, in bins."""
+"""Features of the labels of a value: the share of each label, in bins.
+
+If a word was O once and LOC three times, the share of LOC is .75. Label memory counts labels;
+features of the other occurrences in a doc sum the probabilities of a first pass.
+"""
 
 from collections.abc import Sequence
 
@@ -52,23 +56,25 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (M, width)
     """
     n_values, n_labels = counts.shape
-    n_shares = len(BORDERS)
+    n_bins_above_lowest = len(BORDERS)
     total = numpy.rint(counts.sum(axis=1))
     # The bin of the share of each label, 0 for the lowest. Shape: (M, L)
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
     # The id of each label with its bin: each label has an id for every bin but the lowest.
-    shares = numpy.where(bins > 0, numpy.arange(n_labels) * n_shares + bins - 1, -1)
+    first_ids = numpy.arange(n_labels) * n_bins_above_lowest
+    share_id = numpy.where(bins > 0, first_ids + bins - 1, -1)
 
     # The ids of the most frequent labels come after those: a label has one for every bin of its
-    # share and bin of the total.
+    # share and bin of the total. Shape: (M,)
     best_label = counts.argmax(axis=1)
     best_bin = bins[numpy.arange(n_values), best_label]
     total_bin = numpy.searchsorted(TIMES_BORDERS, total, side="right")
-    best = (best_label * len(RANGES) + best_bin) * len(N_TIMES) + total_bin
+    index_of_best = (best_label * len(RANGES) + best_bin) * len(N_TIMES) + total_bin
+    best_id = n_labels * n_bins_above_lowest + index_of_best
 
     ids = numpy.full((n_values, width), -1, dtype="int32")
-    ids[:, 0] = numpy.where(total == 0, -1, n_labels * n_shares + best)
+    ids[:, 0] = numpy.where(total == 0, -1, best_id)
     # In descending order, ids come before -1.
-    descending_shares = -numpy.sort(-shares, axis=1)[:, : width - 1]
-    ids[:, 1 : 1 + descending_shares.shape[1]] = descending_shares
+    descending_ids = -numpy.sort(-share_id, axis=1)[:, : width - 1]
+    ids[:, 1 : 1 + descending_ids.shape[1]] = descending_ids
     return ids

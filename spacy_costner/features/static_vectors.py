@@ -96,26 +96,28 @@ class ComputedVectors(StaticVectors):
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
+        distinct_keys = dict.fromkeys(keys)
         with _ADDING:
-            new_keys = [key for key in dict.fromkeys(keys) if key not in self._id_of_key]
+            new_keys = [key for key in distinct_keys if key not in self._id_of_key]
             if new_keys:
-                first = len(self._id_of_key)
-                self._add_rows(to_numpy(self.source.get_batch(new_keys)), first)
-                self._id_of_key.update(zip(new_keys, range(first, first + len(new_keys))))
+                first_id = len(self._id_of_key)
+                self._add_rows(to_numpy(self.source.get_batch(new_keys)), first_id)
+                for i, key in enumerate(new_keys, start=first_id):
+                    self._id_of_key[key] = i
         return numpy.asarray([self._id_of_key[key] for key in keys], dtype="int32")
 
     @property
     def n_vectors(self) -> int:
         return len(self._data)
 
-    def _add_rows(self, rows: Floats2d, first: int) -> None:
-        """Add rows, from this number on."""
-        end = first + len(rows)
-        if end > len(self._data):
+    def _add_rows(self, rows: Floats2d, first_id: int) -> None:
+        """Add the vectors of new words, whose ids begin with this one. Shape: (n, D)"""
+        end_id = first_id + len(rows)
+        if end_id > len(self._data):
             # Twice as large as what is needed now, so that it seldom grows.
-            n_more = 2 * end - len(self._data)
+            n_more = 2 * end_id - len(self._data)
             self._data = numpy.pad(self._data, ((0, n_more), (0, 0)))
-        self._data[first:end] = rows
+        self._data[first_id:end_id] = rows
 
     def _rows(self, ids: Ints1d) -> Floats2d:
         return self._data[ids]
@@ -194,6 +196,8 @@ class VectorColumn(Column):
         lexemes = list(counts.lexemes.values())
         n_times = [counts.word_counts[key] for key in counts.lexemes]
         self.coverage = measure_coverage(vectors, lexemes, n_times)
+
+        # Each vector once, however many words have it.
         ids = vectors.find_ids(lexemes)
         rows = vectors.read(numpy.unique(ids[ids >= 0])).astype("float64")
         if not len(rows):

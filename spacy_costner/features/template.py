@@ -1,4 +1,8 @@
-"""The template of features in the config, and the columns that it makes."""
+"""The template of features in the config, and the columns that it makes.
+
+A kind is a name in `windows`, such as "LOWER" or "prefix". `KINDS` has a function for each, which
+makes its columns: one, or several, such as one for each length of prefixes.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -130,6 +134,7 @@ class Template:
             else:
                 columns_of_kind[kind] = [AttributeColumn(kind, window)]
             columns.extend(columns_of_kind[kind])
+
         for kind, size in self.bigrams.items():
             if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
                 continue  # a word has several clusters, or numbers, which make no single pair
@@ -137,6 +142,7 @@ class Template:
             window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
             for base in columns_of_kind[kind]:
                 columns.append(PairColumn(base, window))
+
         for attribute, size in self.memory.items():
             columns.append(MemoryColumn(attribute, Window(offsets_around(size))))
         for attribute, n_nearest in self.elsewhere.items():
@@ -254,11 +260,13 @@ def _check(template: Template) -> None:
     _check_windows("memory", template.memory, attributes, least=0)
     _check_windows("elsewhere", template.elsewhere, attributes, least=1)
     _check_windows("document", template.document, attributes, least=0)
+
     in_windows = f"some of the kinds in windows, {', '.join(template.windows)}"
     for kind in template.bigrams:
         _expect(kind in template.windows, "bigrams", in_windows, kind)
     for attribute in template.elsewhere:
         _expect(attribute in template.windows, "elsewhere", in_windows, attribute)
+
     for size in template.vectors:
         _expect_number(VECTORS, size, least=1)
     for size in template.affixes:

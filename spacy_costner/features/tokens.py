@@ -1,4 +1,8 @@
-"""The tokens of a batch as arrays: what columns read before they look their values up."""
+"""The tokens of a batch as arrays: what columns read before they look their values up.
+
+A key is the hash of a value, 0 for none; a word key is the hash of a word. A batch has B docs with
+N tokens, one doc after another.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -141,6 +145,7 @@ class TokenReader:
             keys[name] = read_extension(docs, name, hash_of)
         for name, read_docs in self.doc_readers.items():
             keys[name] = read_docs(docs, hash_of)
+
         text_ids = None
         if in_training:
             text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
@@ -149,11 +154,12 @@ class TokenReader:
         return Tokens(orth, word_keys, keys, doc_lengths(docs), vocabs, text_ids)
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
-        """Hash words, so that equal hashes have the same features: see `Tokens`. Shape: (N,)
+        """Hash words, so that words of equal hashes have the same features: see `Tokens`.
+        Shape: (N,)
 
         The word itself isn't enough, as vocabs differ in what they know of it: a bare vocab has
-        neither its lower case nor its shape. So its attributes are hashed, too, but not in docs of
-        the vocab that was read first. Nearly all docs have that vocab."""
+        neither its lower case nor its shape. So the attributes of its lexeme are hashed, too. Only
+        if all docs are of the vocab that was read first, as nearly always, the word is enough."""
         if not docs or not self.lexeme_attributes:
             return orth
         # `setdefault` is atomic, so that threads agree on the first vocab.

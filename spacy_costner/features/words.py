@@ -1,4 +1,8 @@
-"""Features of words: the word itself, its shape, its first and last characters, flags, its type."""
+"""Features of words: the word itself, its shape, its first and last characters, flags, its type.
+
+A value depends on the word alone, whatever its doc, so it is found once for each word. A view takes
+a word to its value. spaCy's lexeme of a word has its attributes, such as its lower case.
+"""
 
 import re
 from collections import Counter

@@ -1,4 +1,9 @@
-"""Predicted entities and their probabilities, and writing them to docs."""
+"""Predicted entities and their probabilities, and writing them to docs.
+
+`make_prediction` computes what is written, `annotate` writes it: entities to `doc.ents` or
+`doc.spans`, and span groups with probabilities to `doc.spans`. A preset token was annotated before
+the component ran, and stays as it is. Begin and end are tokens, counted over the batch.
+"""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -246,6 +251,7 @@ def make_prediction(
         # Probabilities take longer than the best path, and nobody has asked for them.
         return Prediction(tokens, decoded.labels, other_labels, entities)
     probs = posterior.entity_probs(entities, decoded.covers)
+
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
@@ -263,6 +269,7 @@ def make_prediction(
             span_probs[is_free_span],
             has_set=[group in promise.groups for group in groups],
         )
+
     measures = None
     if is_measured:
         measures = measure(posterior, tokens, other_labels)
@@ -272,14 +279,15 @@ def make_prediction(
 def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
     """True for the entities that the component may write: those of its own labels without preset
     tokens. Shape: (E,)"""
-    is_free = numpy.ones(len(entities.label), dtype=bool)
+    is_writable = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
         # The number of preset tokens before each token, and in all. Shape: (N + 1,)
         n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        is_free &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+        # An entity without preset tokens has as many before its end as before its begin.
+        is_writable &= n_preset_before[entities.end] == n_preset_before[entities.begin]
     if other_labels:
-        is_free &= ~numpy.isin(entities.label, other_labels)
-    return is_free
+        is_writable &= ~numpy.isin(entities.label, other_labels)
+    return is_writable
 
 
 def measure(
@@ -308,6 +316,7 @@ def measure(
         doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
         n_free_tokens = numpy.bincount(doc_of_free_token, minlength=len(tokens.lengths))
     expected_counts = posterior.sum_by_doc(opening_probs)
+
     scores = doc_entropies / (1 + expected_counts.sum(axis=1))
     scores[n_free_tokens == 0] = numpy.nan
     if other_labels:
@@ -334,6 +343,8 @@ def add_measures(
             f"expected docs that the pipeline has predicted, got {first_words(doc)} without an "
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
+
+    # The probability of a predicted entity is the number of correct ones that is expected of it.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
@@ -374,16 +385,20 @@ def guaranteed_set(
     promise: Promise,
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
-    """The set of a promise, with probabilities: the spans whose score is at least the threshold of
-    the group of their doc and, if a miss rate is promised, the predicted entities. Its spans may
-    overlap.
+    """The set of a promise: the spans whose score is at least the threshold of the group of their
+    doc and, if a miss rate is promised, the predicted entities. Its spans may overlap.
 
     entities (Entities), probs (Floats1d): The predicted entities, and their probabilities.
         Shape: (E,)
+    posterior (Posterior): The probabilities.
+    promise (Promise): The promise, with the thresholds of each group.
     groups (Sequence[str | None]): The group of each doc. Shape: (B,)
+    RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their
+        probabilities. Shape: (S,)
     """
     spans, scores = guarantee_scores(posterior, promise)
     tags = posterior.tags
+
     # Docs of other groups have no spans in the set. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
@@ -395,6 +410,7 @@ def guaranteed_set(
     if not promise.limits_misses:
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
+
     # More spans than predicted entities never miss more: the set has these, too.
     spans = spans.select(is_chosen & is_new(spans, entities))
     united = Entities(
@@ -428,6 +444,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         return spans, probs
     n_labels = len(posterior.tags.labels)
     extents = join_labels(spans, probs, n_labels)
+
+    # The scores of each extent with each label. Shape: (X, labels)
     # The probability that an entity of any label has the extent. Shape: (X, 1)
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
     labels_count = terms.per_label or terms.found == "exact"
@@ -438,6 +456,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         best_label = extents.label_probs.argmax(axis=1)
         is_best_label = numpy.arange(n_labels) == best_label[:, None]
         scores = numpy.where(is_best_label, total_probs, 0.0)
+
     if terms.by == "doc":
         doc_of_extent = posterior.doc_of_token[extents.begin]
         counted_probs = extents.label_probs if terms.per_label else total_probs
@@ -447,6 +466,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
         divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
         scores = scores / divisors[doc_of_extent]
+
     # A tenth of `FINEST`: the score of a span with this probability may be lower.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
@@ -467,12 +487,14 @@ class Extents(NamedTuple):
 
 
 def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
-    """Join the spans, at least one, that have the same begin and end, and so differ in their label.
-    The spans are ordered by begin and end. `probs` are their probabilities, (S,)."""
+    """Join spans, at least one, to extents. Spans with the same begin and end differ in their label
+    and have the same extent. They are ordered by begin and end. `probs` are their probabilities,
+    (S,)."""
     begin, end, label = spans
     # Spans of one extent stand next to each other: a new one begins where begin or end changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
+    # T F F T is 1 1 1 2: the number of extents up to each span. Extents are numbered from 0.
     extent_of_span = numpy.cumsum(is_first) - 1
     label_probs = numpy.zeros((int(is_first.sum()), n_labels))
     label_probs[extent_of_span, label] = probs
@@ -481,11 +503,12 @@ def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
 
 def is_new(entities: Entities, predicted: Entities) -> Array1d:
     """True for entities that are not predicted anyway. Shape: (E,)"""
-    predicted_rows = set(_rows(predicted))
-    return numpy.asarray([row not in predicted_rows for row in _rows(entities)], dtype=bool)
+    predicted_tuples = set(_as_tuples(predicted))
+    is_not_predicted = [entity not in predicted_tuples for entity in _as_tuples(entities)]
+    return numpy.asarray(is_not_predicted, dtype=bool)
 
 
-def _rows(entities: Entities) -> list[tuple[int, int, int]]:
+def _as_tuples(entities: Entities) -> list[tuple[int, int, int]]:
     """Begin, end and label of each entity."""
     begins = entities.begin.tolist()
     ends = entities.end.tolist()
@@ -530,6 +553,7 @@ def annotate(
     source = {"source": SOURCE, "component": name}
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
+
     # Alternatives and guaranteed sets: under the same key with their name
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
@@ -586,21 +610,21 @@ def write_entities(
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
-    is_free = ~tokens.is_annotated  # of all tokens, (N,)
-    begin = 0
+    is_token_free = ~tokens.is_annotated  # of all tokens, (N,)
+    begin = 0  # the first token of the doc
     for doc, spans in zip(docs, spans_of_docs):
         end = begin + len(doc)
-        set_free_tokens(doc, spans, is_free[begin:end])
+        set_free_tokens(doc, spans, is_token_free[begin:end])
         begin = end
 
 
-def set_free_tokens(doc: Doc, spans: list[Span], is_free: Array1d) -> None:
-    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `is_free`: True
-    for the others, (T,), which are outside if no span has them."""
-    if is_free.all():
+def set_free_tokens(doc: Doc, spans: list[Span], is_token_free: Array1d) -> None:
+    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `is_token_free`:
+    True for the others, (T,), which are outside if no span has them."""
+    if is_token_free.all():
         doc.set_ents(spans)
         return
-    is_outside = is_free.copy()
+    is_outside = is_token_free.copy()
     for span in spans:
         is_outside[span.start : span.end] = False
     # spaCy takes the tokens of O as spans of one token.
@@ -624,29 +648,31 @@ def spans_by_doc(
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
     RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if there are some.
     """
-    rows = _rows(entities)
+    entity_tuples = _as_tuples(entities)
     doc_ends = lengths.cumsum()
-    # The entities of a doc stand from `first` to the one before `last`: the number of entities that
-    # begin before the doc ends.
-    last_entities = entities.begin.searchsorted(doc_ends).tolist()
+    # How many entities begin before each doc ends. Those of a doc are the ones from this number for
+    # the doc before (`first`) to that for the doc itself (`stop`).
+    stops = entities.begin.searchsorted(doc_ends).tolist()
     spans_of_docs: list[ScoredSpans] = []
-    doc_start = 0
+    doc_start = 0  # in tokens
     first = 0
-    for doc, doc_end, last in zip(docs, doc_ends.tolist(), last_entities):
+    for doc, doc_end, stop in zip(docs, doc_ends.tolist(), stops):
         spans = [
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
-            for begin, end, label in rows[first:last]
+            for begin, end, label in entity_tuples[first:stop]
         ]
-        doc_probs = None if probs is None else probs[first:last]
+        doc_probs = None
+        if probs is not None:
+            doc_probs = probs[first:stop]
         spans_of_docs.append((spans, doc_probs))
         doc_start = doc_end
-        first = last
+        first = stop
     return spans_of_docs
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc: its entities, and the probability that they are exactly these, 0 for
-    many long docs; and its logarithm."""
+    """One analysis of a doc: its entities, and the probability that they are exactly these. Of many
+    long docs it is so small that it is 0 as a float, but its logarithm isn't lost."""
 
     ents: list[Span]
     prob: float

@@ -131,6 +131,7 @@ class CalibrationState:
         pool = self.scores.pool()
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
+
         # The expected numbers of entities by label, to which those of each doc are added
         counts: Counts = {}
         if earlier is not None:

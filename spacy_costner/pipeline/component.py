@@ -1,4 +1,8 @@
-"""The pipeline component `cost_sensitive_ner`."""
+"""The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
+
+The work is done elsewhere: `training.objective` computes the loss, `annotations` writes entities,
+`calibration_state` keeps what calibration docs say, `serialization` reads and writes files.
+"""
 
 import warnings
 from collections import deque
@@ -178,6 +182,7 @@ class CostSensitiveNER(TrainablePipe):
             weights=weights,
             annotation=self.annotation,
         )
+
         self.calibration = CalibrationState()
         self._tokenizer = nlp.tokenizer  # whose tokens those of docs are compared with
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
@@ -341,6 +346,7 @@ class CostSensitiveNER(TrainablePipe):
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, "ner")
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
+
         corpus_labels = self._read_corpus(get_examples(), labels)
         if labels is None:
             labels = sorted(corpus_labels)
@@ -352,6 +358,7 @@ class CostSensitiveNER(TrainablePipe):
                 f"{self.name}: labels: expected at least one, from the entities of the training "
                 f"data or from [initialize.components.{self.name}] labels, got none"
             )
+
         # Settings that don't fit the labels are refused before anything is trained.
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
@@ -360,6 +367,7 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
         self.reading = None
+
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
@@ -382,15 +390,18 @@ class CostSensitiveNER(TrainablePipe):
     def _read_corpus(
         self, examples: Iterable[Example], expected_labels: Sequence[str] | None
     ) -> set[str]:
-        """Read the corpus once: count its examples, collect features, and return its labels. With
-        a `spans_key`, spans of other labels than those expected are left out."""
+        """Read the corpus once, as it may be too large to keep: count its examples, collect
+        features, and return its labels. With a `spans_key`, spans of other labels than those
+        expected are left out."""
         labels: set[str] = set()
         corpus_sentences: set[int] = set()
         self.cfg["n_examples"] = 0
-        span_labels = None if expected_labels is None else {*expected_labels, *self.labels}
+        span_labels: set[str] | None = None
+        if expected_labels is not None:
+            span_labels = {*expected_labels, *self.labels}
 
         def read_references() -> Iterator[Doc]:
-            """The annotated docs, about which is noted what the component needs to know."""
+            # Whoever reads the annotated docs here, what the component needs to know is noted.
             for eg in examples:
                 reference = self.annotation.as_entities(eg, span_labels).reference
                 labels.update(labels_of(reference))
@@ -444,6 +455,7 @@ class CostSensitiveNER(TrainablePipe):
         docs = [eg.predicted for eg in examples]
         if not any(len(doc) for doc in docs):
             return losses
+
         set_dropout_rate(self.model, drop)
         features = self._find_features(docs)
         if features is None:
@@ -456,6 +468,7 @@ class CostSensitiveNER(TrainablePipe):
         if sgd not in (None, False):
             self.finish_update(sgd)
         losses[self.name] += loss
+
         if self.cfg["untrained"]:
             self._drop_from_untrained(examples)
         n_examples = max(self.cfg["n_examples"], 1)
@@ -464,8 +477,8 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
-        """From now on predict the labels of the entities of a batch, which the model has learned
-        from, too: they are no longer those of `add_label` that nothing was learned of."""
+        """Note that the model has learned something of the labels of the entities of a batch. A
+        label that `add_label` added to a trained model is predicted from then on."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -495,7 +508,9 @@ class CostSensitiveNER(TrainablePipe):
         if features is None:
             features = self._find_features([eg.predicted for eg in examples])
         check_finite(scores, self.name)
-        feature_rows = None if features is None else features.rows
+        feature_rows = None
+        if features is not None:
+            feature_rows = features.rows
         targets = self.objective.targets_in_epoch(
             examples, self.chain_tags, self.progress.epochs, feature_rows
         )
@@ -539,6 +554,7 @@ class CostSensitiveNER(TrainablePipe):
         docs = [eg.predicted for eg in examples]
         if self._rehearsal_model is None or not any(len(doc) for doc in docs):
             return losses
+
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
@@ -641,6 +657,7 @@ class CostSensitiveNER(TrainablePipe):
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
+
         tags = self.chain_tags
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
@@ -652,6 +669,7 @@ class CostSensitiveNER(TrainablePipe):
             scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
         else:
             scores = no_scores(sequence_lengths, len(tags), "float32")
+
         posterior = Posterior(
             chain.constrain(scores, constraints),
             tags,
@@ -676,7 +694,7 @@ class CostSensitiveNER(TrainablePipe):
         # Row i of both is of the i-th best path of each doc: its tags, (k, N), and its
         # log-probability, (k, B), minus infinity for a doc that has fewer paths.
         paths, log_probs = posterior.best_paths(k)
-        hypotheses: list[list[Hypothesis]] = [[] for _ in docs]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in docs]  # of each doc
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)

@@ -49,6 +49,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
             "learn_rate_factor: expected Adam.v1 or SGD.v1 in [training.optimizer], got RAdam.v1, "
             "which can't train some weights at another rate"
         )
+
     encoder_ids = {node.id for node in model.get_ref("tok2vec").walk()}
     for node in model.walk():
         for shim in node.shims:

@@ -190,6 +190,9 @@ class CalibrationScores:
             if not isnan(score):
                 scored_docs.append((score, doc))
         scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
+
+        # For each key of `user_data` and each of its values the scores of its docs. After that only
+        # the values that enough docs have are left.
         scores_of_keys: dict[str, dict[str, list[float]]] = {}
         for score, doc in scored_docs:
             for key, value in short_values(doc.user_data).items():
@@ -200,6 +203,7 @@ class CalibrationScores:
             for value, scores_of_value in scores_of_values.items():
                 if len(scores_of_value) >= ENOUGH:
                     testable_keys.setdefault(key, {})[value] = scores_of_value
+
         return cls(
             scores=[score for score, _ in scored_docs],
             digest=digest_of(scores),
@@ -235,7 +239,9 @@ class CalibrationScores:
         RETURNS (dict[str, Any]): The "scores", their "digest", if it is known, and whether they are
             "approximate".
         """
-        scores = self.scores if key is None else self.keys[key][value]
+        scores = self.scores
+        if key is not None:
+            scores = self.keys[key][value]
         pool = {"scores": scores, "digest": self.digest, "approximate": self.approximate}
         return _without_none(pool, ("digest",))
 
@@ -249,11 +255,13 @@ def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str |
 
 
 def _check_share(name: str, share: float | None) -> None:
+    """Check that a term, if it is given, is between 0 and 1."""
     if share is not None and not 0 < number(share) < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
 
 
 def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
+    """Check that a term is one of its possible values."""
     if choice not in choices:
         raise ValueError(f"{name}: expected {' or '.join(choices)}, got {choice!r}")
 

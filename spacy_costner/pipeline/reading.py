@@ -75,6 +75,8 @@ def find_reading(
         sentence_starts = True
     elif has_starts and lacks_starts:
         sentence_starts = None
+
+    # A component before this one may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(before).retokenizes for before in names_before)
     return Reading(

@@ -43,6 +43,8 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     the probabilities of the other paths are free."""
     xp = get_array_module(teacher.start)
     n_tokens, n_teacher_tags = teacher.emissions.shape
+
+    # Added tags come last, so those of the teacher are the first ones. Shape: (K,)
     is_teacher_tag = xp.arange(n_tags) < n_teacher_tags
     possible = xp.ones((n_tokens, n_tags), dtype=bool)
     if constraints.emissions is not None:
@@ -51,6 +53,7 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     # No path has the other tags, whatever their scores are: those of the teacher's last tag.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
     potentials = chain.constrain(expand(teacher, teacher_tag_of), constraints)
+
     sequence_weights = xp.ones(len(teacher.lengths))
     # The gradient of log Z is how often a path of the teacher is expected to use each potential.
     _, backprop = chain.log_partition(potentials)

@@ -1,4 +1,8 @@
-"""Scorers: F, the cost of mistakes, and calibration."""
+"""Scorers: F, the cost of mistakes, and calibration.
+
+They compare the predicted with the gold entities of examples. These may have other tokens, so a
+predicted entity is first moved to the tokens of the reference, the annotated doc.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -103,6 +107,7 @@ def cost_scores(
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
         scores[name] = None  # until it can be computed
+
     # Scores of tokens: each with its gold and its predicted tag
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
@@ -112,6 +117,7 @@ def cost_scores(
         scores["ents_cost"] = float(costs[is_annotated].mean(dtype="float64"))
         scores["ents_tag_acc"] = float(is_correct[is_annotated].mean())
         scores["ents_confusion"] = _confusion(pairs)
+
     # Scores of entities
     entities_of_docs = entity_pairs(annotated)
     if entities_of_docs:
@@ -123,7 +129,9 @@ def cost_scores(
     if tree is not None:
         for level in range(1, tree.depth + 1):
             total = count_at_level(entities_of_docs, tree, level)
-            scores[f"ents_f_level_{level}"] = total.fscore if len(total) else None
+            has_entities = len(total) > 0
+            scores[f"ents_f_level_{level}"] = total.fscore if has_entities else None
+
     if confidence is not None:
         scores.update(_calibration_scores(annotated, confidence, labels, component))
     return scores
@@ -192,13 +200,17 @@ def count_docs(
 ) -> DocCounts:
     """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
     annotated = _annotated(examples)
-    pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     n_docs = len(annotated)
-    entity_counts = numpy.zeros((3, n_docs), dtype="int64")
+    tp = numpy.zeros(n_docs, dtype="int64")
+    fp = numpy.zeros(n_docs, dtype="int64")
+    fn = numpy.zeros(n_docs, dtype="int64")
     for i, (gold, predicted) in enumerate(entity_pairs(annotated)):
         counts = _compare(gold, predicted)
-        entity_counts[:, i] = counts.tp, counts.fp, counts.fn
-    tp, fp, fn = entity_counts
+        tp[i] = counts.tp
+        fp[i] = counts.fp
+        fn[i] = counts.fn
+
+    pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     doc_of_token = sequence_ids(pairs.lengths)
     token_costs = pairs.look_up(cost(pairs.tags))
     doc_of_annotated_token = doc_of_token[pairs.gold >= 0]
@@ -255,6 +267,7 @@ def compare_tags(
         labels_in_docs.update(ent.label_ for ent in eg.reference.ents)
     other_labels = sorted(labels_in_docs.difference(labels))
     tags = Tags([*labels, *other_labels], scheme)
+
     strings = StringStore()  # any has the same hashes of labels
     predicted_tokens = read_docs([eg.predicted for eg in examples])
     gold_tokens = read_reference(examples, predicted_tokens)
@@ -316,6 +329,8 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
 
 
 def _check_ents(scorer: str, spans_key: str | None) -> None:
+    """Refuse to score a component that writes to `doc.spans`. `scorer` is the name of the scorer,
+    for the error."""
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
@@ -356,10 +371,10 @@ def _calibration_scores(
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}
     prob_array = numpy.asarray(probs)
-    correct_array = numpy.asarray(is_correct)
+    is_correct_array = numpy.asarray(is_correct)
     return {
-        "ents_ece": calibration_error(prob_array, correct_array),
-        "ents_reliability": reliability(prob_array, correct_array),
+        "ents_ece": calibration_error(prob_array, is_correct_array),
+        "ents_reliability": reliability(prob_array, is_correct_array),
     }
 
 

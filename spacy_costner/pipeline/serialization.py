@@ -4,7 +4,8 @@
     ner/model    the parameters of the model and its features: msgpack
 
 A digest in `cfg` shows that both are from the same save. It covers the bytes of `model`, and `cfg`
-except for `EDITABLE`, the settings that may be edited without training.
+except for `EDITABLE`, the settings that may be edited without training. A part of a saved component
+is "cfg", "vocab" or "model".
 """
 
 import hashlib
@@ -294,10 +295,11 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
-    has_weights = weights.emissions.any(axis=1)
+    has_weights = weights.emissions.any(axis=1)  # of each feature, (V,)
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
+
     slim_features, rows = features.select(has_weights)
     slim_shims: dict[int, Shim] = {
         features.id: slim_features,

@@ -6,6 +6,7 @@ reader:
 columns            a line for each token, as in CoNLL; also writes them
 sentences          records of tokens and tags; makes docs of tagged tokens, those of columns, too
 schemes            tags of any scheme to entities
+brat               a .txt and an .ann file for each text
 tasks, task_docs   records of texts and spans, as annotation tools have them, to docs and back
 corpus             .spacy files, datasets; chooses the reader; the reader of configs
 texts              texts without annotation, and large files in parts

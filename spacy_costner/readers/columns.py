@@ -3,6 +3,9 @@
 Columns are separated by one TAB or by blanks. A line of nothing but white space ends a sentence. A
 line that begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of
 a sentence, is a comment if it isn't a token and its tag.
+
+A field is what a line has in a column. The fields of all lines with a token stand in one list, line
+after line: of n columns, every n-th field is of the same column.
 """
 
 import re
@@ -62,19 +65,21 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     is_docstart = numpy.asarray([line.startswith(DOCSTART) for line in lines])
     for i in numpy.flatnonzero(is_docstart).tolist():
         lines[i] = ""  # such a line ends the sentence before it, as an empty line does
+
     layout = _find_layout(path, text, lines, context.options.column)
     _remove_comments(path, lines, layout, context.info)
     fields, line_of_token = _split_lines(path, lines, layout)
+    words = fields[:: layout.n_columns]
+    tags = fields[layout.tag_column :: layout.n_columns]
 
     def place_of(token: int) -> FilePlace:
         return FilePlace(path, int(line_of_token[token]) + 1)
 
-    words = fields[:: layout.n_columns]
-    if "" in words:
+    if "" in words:  # the line begins with a TAB
         token = words.index("")
         got = shown(lines[line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
-    tags = fields[layout.tag_column :: layout.n_columns]
+    # Of two columns the second has the tags, whatever they are. Of more it may be another.
     if layout.n_columns > 2 and not _has_tags(tags):
         hint = _hint_at_tags(fields, layout.n_columns)
         message = (
@@ -82,6 +87,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
             f"{tags[0]!r}: {hint}"
         )
         raise place_of(0).refuse(message)
+
     # A token begins a sentence if the line before it has no token, (N,). The first token begins
     # one, too: -2 is as if the last token before it were two lines above the file.
     sent_start = numpy.diff(line_of_token, prepend=-2) > 1
@@ -97,9 +103,9 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
-    """Split all lines into fields. Returns the fields of all tokens as one list, of which a column
-    is every n-th; and the index of the line of each token, (N,). Refuses a line that has another
-    number of columns than the layout."""
+    """Split all lines into fields. Returns the fields of all tokens as one list; and the index of
+    the line of each token, (N,). Refuses a line that has another number of columns than the
+    layout."""
     split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
@@ -107,8 +113,9 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
         line_fields = split(line)
         fields += line_fields
         n_fields_of_lines.append(len(line_fields))
+
     n_fields = numpy.asarray(n_fields_of_lines)
-    has_token = n_fields > 0
+    has_token = n_fields > 0  # other lines are white space
     wrong_lines = numpy.flatnonzero(has_token & (n_fields != layout.n_columns))
     if len(wrong_lines):
         i = int(wrong_lines[0])
@@ -119,13 +126,14 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
 
 def _find_layout(path: Path, text: str, lines: list[str], column: int | None) -> Layout:
     """Find how the lines of a file are split into columns, and which column has the tags, from the
-    first line with a token. `text` is all of the file. `column` is the option for the column of the
-    tags: from 1, or from -1 at the end; None: the last."""
+    first line with a token. `text` is all of the file, `column` the option for the column of the
+    tags: see `_tag_column`."""
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
     line = lines[first_row]
     place = FilePlace(path, first_row + 1)
+
     split: Callable[[str], list[str]]
     if "\t" in line.strip():
         separator = "TABs"
@@ -136,9 +144,16 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
         # `str.split` is faster, so it is used where it does the same.
         has_odd_space = any(space in text for space in ODD_SPACES)
         split = _split_at_blanks if has_odd_space else str.split
+
     n_columns = len(split(line))
     if n_columns < 2:
         raise place.refuse(f"expected a token and its tag, got one column: {shown(line)}")
+    return Layout(split, separator, n_columns, _tag_column(column, n_columns, place))
+
+
+def _tag_column(column: int | None, n_columns: int, place: FilePlace) -> int:
+    """The index of the column of the tags, from 0. `column` is the option for it: from 1, or from
+    -1 at the end; None: the last. `place` is for the error that there is no such column."""
     if column is None:
         column = n_columns
     elif column < 0:
@@ -146,7 +161,7 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
     if not 1 < column <= n_columns:  # the first has the tokens
         expected = f"expected a column of tags from 2 to {n_columns}"
         raise place.refuse(f"column: {expected}, got {column}")
-    return Layout(split, separator, n_columns, column - 1)
+    return column - 1
 
 
 def _find_first_row(lines: list[str]) -> int | None:
@@ -171,14 +186,18 @@ def _split_at_blanks(line: str) -> list[str]:
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split at TABs. If columns are padded with blanks, these are no part of a field; a field of
-    blanks alone stays as it is. A line of white space has no fields."""
+    """Split at TABs. If columns are padded with blanks, these are no part of a field; but a field
+    of nothing but blanks stays as it is. A line of white space has no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
-    if is_padded:
-        fields = [field.strip(" ") or field for field in fields]
-    return fields
+    if not is_padded:
+        return fields
+    stripped_fields = []
+    for field in fields:
+        stripped = field.strip(" ")
+        stripped_fields.append(stripped if stripped else field)
+    return stripped_fields
 
 
 def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
@@ -243,7 +262,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """
     has_documents = any(map(_has_several_sentences, docs))
     n_left_out = 0
-    blocks: list[str] = []
+    blocks: list[str] = []  # of the text of the file
     for doc in docs:
         sents: Iterable[Doc | Span] = [doc]
         if has_documents:
@@ -256,6 +275,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
             if lines:
                 blocks += lines
                 blocks.append("\n")  # an empty line ends the sentence
+
     text = "".join(blocks)
     if text.startswith("\ufeff"):  # at the beginning of a file it would be a byte order mark
         text = f"\n{text}"
@@ -278,11 +298,13 @@ def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
             begins_entity = True
         if token.is_space:
             continue
+
         if ODD_TOKEN.search(token.text):
             raise ValueError(f"expected a token that columns can have, got {token.text!r}")
         label = token.ent_type_
         if ODD_LABEL.search(label):
             raise ValueError(f"expected a label that columns can have, got {label!r}")
+
         tag = "O"
         if token.ent_iob == MISSING:
             tag = "-"

@@ -1,4 +1,8 @@
-"""What the reader of a file needs to know, and where it writes what the file turned out to be."""
+"""What the reader of a file is given: a `Context`.
+
+It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`, to which the reader
+reports the format of the file and what it could not read as it is written (`Problem`).
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -101,12 +105,13 @@ class CorpusInfo:
         text (str): The text there, to show it.
         more (int): How often the problem is at later places, which are only counted.
         """
-        problem = self._problems.get(message, Problem(message, 0, []))
-        places = problem.places
+        earlier = self._problems.get(message, Problem(message, n=0, places=[]))
+        n = earlier.n + 1 + more
+        places = earlier.places
         if place is not None and len(places) < MAX_PLACES:
-            place_and_text = f"{place}: {text}" if text else str(place)
-            places = [*places, place_and_text]
-        self._problems[message] = Problem(message, problem.n + 1 + more, places)
+            shown_place = f"{place}: {text}" if text else str(place)
+            places = [*places, shown_place]
+        self._problems[message] = Problem(message, n, places)
 
     @property
     def problems(self) -> list[Problem]:

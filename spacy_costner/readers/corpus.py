@@ -1,4 +1,9 @@
-"""Corpora of any format: docs, and the reader of configs."""
+"""Corpora of any format to docs, and the readers that configs name.
+
+`read_docs` reads a corpus, file by file; `read_file` finds the format of a file and calls its
+reader. Here are those of .spacy files and of Hugging Face datasets. `AnyCorpus` makes spaCy's
+examples of the docs: an annotated doc, the reference, and the predicted doc, which a pipeline gets.
+"""
 
 import warnings
 import zlib
@@ -18,10 +23,21 @@ from spacy.training import Corpus, Example
 
 from ..spans import entities_as_spans
 from ..validation import require
+from .brat import read_brat
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
-from .files import CorpusError, FilePlace, Values, corpus_files, is_json, read_values, shown
+from .files import (
+    BRAT_ANNOTATION,
+    CorpusError,
+    FilePlace,
+    Values,
+    corpus_files,
+    is_json,
+    is_text_of_brat,
+    read_values,
+    shown,
+)
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
@@ -83,6 +99,8 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_dataset(path, context)
     if path.suffix == DOCBIN:
         return read_docbin(path, context)
+    if path.suffix == BRAT_ANNOTATION or is_text_of_brat(path):
+        return read_brat(path, context)
     if is_json(path):
         format_name, records = read_values(path)
         find_names = partial(find_tag_names, path)
@@ -117,11 +135,14 @@ def _load_docbin(data: bytes) -> DocBin:
     if not saved["attrs"]:
         raise ValueError("expected attributes of tokens, got none")
     docbin = DocBin().from_bytes(data)
+
+    # "lengths" has the number of tokens of each doc, "spaces" a truth value for each token.
     lengths = numpy.frombuffer(saved["lengths"], dtype="int32")
     n_tokens = len(saved["spaces"])
     if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:
         got = shown(lengths.tolist())
         raise ValueError(f"expected lengths of docs that sum to {n_tokens} tokens, got {got}")
+
     # Each of these lists has an item for each doc.
     n_docs_of_lists = {
         len(docbin.tokens),
@@ -133,6 +154,7 @@ def _load_docbin(data: bytes) -> DocBin:
     }
     if len(n_docs_of_lists) > 1:
         raise ValueError(f"expected as many of each part as docs, got {sorted(n_docs_of_lists)}")
+
     for tokens, spaces in zip(docbin.tokens, docbin.spaces):
         if len(tokens) != len(spaces):
             raise ValueError("expected a space or none for each token")
@@ -163,7 +185,8 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
             yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # The names of tags are those of a ClassLabel, which is within a Sequence.
+        # The type of the column of tags is a Sequence, and within it, in `feature`, a ClassLabel.
+        # This has the names, where tags are numbers.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
@@ -195,6 +218,7 @@ def _read_records(
         raise begin.refuse("expected texts, got nothing in it")
     _, first_record = place_and_record
     records = chain([place_and_record], records)  # the reader needs the first, too
+
     tag_key = find_tag_key(first_record)
     if tag_key is not None:
         tag_names = context.options.tag_names or find_names(tag_key)
@@ -241,14 +265,16 @@ class AnyCorpus(Corpus):
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
+
         # spaCy's methods call `_make_example` for each doc, or for each sentence.
         if self.gold_preproc:
             examples = self.make_examples_gold_preproc(nlp, docs)
         else:
             examples = self.make_examples(nlp, docs)
+
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                if augmented is not eg:
+                if augmented is not eg:  # it isn't the example itself, kept beside its copies
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
@@ -279,6 +305,7 @@ class AnyCorpus(Corpus):
         gold_preproc (bool): Whether the predicted doc has the tokens of the annotation.
         RETURNS (Example): The example.
         """
+        # Of a text without tokens the reader has kept the doc that the tokenizer made.
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
             predicted = copy_tokens(reference)

@@ -1,4 +1,8 @@
-"""Sentences to documents, by the id of the document that each is from."""
+"""What is known of a doc beside its text: metadata in `doc.user_data`; and the id of the document
+that a sentence is from, by which sentences are joined to one doc.
+
+A record is the object of JSON, or the row of a dataset, that a doc is made of.
+"""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -94,17 +98,19 @@ def join(docs: list[Doc]) -> Doc:
         warnings.filterwarnings("ignore", message=r"\[W101\]")
         joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None  # it is None only if there are no docs
+
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):
             joined.user_data[key] = value
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
-    begin = 0  # of the tokens of `doc` in the joined doc
+
+    first_token = 0  # of `doc` in the joined doc
     for doc in docs:
-        tokens = joined[begin : begin + len(doc)]
+        tokens = joined[first_token : first_token + len(doc)]
         if not doc.has_annotation("SENT_START"):
             for token in tokens:
                 token.is_sent_start = False
         if len(tokens):
             tokens[0].is_sent_start = True
-        begin += len(doc)
+        first_token += len(doc)
     return joined

@@ -1,5 +1,7 @@
-"""The files of a corpus: which they are, their text, the values of JSON, and errors that name file
-and line."""
+"""The files of a corpus: which they are, their text, their values of JSON, and their digest.
+
+A `FilePlace` is a line of a file. It makes the errors, which name file and line.
+"""
 
 import json
 import os
@@ -14,7 +16,12 @@ BOM = b"\xef\xbb\xbf"
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
 """Files whose names begin so are about a corpus and not part of it."""
 
-ABOUT_SUFFIXES = frozenset([".cfg", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"])
+ABOUT_SUFFIXES = frozenset(
+    [".cfg", ".conf", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"]
+)
+BRAT_ANNOTATION = ".ann"
+"""The suffix of the annotation of a text in brat standoff, which is in the .txt file beside it."""
+
 DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """What the library `datasets` writes into the folders that it saves."""
@@ -117,11 +124,18 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
             else:
                 yield from _walk(path, visited)
             continue
+
         # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
         # listed: reading it is an error that the user should see.
         is_pipe_or_device = path.exists() and not path.is_file()
-        if not is_pipe_or_device and not is_about_corpus(path):
+        # The text of brat standoff is read with its annotation, the file beside it.
+        if not (is_pipe_or_device or is_about_corpus(path) or is_text_of_brat(path)):
             yield path
+
+
+def is_text_of_brat(path: Path) -> bool:
+    """Whether a file has the text of brat standoff: its annotation is beside it."""
+    return path.suffix == ".txt" and path.with_suffix(BRAT_ANNOTATION).is_file()
 
 
 def is_dataset(path: Path) -> bool:
@@ -137,8 +151,9 @@ def is_about_corpus(path: Path) -> bool:
     return path.suffix in ABOUT_SUFFIXES
 
 
-def read_text(path: Path) -> str:
-    """Read a text file. Line ends become "\\n", and a byte order mark is left out.
+def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
+    """Read a text file. A byte order mark is left out, and line ends become "\\n", unless they are
+    to be kept.
 
     RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
     """
@@ -149,11 +164,15 @@ def read_text(path: Path) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}"
         raise FilePlace(path, line).refuse(message) from None
+
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FilePlace(path, line).refuse("expected text in UTF-8, got a null character")
     if not text.strip():
         raise FilePlace(path, 1).refuse("expected text, got an empty file")
+
+    if keep_line_ends:
+        return text
     text = text.replace("\r\n", "\n")
     if "\n" not in text:  # "\r" alone ended lines on the old Macintosh
         text = text.replace("\r", "\n")
@@ -218,11 +237,13 @@ def _read_items(text: str, path: Path) -> Values:
     """Read the items of an array, or values that stand one after another without commas, each with
     its place. (`json.loads` reads an array as a whole, without the lines of its items.)"""
     scanner = JsonScanner(text, path)
-    if not scanner.skip("["):
+    is_array = scanner.skip("[")
+    if not is_array:
         while not scanner.is_at_end:
             yield scanner.read_value()
             scanner.skip()  # the white space up to the next value
         return
+
     while not scanner.skip("]"):
         yield scanner.read_value()
         if not scanner.skip(",") and not scanner.is_before("]"):
@@ -240,9 +261,9 @@ class JsonScanner:
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
         self.path = path
-        self.position = 0
-        self._line = 1
-        self._line_position = 0  # up to here lines are counted
+        self.position = 0  # a character of the text
+        self._line = 1  # the line of `_line_position`, up to which lines are counted
+        self._line_position = 0
         self._decoder = json.JSONDecoder()
 
     @property
@@ -273,6 +294,7 @@ class JsonScanner:
         self.position = space.end()
         self._line += self.text.count("\n", self._line_position, self.position)
         self._line_position = self.position
+
         if not self.is_before(sign):
             return False
         self.position += len(sign)
@@ -284,7 +306,7 @@ class JsonScanner:
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)
         except (ValueError, RecursionError) as error:
-            # JSONDecodeError says where it is. A number of too many digits doesn't.
+            # JSONDecodeError says where it is. The error for a number of too many digits doesn't.
             begin = getattr(error, "pos", self.position)
             line = getattr(error, "lineno", place.number)
             text = self.text[begin : begin + SHOWN_JSON]
@@ -314,16 +336,22 @@ def digest(*parts: Any) -> str:
             for file in _files_to_digest(part):
                 name = "/".join(file.relative_to(part).parts)
                 sha.update(os.fsencode(f"{name} {file.stat().st_size} "))
-                with file.open("rb") as opened:
-                    while chunk := opened.read(CHUNK):
-                        sha.update(chunk)
-        else:
-            content = part
-            if not isinstance(part, bytes):
-                content = json.dumps(part, sort_keys=True).encode()
-            sha.update(b"%d " % len(content))
-            sha.update(content)
+                for chunk in _read_chunks(file):
+                    sha.update(chunk)
+            continue
+        content = part
+        if not isinstance(part, bytes):
+            content = json.dumps(part, sort_keys=True).encode()
+        sha.update(b"%d " % len(content))
+        sha.update(content)
     return sha.hexdigest()
+
+
+def _read_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, `CHUNK` at a time, as a file may be larger than the memory."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
 
 
 def _files_to_digest(path: Path) -> list[Path]:

@@ -1,5 +1,8 @@
 """Tags of any scheme to entities: IOB1, IOB2, BILUO, IOBES, IOE and IO, found from the tags.
 
+A tag of an entity is a prefix and a label, such as B-PER. A prefix *opens* an entity if it says
+that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S).
+
 An entity begins at a tag B, U or S, where the label changes, and after L, E, U or S. These are the
 rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and right for every scheme. Tags that the
 scheme doesn't allow are read by the same rules and reported.
@@ -74,7 +77,7 @@ def decode_tags(
         first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))
         return refuse(first_token, message)
 
-    split_tags = _split_tags(tag_set, refuse_tag)
+    split_tags = _split_tags(tag_set, refuse_tag)  # of entities only
     labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
     id_of_label = {label: i for i, label in enumerate(labels)}
 
@@ -89,19 +92,21 @@ def decode_tags(
         tag_opens[tag_id] = split_tag.prefix in OPENING
         tag_closes[tag_id] = split_tag.prefix in CLOSING
     tag_is_missing = numpy.asarray([tag in NOT_ANNOTATED for tag in tag_set])
+
     label = label_of_tag[tag_ids]
     opens = tag_opens[tag_ids]
     closes = tag_closes[tag_ids]
     is_missing = tag_is_missing[tag_ids]
 
-    follows, begins = _find_begins(label, opens, closes, sent_start)
+    follows_label, begins = _find_begins(label, opens, closes, sent_start)
     is_entity = label >= 0
     iob = numpy.full(len(tags), OUTSIDE)
     iob[is_entity] = INSIDE
     iob[begins] = BEGIN
     iob[is_missing] = MISSING
+
     prefixes = {split_tag.prefix for split_tag in split_tags.values()}
-    scheme, is_irregular = _find_scheme(prefixes, opens, closes, begins, follows)
+    scheme, is_irregular = _find_scheme(prefixes, opens, closes, begins, follows_label)
     irregular = numpy.flatnonzero(is_irregular & is_entity)
     return DecodedTags(iob, label, labels, scheme, irregular)
 
@@ -114,11 +119,12 @@ def _find_begins(
     the first tokens. `label` is -1 outside of entities; `opens` and `closes` are true for prefixes
     that open or close an entity. Shapes: (N,)"""
     is_entity = label >= 0
-    follows = numpy.zeros(len(label), dtype=bool)
-    follows[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
-    begins = is_entity & (opens | ~follows)
-    begins[1:] |= follows[1:] & closes[:-1]  # the entity before is over
-    return follows, begins
+    # In these comparisons [1:] is a token and [:-1] the token before it.
+    follows_label = numpy.zeros(len(label), dtype=bool)
+    follows_label[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
+    begins = is_entity & (opens | ~follows_label)
+    begins[1:] |= follows_label[1:] & closes[:-1]  # the entity before is over
+    return follows_label, begins
 
 
 def _split_tags(
@@ -147,6 +153,7 @@ def _split_tags(
     if not without_prefix:
         _check_prefixes(matches, refuse_tag)
         return {tag: SplitTag(match[1], match[3]) for tag, match in matches.items()}
+
     tag = without_prefix[0]
     if matches:
         with_prefix = next(iter(matches))
@@ -168,17 +175,17 @@ def _check_prefixes(
         expected = tag_of_separator["-"]
         tag = tag_of_separator["_"]
         raise refuse_tag(tag, f"expected a tag such as {expected!r}, got {tag!r}")
-    tag_of_prefix = {match[1]: tag for tag, match in matches.items()}
+
     # BILUO and IOBES have other letters for the last and the only token of an entity.
-    biluo_tag = tag_of_prefix.get("L") or tag_of_prefix.get("U")
-    iobes_tag = tag_of_prefix.get("E") or tag_of_prefix.get("S")
-    if biluo_tag and iobes_tag:
-        got = f"{iobes_tag!r} (IOBES) beside {biluo_tag!r} (BILUO)"
-        raise refuse_tag(iobes_tag, f"expected one scheme, got {got}")
+    biluo_tags = [tag for tag, match in matches.items() if match[1] in ("L", "U")]
+    iobes_tags = [tag for tag, match in matches.items() if match[1] in ("E", "S")]
+    if biluo_tags and iobes_tags:
+        got = f"{iobes_tags[0]!r} (IOBES) beside {biluo_tags[0]!r} (BILUO)"
+        raise refuse_tag(iobes_tags[0], f"expected one scheme, got {got}")
 
 
 def _find_scheme(
-    prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows: Array1d
+    prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows_label: Array1d
 ) -> tuple[str, Array1d]:
     """Find the scheme that uses these prefixes, and the tokens of entities whose tags it doesn't
     allow. Shapes: (N,)
@@ -186,31 +193,32 @@ def _find_scheme(
     prefixes (set[str]): All prefixes of the file; "" if tags are labels alone.
     opens, closes (Array1d): True for tokens whose prefix opens or closes an entity.
     begins (Array1d): True for the first tokens of entities.
-    follows (Array1d): True for tokens after one of the same label in the same sentence.
-    RETURNS (tuple[str, Array1d]): The name of the scheme, empty if there are no entities. A mask,
-        which may be true outside of entities, too.
+    follows_label (Array1d): True for tokens after one of the same label in the same sentence.
+    RETURNS (tuple[str, Array1d]): The name of the scheme, empty if there are no entities. A mask of
+        the tokens that don't fit, which may be true outside of entities, too.
     """
     # In these schemes no prefix says that an entity begins, so every tag fits.
-    all_fit = numpy.zeros(len(begins), dtype=bool)
+    no_token = numpy.zeros(len(begins), dtype=bool)
     if not prefixes:
-        return "", all_fit
+        return "", no_token
     if prefixes == {""}:
-        return IO_WITHOUT_PREFIXES, all_fit
+        return IO_WITHOUT_PREFIXES, no_token
     if prefixes == {"I"}:
-        return "IO", all_fit
+        return "IO", no_token
     if prefixes <= {"I", "E"}:
-        return "IOE", all_fit
+        return "IOE", no_token
 
     begins_without_b = begins & ~opens
     if prefixes & {"L", "U", "E", "S"}:
         # An entity ends before a token that doesn't go on with it, and at the last token.
         is_last = numpy.ones(len(begins), dtype=bool)
-        is_last[:-1] = ~follows[1:] | begins[1:]
+        is_last[:-1] = ~follows_label[1:] | begins[1:]
         scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"
         return scheme, begins_without_b | (is_last & ~closes)
+
     # IOB1 has B only where an entity follows another of its label, IOB2 at each entity. A few tags
     # may be wrong, so it is the scheme that fewer contradict.
-    b_without_entity_before = opens & ~follows
+    b_without_entity_before = opens & ~follows_label
     if b_without_entity_before.sum() < begins_without_b.sum():
         return "IOB1", b_without_entity_before
     return "IOB2", begins_without_b

@@ -1,4 +1,9 @@
-"""Tokens and their tags to docs. Each format is read as one long list of tokens and one of tags."""
+"""Tokens and their tags to docs.
+
+The sentences of a file are read as one long list of N tokens, with their tags and masks such as
+which token begins a sentence (`TaggedTokens`). A row is a sentence of a file of JSON or of a
+dataset: its words under "tokens", its tags under one of `TAG_KEYS`.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -113,8 +118,8 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     for all of them. A document begins with the file and after each -DOCSTART- line. None: docs are
     documents if there are such lines, and else sentences. Shape: (number of docs,)"""
     first_tokens = numpy.flatnonzero(tokens.sent_start)
-    # Whether each of S sentences is the first of its document: the count of -DOCSTART- lines grows
-    # there, or it is the first of the file, where it grows from -1. (S,)
+    # Whether each of S sentences is the first of its document: more -DOCSTART- lines are before it
+    # than before the last sentence. Before the first they count as -1, so it begins one. (S,)
     begins_document = numpy.diff(tokens.n_docstarts[first_tokens], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
@@ -122,7 +127,8 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     if n_sents == 0:
         return first_tokens[begins_document]
     # The number of a sentence within its document is its number in the file, less that of the first
-    # sentence of the document, which is the largest so far. (S,)
+    # sentence of the document. With documents that begin at 0 and 3: where(…) is 0 0 0 3 0, and the
+    # largest so far 0 0 0 3 3. (S,)
     number = numpy.arange(len(first_tokens))
     first_number = numpy.maximum.accumulate(numpy.where(begins_document, number, 0))
     begins_doc = (number - first_number) % n_sents == 0
@@ -200,7 +206,7 @@ def read_tagged(
     words: list[str] = []
     tags: list[str] = []
     places: list[FilePlace] = []  # of each token
-    row_of_first_token: dict[int, Any] = {}
+    row_of_first_token: dict[int, Any] = {}  # by the number of the token that the row begins with
     for place, row in rows:
         row_words, row_tags = _read_row(row, key, names, place)
         if row_words:
@@ -209,6 +215,7 @@ def read_tagged(
         tags += row_tags
         places += [place] * len(row_words)
     if not words:
+        # `place` is that of the last row.
         raise place.refuse("expected tokens and their tags, got none")
 
     def place_of(token: int) -> FilePlace:
@@ -219,6 +226,7 @@ def read_tagged(
     n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no such lines
     tokens = TaggedTokens(words, tags, sent_start, n_docstarts)
     format_name = f"{format_name} of tokens and {key}"
+
     doc_id = context.options.doc_id
     if doc_id is None:
         yield from make_docs(tokens, place_of, format_name, context, context.options.n_sents)
@@ -248,6 +256,7 @@ def _read_row(
             raise place.refuse(f"tokens: {expected}, got {shown(word)}")
     if len(words) != len(tags):
         raise place.refuse(f"{key}: expected {len(words)} tags, one a token, got {len(tags)}")
+
     tag_names: list[str] = []
     for tag in tags:
         name = tag if isinstance(tag, str) else _name_of_number(tag, key, names, place)
@@ -283,7 +292,7 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
     RAISES (CorpusError): If the description isn't JSON.
     """
     for name in DATASET_INFO:
-        info_path = path.parent / name
+        info_path = path.parent / name  # the description
         if not info_path.is_file():
             continue
         try:
@@ -306,8 +315,9 @@ def _find_names(info: Any, key: str) -> list[str] | None:
         if isinstance(feature.get("names"), list):
             return [str(name) for name in feature["names"]]
         feature = feature.get("feature")
-    for block in info.values():
-        names = _find_names(block, key)
+
+    for nested_info in info.values():
+        names = _find_names(nested_info, key)
         if names:
             return names
     return None

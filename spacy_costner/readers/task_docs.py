@@ -1,7 +1,8 @@
 """Tasks to docs and back.
 
-Spans that docs can't have are missing annotation, and are reported. Several annotations of one text
-become one doc.
+A task is a text with annotated spans (`tasks`). Spans that docs can't have, such as spans that
+don't begin and end with tokens, are missing annotation, and are reported. Several annotations of
+one text become one doc. Spans of tasks are in characters, `TokenSpan` is in tokens.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -75,13 +76,13 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
     """
     options = context.options
     for place, task in _merge_tasks(tasks, context.info):
-        answer = task.extra.get("answer", "accept")
-        has_one_span = task.spans is not None and len(task.spans) == 1
-        # Of several spans it isn't known which of them are wrong.
-        is_rejected_span = options.incorrect_spans_key and answer == "reject" and has_one_span
         if not task.text:
             context.info.add_problem(EMPTY, place)
             continue
+        answer = task.extra.get("answer", "accept")
+        # Of several spans it isn't known which of them are wrong.
+        has_one_span = task.spans is not None and len(task.spans) == 1
+        is_rejected_span = options.incorrect_spans_key and answer == "reject" and has_one_span
         if answer != "accept" and not is_rejected_span:
             context.info.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
             continue
@@ -117,6 +118,7 @@ def _merge_tasks(
             answer = task.extra.get("answer") or "accept"
             group_key = (text_key, task.text, answer)
             groups.setdefault(group_key, []).append((place, task))
+
     for group in groups.values():
         place, first = group[0]
         annotations = [task for _, task in group]
@@ -155,6 +157,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
         return annotations[0]
     if len(best) == 1:
         return best[0]
+
     # What is said of a span beside its label, such as an id, is that of the last annotation.
     spans: dict[SpanKey, TaskSpan] = {}
     missing: set[Range] = set()
@@ -162,8 +165,9 @@ def _merge_annotations(annotations: list[Task]) -> Task:
         missing.update(task.missing)
         for span in task.spans or ():
             spans[_span_key(span)] = span
+
     if complete:
-        agreed = set.intersection(*map(_span_keys, complete))
+        agreed = set.intersection(*map(_span_keys, complete))  # the keys that all annotations have
         for disputed in spans.keys() - agreed:
             start, end, _ = disputed
             missing.add((start, end))
@@ -217,6 +221,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     token_spans = _align_spans(doc, offsets, task, place, context.info)
     if spans_key is None:
         token_spans = list(_without_overlap(token_spans, doc, place, context.info))
+
     is_missing = numpy.zeros(len(doc), dtype=bool)
     for start_char, end_char in task.missing:
         start, end = _touched_tokens(offsets, start_char, end_char)
@@ -230,6 +235,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
             # An entity says what all of its tokens are. Spans may have other spans beside them.
             is_missing[start:end] = False
         spans.append(_make_span(doc, start, end, span, place))
+
     missing = missing_spans(doc, is_missing)
     if spans_key is None:
         doc.set_ents(spans, missing=missing, default="outside")
@@ -247,6 +253,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         doc = copy_tokens(predicted)
         context.predicted[doc] = predicted
         return doc
+
     text = task.text
     words: list[str] = []
     spaces: list[bool] = []
@@ -263,8 +270,8 @@ def _tokenize(task: Task, context: Context) -> Doc:
 
 
 def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
-    """Set the sentence starts of a doc that the tokens of its task have. Where they don't say
-    whether a sentence starts, it is unknown in the doc, too."""
+    """Set the sentence starts of a doc to those of the tokens of its task. Where a token doesn't
+    say whether a sentence starts, it is unknown in the doc, too."""
     if not len(doc):
         return
     # The values of spaCy's SENT_START: 1, -1 for no start, 0 for unknown.
@@ -288,14 +295,17 @@ def _token_offsets(doc: Doc) -> TokenOffsets:
 def _align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, info: CorpusInfo
 ) -> list[TokenSpan]:
-    """Find the tokens of each span of a task. Of spans with the same tokens and label the last is
-    kept."""
-    aligned: dict[tuple[int, int, str | None], TokenSpan] = {}
+    """Find the tokens of each span of a task: see `_align`. Of spans with the same tokens and label
+    the last is kept."""
+    # By first token, end and label. The label is None where the doc can't have the span.
+    token_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
     for span in task.spans or ():
         token_span = _align(doc, offsets, task.text, span, place, info)
-        label = None if token_span.span is None else token_span.span.label
-        aligned[token_span.start, token_span.end, label] = token_span
-    return list(aligned.values())
+        label = None
+        if token_span.span is not None:
+            label = token_span.span.label
+        token_spans[token_span.start, token_span.end, label] = token_span
+    return list(token_spans.values())
 
 
 def _align(
@@ -317,6 +327,7 @@ def _align(
         expected = f"{span_and_label}, expected {span.extra['text']!r}"
         info.add_problem(MISPLACED, place, expected)
         return TokenSpan(0, len(doc), None)  # the entity may be anywhere
+
     # White space is a token of its own, or of none: a span with it would not align.
     n_leading = len(span_text) - len(span_text.lstrip())
     n_trailing = len(span_text) - len(span_text.rstrip())
@@ -327,6 +338,7 @@ def _align(
         return TokenSpan(0, 0, None)  # no tokens
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
+
     doc_span = doc.char_span(start, end)
     if doc_span is None:
         first_token, end_token = _touched_tokens(offsets, start, end)
@@ -360,6 +372,7 @@ def _without_overlap(
             groups.append([])
         groups[-1].append(token_span)
         group_end = max(group_end, token_span.end)
+
     for group in groups:
         if len(group) == 1:
             yield group[0]
@@ -411,10 +424,12 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
     else:
         is_missing = missing_tokens(doc, spans_key)
         ents = doc.spans.get(spans_key, ())
+
     tokens = []
     for token in doc:
         is_sent_start = token.is_sent_start if has_sentences else None
         tokens.append(TaskToken(token.idx, token.idx + len(token), is_sent_start))
+
     spans = []
     for ent in ents:
         ids = {}
@@ -423,6 +438,7 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
         if ent.ent_id_:
             ids[ID_KEY] = ent.ent_id_
         spans.append(TaskSpan(ent.start_char, ent.end_char, ent.label_, ids))
+
     task = Task(doc.text, None, tokens, has_unknown_spaces=doc.has_unknown_spaces, extra=extra)
     if is_missing.all() and not spans:  # nobody has annotated the doc
         return task
@@ -430,12 +446,14 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
 
 
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:
-    """The characters of the tokens whose annotation is missing, (T,), a range for each run of such
-    tokens."""
-    # A run begins and ends where a token differs from the one before: begins and ends in turn,
-    # (2 * runs,).
+    """The characters, from and to, of each run of tokens whose annotation is missing. `is_missing`
+    has a truth value for each token, (T,)."""
+    # A run begins and ends where a token differs from the one before it. The places of F T T F T
+    # are 1 3 4 5: begins at even indices, ends at odd ones. (2 * runs,)
     edges = numpy.flatnonzero(numpy.diff(is_missing, prepend=False, append=False)).tolist()
+    begins = edges[::2]
+    ends = edges[1::2]
     ranges: list[Range] = []
-    for begin, end in zip(edges[::2], edges[1::2]):
+    for begin, end in zip(begins, ends):
         ranges.append((tokens[begin].start, tokens[end - 1].end))
     return tuple(ranges)

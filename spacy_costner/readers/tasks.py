@@ -1,12 +1,13 @@
 """Tasks: a text and annotated spans of it, as a value of JSON.
 
 They are read in the forms of several annotation tools (see `task_from_json` and
-`read_label_studio`), and written in those of `TASK_FORMS`.
+`read_label_studio`), and written in those of `TASK_FORMS`. A record is the value of JSON of a task,
+`json_span` that of a span. Offsets are in characters, unless UTF-16 code units are named.
 """
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -22,6 +23,8 @@ START_KEYS = ("start", "start_offset")
 END_KEYS = ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type")
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
+"""Keys of a span that don't become part of `TaskSpan.extra`."""
+
 ANSWERS = ("accept", "reject", "ignore")
 
 ANNOTATION_KEYS = ("annotations", "completions")
@@ -117,11 +120,13 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         record = {"text": record[0], **record[1]}
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
+
     text = record["text"]
     span_key = _find_span_key(record, place)
     missing = _missing_from_json(record, place)
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
+
     spans = None
     if span_key is not None:
         spans = spans_from_json(record[span_key], text, span_key, place)
@@ -163,7 +168,9 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
         raise place.refuse(f"expected one list of spans, got {' and '.join(filled)}")
     if filled:
         return filled[0]
-    return lists[0] if lists else None
+    if lists:
+        return lists[0]
+    return None
 
 
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
@@ -178,12 +185,13 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     RETURNS (list[TaskSpan]): The spans, in characters.
     RAISES (CorpusError): If something isn't a span of the text.
     """
-    n_units = _utf16_length(text)
+    n_units = utf16_length(text)
     spans: list[TaskSpan] = []
     for json_span in json_spans:
         spans += _span_from_json(json_span, n_units, key, place)
     if n_units == len(text):
         return spans
+
     # Some characters are two code units, so offsets may count either. Characters are tried first.
     fits = partial(has_its_text, text)
     if not all(map(fits, spans)):
@@ -210,6 +218,7 @@ def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> l
     else:
         got = shown(json_span)
         raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
+
     start, end = _range_from_json([start, end], limit, key, place)
     # A span of Label Studio has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
@@ -255,26 +264,31 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
     return span_text.split() == text[span.start : span.end].split()
 
 
-def _utf16_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     """The length of a text in UTF-16 code units, by which JavaScript counts. Each is two bytes.
     "surrogatepass" lets half of a surrogate pair be one, too."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _utf16_ends(text: str) -> list[int]:
+def utf16_ends(text: str) -> list[int]:
     """Where each of the C characters of a text ends, in UTF-16 code units: those after U+FFFF, such
     as emoji, are two. Shape: (C,)"""
     return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 
 
+def range_in_characters(units: Range, ends: Sequence[int]) -> Range:
+    """Convert a range of code units of a text to one of characters. `ends` are its `utf16_ends`."""
+    start, end = units
+    # The characters before a code unit are those that end at it or before.
+    return bisect_right(ends, start), bisect_right(ends, end)
+
+
 def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
     """Convert the offsets of spans from code units to characters."""
-    ends = _utf16_ends(text)
+    ends = utf16_ends(text)
     converted = []
     for span in spans:
-        # The characters before a code unit are those that end at it or before.
-        start = bisect_right(ends, span.start)
-        end = bisect_right(ends, span.end)
+        start, end = range_in_characters((span.start, span.end), ends)
         converted.append(span._replace(start=start, end=end))
     return converted
 
@@ -287,11 +301,13 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
     is_list = isinstance(json_tokens, list)
     if not is_list or not all(isinstance(token, dict) for token in json_tokens):
         raise place.refuse(f"tokens: expected objects with start and end, got {shown(json_tokens)}")
+
     tokens = []
     for json_token in json_tokens:
         offsets = [json_token.get("start"), json_token.get("end")]
         start, end = _range_from_json(offsets, len(text), "tokens", place)
         tokens.append(TaskToken(start, end, json_token.get("sent_start")))
+
     for json_token, (start, end, _) in zip(json_tokens, tokens):
         expected = text[start:end]
         if json_token.get("text", expected) != expected:
@@ -336,7 +352,9 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
             yield AnnotatedTask(place, text_key, Task(text))
             continue
         truths = [annotation for annotation in annotations if annotation.get("ground_truth")]
-        for annotation in truths or annotations:
+        if truths:
+            annotations = truths
+        for annotation in annotations:
             json_spans = _label_studio_spans(annotation["result"])
             spans = spans_from_json(json_spans, text, "annotations", place)
             yield AnnotatedTask(place, text_key, Task(text, spans))
@@ -348,8 +366,9 @@ def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
     texts = {name: value for name, value in data.items() if isinstance(value, str)}
     if "text" not in texts and len(texts) != 1:
         raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
-    first_text = next(iter(texts.values()))
-    return texts.get("text") or first_text
+    if texts.get("text"):
+        return texts["text"]
+    return next(iter(texts.values()))
 
 
 def _label_studio_annotations(
@@ -389,7 +408,8 @@ def task_to_json(task: Task) -> dict[str, Any]:
     "has_unknown_spaces"."""
     text = task.text
     record: dict[str, Any] = {"text": text}
-    # The numbers of the tokens that begin and end at a character, for the tokens of spans.
+    # The numbers of the tokens that begin and end at a character, for the tokens of spans. Empty if
+    # the task has no tokens.
     token_at_start: dict[int, int] = {}
     token_at_end: dict[int, int] = {}
     if task.tokens is not None:
@@ -402,6 +422,7 @@ def task_to_json(task: Task) -> dict[str, Any]:
             record["tokens"].append(token)
             token_at_start[start] = i
             token_at_end[end] = i
+
     if task.spans is not None:
         record["spans"] = []
         for start, end, label, extra in task.spans:
@@ -410,6 +431,7 @@ def task_to_json(task: Task) -> dict[str, Any]:
                 span["token_start"] = token_at_start[start]
                 span["token_end"] = token_at_end[end]
             record["spans"].append(span)
+
     if task.missing:
         record["missing"] = [list(characters) for characters in task.missing]
     if task.has_unknown_spaces:
@@ -440,7 +462,7 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
     value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
     text = task.text
     # The code unit before each character, and the one after the last. (C + 1,)
-    units = [0, *_utf16_ends(text)]
+    units = [0, *utf16_ends(text)]
     results = []
     for i, (start, end, label, extra) in enumerate(task.spans or []):
         value = {
@@ -493,11 +515,11 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
     # Python's escape for half of a surrogate pair, such as in metadata, is that of JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
-        if suffix == ".json":
+        if suffix == ".json":  # an array
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
-        else:
-            for line in lines:
-                file.write(f"{line}\n")
+            return
+        for line in lines:
+            file.write(f"{line}\n")
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:

@@ -1,6 +1,7 @@
 """Texts without annotation: docs of any corpus; and large files in parts, a row for each text.
 
-Files in parts:
+A part is a range of lines or rows of a file. It is read and annotated alone, so a run that was cut
+off can go on with the parts that are left. Files in parts:
 
 .txt               a text on each line; its id is the number of the line, from 1
 .jsonl, .ndjson    an object on each line, with the text, an id and, if it has them, tokens
@@ -25,6 +26,7 @@ from .corpus import read_docbin, read_file
 from .documents import with_metadata
 from .files import (
     BOM,
+    BRAT_ANNOTATION,
     SURROGATE,
     CorpusError,
     FilePlace,
@@ -39,14 +41,14 @@ from .inputs import as_spacy_applies, as_spacy_evaluates
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 
-CORPORA = (".spacy", ".conll", ".iob", ".tsv")
+CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """A line of a corpus in columns."""
 
 LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be divided at any line."""
 
-SHORT = ("bool", "int32", "int64", "string")
+SHORT_TYPES = ("bool", "int32", "int64", "string")
 """The types of columns in Parquet whose values docs can be grouped by."""
 
 MakeInput = Callable[[Doc], Doc]
@@ -102,7 +104,8 @@ def is_text(path: Path) -> bool:
         return False
     n_lines = 0
     n_tagged = 0
-    for line in map(str.strip, read_head(path).splitlines()):
+    for line in read_head(path).splitlines():
+        line = line.strip()
         if line:
             n_lines += 1
         if TAGGED.fullmatch(line):
@@ -179,13 +182,13 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
 
 def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
     """Divide a file into parts of `n_rows` lines. The last may have fewer."""
-    start = 0
+    start = 0  # in bytes
     number = 1  # of the first line of the part
     with path.open("rb") as file:
         while lines := list(islice(file, n_rows)):
             content = b"".join(lines)
             stop = start + len(content)
-            # With its number: lines before the part must not have become more or fewer.
+            # The number is part of the digest: it changes if the file gets a line before the part.
             yield Part(path, start, stop, number, digest(content, number))
             start = stop
             number += len(lines)
@@ -201,7 +204,8 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
         # The error comes when this part is read, and doesn't stop other files.
         yield Part(path, 0, 0, 0, content)
         return
-    start = 0
+
+    start = 0  # in row groups
     first_row = 0
     n_rows_of_part = 0
     for i in range(metadata.num_row_groups):
@@ -238,6 +242,7 @@ def read_rows(
     if not file_tokens:
         make_input = partial(as_spacy_evaluates, nlp)
     reader = RowReader(nlp, text, id_name, make_input)
+
     if part.path.suffix == ".spacy":
         context = Context(nlp, DEFAULTS, CorpusInfo())
         for i, doc in enumerate(read_docbin(part.path, context)):
@@ -249,7 +254,7 @@ def read_rows(
     else:
         lines = _read_bytes(part).split(b"\n")
         for number, line in enumerate(lines, start=part.first):
-            if number == 1:
+            if number == 1:  # the first of the file
                 line = line.removeprefix(BOM)
             if line.strip():
                 yield _line_to_row(line, FilePlace(part.path, number), reader)
@@ -295,15 +300,17 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
     if not is_number and not is_utf8:
         expected = "expected text or a number of 64 bits"
         return _refused(place, text, f"{reader.id_key}: {expected}, got {shown(row_id)}")
+
     metadata = {}
     for key, value in record.items():
         if key not in (reader.text_key, reader.id_key):
             metadata[key] = value
 
     def make() -> Doc:
-        tokens = record.get("tokens")
-        is_json = place.unit == "line"  # in Parquet such a column is metadata
-        if not isinstance(text, str) or not is_json or tokens is None:
+        tokens = None
+        if place.unit == "line":  # of JSON; in Parquet such a column is metadata
+            tokens = record.get("tokens")
+        if not isinstance(text, str) or tokens is None:
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
         doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
@@ -314,7 +321,9 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
 
 def _text_row(row_id: Any, text: Any, make: Callable[[], Doc]) -> TextRow:
     """A row, whose text is None if the value in its place isn't text."""
-    return TextRow(row_id, text if isinstance(text, str) else None, make)
+    if not isinstance(text, str):
+        return TextRow(row_id, None, make)
+    return TextRow(row_id, text, make)
 
 
 def require_pyarrow() -> Any:
@@ -347,7 +356,7 @@ def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, A
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
         columns = []
         for name, column_type in type_of_column.items():
-            if name in (text_key, id_key) or column_type in SHORT:
+            if name in (text_key, id_key) or column_type in SHORT_TYPES:
                 columns.append(name)
         row_groups = list(range(part.start, part.stop))
         table = file.read_row_groups(row_groups, columns=columns)

@@ -24,8 +24,8 @@ class Columns:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self._columns: dict[str, Column] = {}
-        # The same columns as arrays, after `finish`.
-        self._rows: dict[str, ArrayXd] = {}
+        # The same columns as arrays, after `finish`. Their first axis is that of tokens.
+        self._arrays: dict[str, ArrayXd] = {}
 
     def write(self, name: str, first_row: int, rows: ArrayXd | None) -> None:
         """Write rows of a column, beginning at row `first_row`. None: these tokens lack it."""
@@ -41,17 +41,17 @@ class Columns:
             # A column ends with its last written row, and later tokens may lack it. A row behind
             # the last token makes rows of 0 for these.
             column.write(n_rows, numpy.zeros((1, *column.shape)))
-            self._rows[name] = column.read()
+            self._arrays[name] = column.read()
 
     def __getitem__(self, name: str) -> ArrayXd:
         """All rows of a column that exists."""
-        return self._rows[name]
+        return self._arrays[name]
 
     def read(self, name: str, tokens: Ints1d) -> Any:
         """Copy the rows of some tokens, by their numbers; None if the column doesn't exist."""
-        if name not in self._rows:
+        if name not in self._arrays:
             return None
-        return self._rows[name][tokens]
+        return self._arrays[name][tokens]
 
 
 class Column:

@@ -70,13 +70,13 @@ class Evaluations(NamedTuple):
         if self.are_enough:
             return self
         shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
-        highest = max(min(shortest_epoch, self.frequency), 1)
+        highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
-            return self._replace(frequency=highest)
+            return self._replace(frequency=highest_frequency)
         # The fewest evaluations that are enough, at equal distances up to the last step, which
         # comes earlier if epochs are shorter.
         last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
-        n_evaluations = ceil(last_step / highest)
+        n_evaluations = ceil(last_step / highest_frequency)
         return self._replace(frequency=max(last_step // n_evaluations, 1))
 
 
@@ -100,14 +100,17 @@ def count_evaluations(
         return None
     examples = list(examples)
     rng = random.Random(0)
-    # 0 is no limit of epochs.
-    n_passes = min(max_epochs, N_PASSES) if max_epochs else N_PASSES
+    n_passes = N_PASSES
+    if max_epochs:  # 0 is no limit of epochs
+        n_passes = min(max_epochs, N_PASSES)
     steps_of_epochs: list[int] = []
     for _ in range(n_passes):
         # In each pass anew, as the size of batches may grow from epoch to epoch.
         batches = training["batcher"](examples)
         steps_of_epochs.append(sum(1 for _ in batches))
         rng.shuffle(examples)
+
+    # The numbers of steps after which training ends, of which the lowest counts.
     limits: list[int] = []
     if max_epochs:
         # Epochs after those that were tried are as long as the last one.
@@ -116,7 +119,9 @@ def count_evaluations(
     if max_steps:
         # spaCy counts steps from 0, and ends after the step with this number.
         limits.append(max_steps + 1)
-    n_steps = min((limit for limit in limits if limit), default=None)
+    # Without examples epochs have 0 steps, which limits nothing.
+    n_steps = min((limit for limit in limits if limit > 0), default=None)
+
     evaluations = Evaluations(min(steps_of_epochs), n_steps, training["eval_frequency"])
     if before_init is evaluate_each_epoch:
         return evaluations.in_each_epoch()
@@ -135,6 +140,7 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     if nlp is None:
         nlp_settings = {**config["nlp"], "pipeline": [], "disabled": []}
         nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
+
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
     # `registry.resolve` makes functions of the blocks within a block. So that of the callback, or
     # null, stands in another one, whose name doesn't matter.

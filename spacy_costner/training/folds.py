@@ -4,7 +4,8 @@ The rest of the model learns from what these parts say of the training docs. Wei
 trained on a doc say too much of it. So the docs are divided into folds that follow each other, and
 besides the weights trained on all docs there are weights for each fold, trained on the others.
 Docs of the same text are in one fold, so that no weights have seen a copy of what they score. The
-label memory of the first pass is counted anew for each fold.
+label memory of the first pass is counted anew for each fold. A row is the weights of a feature, one
+for each tag.
 """
 
 import random
@@ -76,12 +77,14 @@ def train_first_pass(
     first_pass.tags = tags
     if first_pass.read_labels is not None:
         return  # its labels come from elsewhere, and it has no weights
+
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
-    features_and_weights: list[tuple[Features, Floats2d]] = []
+
+    features_and_rows: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold, each other one its own.
     for number, left_out in enumerate([None, *range(FIRST_FOLDS)], start=1):
         batches: list[FoldBatch] = []
@@ -104,10 +107,11 @@ def train_first_pass(
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{FIRST_FOLDS + 1}",
         )
-        features_and_weights.append((recounted_features, rows))
-    _, rows_of_all_docs = features_and_weights[0]
+        features_and_rows.append((recounted_features, rows))
+
+    _, rows_of_all_docs = features_and_rows[0]
     first_pass.weights.restart(rows_of_all_docs)
-    first_pass.set_folds(features_and_weights[1:], fold_of_text)
+    first_pass.set_folds(features_and_rows[1:], fold_of_text)
 
 
 def divide_for_first_pass(
@@ -125,6 +129,7 @@ def divide_for_first_pass(
     n_words = sum(len(eg.predicted) for eg in examples)
     words_of_batch = min(N_WORDS, n_words // FIRST_STEPS)
     batches = list(batch_in_order(examples, words_of_batch))
+
     folds: list[list[FoldBatch]] = [[] for _ in range(FIRST_FOLDS)]
     fold_of_text: dict[int, int] = {}
     for i, batch in enumerate(batches):
@@ -135,6 +140,7 @@ def divide_for_first_pass(
             # A copy of an earlier text is in the fold of that text.
             fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_batch)
             examples_of_fold.setdefault(fold, []).append(eg)
+
         for fold in sorted(examples_of_fold):
             targets = objective.targets(examples_of_fold[fold], tags)
             # The first pass learns from gold alone.
@@ -146,8 +152,14 @@ def divide_for_first_pass(
 def recount_labels(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
-    """The features with their label memory counted anew, in some batches alone: it must not know
-    the labels of the docs that are left out."""
+    """The features with their label memory counted anew, in these batches alone: it must not know
+    the labels of the docs that are left out.
+
+    features (Features): The features of the model.
+    objective (Objective): Says where the annotation stands in docs.
+    tags (Tags): The tags of the chain.
+    batches (Sequence[FoldBatch]): The batches whose labels are counted.
+    """
     docs: list[Doc] = []
     for batch in batches:
         for eg in batch.examples:
@@ -185,6 +197,7 @@ def train_linear_part(
     max_epochs = model.attrs.get("linear_epochs")
     if not max_epochs:
         return
+
     features, weights = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
@@ -194,6 +207,7 @@ def train_linear_part(
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
+
     trained_rows: list[Floats2d] = []
     # The first training leaves out no fold, each other one its own.
     for number, left_out in enumerate([None, *range(LINEAR_FOLDS)], start=1):
@@ -207,6 +221,7 @@ def train_linear_part(
             desc=f"linear part {number}/{LINEAR_FOLDS + 1}",
         )
         trained_rows.append(rows)
+
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
     # A fold has weights of features and vectors alone. Transitions, start and end are those of all
@@ -229,10 +244,11 @@ def divide_by_words(
     """
     folds: list[list[Example]] = [[] for _ in range(LINEAR_FOLDS)]
     fold_of_text: dict[int, int] = {}
-    end = 0
+    n_words_so_far = 0
     for eg in examples:
-        end += len(eg.predicted)
-        fold_of_last_word = (end - 1) * LINEAR_FOLDS // n_words
+        n_words_so_far += len(eg.predicted)
+        # A fold is a quarter of all words: the example goes where its last word is.
+        fold_of_last_word = (n_words_so_far - 1) * LINEAR_FOLDS // n_words
         # A copy of an earlier text is in the fold of that text.
         fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_last_word)
         folds[fold].append(eg)
@@ -249,9 +265,9 @@ def _train_anew(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average as it would be saved, (V + K + 2, K): a row
-    for each feature, then transitions, start and end. Ctrl-C, which elsewhere ends training early,
-    ends the program."""
+    """Train weights from 0, and return their average as it would be saved, (V + M + K + 2, K): V
+    rows of features, M of static vectors, K of transitions, the start and the end. Ctrl-C, which
+    elsewhere ends training early, ends the program. The other arguments are those of `train`."""
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
     optimizer = Optimizer(0.0, use_averages=True)

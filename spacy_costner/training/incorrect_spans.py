@@ -57,7 +57,7 @@ def read_incorrect_spans(
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
     RETURNS (list[IncorrectSpan]): The spans that align with tokens of the predicted docs.
     """
-    first_tokens = (numpy.cumsum(lengths) - lengths).tolist()
+    first_tokens = (numpy.cumsum(lengths) - lengths).tolist()  # of the docs, over the batch
     incorrect_spans: list[IncorrectSpan] = []
     for i, eg in enumerate(examples):
         spans = list(eg.reference.spans.get(key, ()))
@@ -86,6 +86,7 @@ def exclude(
     """
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
+    # What is known of a tag of the chain holds for its copies: indexing with `tied_to` copies it.
     allowed = chain.to_mask(gold.token_tags, len(tags))
     gold = gold._replace(
         allowed=allowed[:, tied_to] & augmented.is_correct,
@@ -123,30 +124,36 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
     RETURNS (AugmentedTags): The K' tags.
     """
     copy_of_start = _choose_copies(spans)
-    n_copies: Counter[int] = Counter()
+    n_copies: Counter[int] = Counter()  # of each label
     for (label, _), copy in copy_of_start.items():
         n_copies[label] = max(n_copies[label], copy + 1)
-    # Behind the original tags the copies, label by label. `first_of` is the first tag of a copy.
+
+    # Behind the original tags the copies, label by label. `first_tag_of` has the first of the four
+    # tags of a copy, by its label and its number.
     tied_to = list(range(len(tags)))
-    first_of: dict[tuple[int, int], int] = {}
+    first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
         for copy in range(n_copies[label]):
-            first_of[label, copy] = len(tied_to)
+            first_tag_of[label, copy] = len(tied_to)
             for prefix in tags.scheme.prefixes:
                 tied_to.append(int(tags.index(prefix, label)))
 
     # A copy can't begin an entity, but where its spans start, in place of the original tags.
     possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     is_correct = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
-    for first in first_of.values():
-        possible[:, [first + FIRST, first + ONLY]] = False
+    for first_tag in first_tag_of.values():
+        possible[:, [first_tag + FIRST, first_tag + ONLY]] = False
     for span in spans:
-        first = first_of[span.label, copy_of_start[span.label, span.begin]]
+        copy = copy_of_start[span.label, span.begin]
+        first_tag = first_tag_of[span.label, copy]
         for place in (FIRST, ONLY):
-            possible[span.begin, tied_to[first + place]] = False
-            possible[span.begin, first + place] = True
-        last = ONLY if span.end - span.begin == 1 else LAST
-        is_correct[span.end - 1, first + last] = False
+            original_tag = tied_to[first_tag + place]
+            possible[span.begin, original_tag] = False
+            possible[span.begin, first_tag + place] = True
+        has_one_token = span.end - span.begin == 1
+        last_place = ONLY if has_one_token else LAST
+        is_correct[span.end - 1, first_tag + last_place] = False
+
     constraints = _copy_constraints(tags, numpy.asarray(tied_to))
     constraints = constraints._replace(emissions=possible)
     return AugmentedTags(numpy.asarray(tied_to), constraints, is_correct)
@@ -166,12 +173,14 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 
 
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
-    """The transitions, starts and ends that K' tags allow, (K',) of which are copies from tag K on.
-    Between entities a copy goes where its original goes; within one, it stays in its copy."""
+    """The transitions, starts and ends that K' tags allow. From tag K on they are copies;
+    `tied_to` has their originals, (K',). Between entities a copy goes where its original goes;
+    within one, it stays in its copy."""
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None
     n_tags = len(tags)
+    # The place of each copied tag in its copy: FIRST, MIDDLE, LAST, ONLY, and again. (K' - K,)
     place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
@@ -179,13 +188,15 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     # original tags all may: their own transitions are set below. Shapes: (K',)
     opens = numpy.append(~tags.continuing, opens_copy)
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
-    between = closes[:, None] & opens
-    transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & between
+    is_between_entities = closes[:, None] & opens  # (K', K')
+    transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & is_between_entities
+
     # The original tags keep all their transitions; a copy gets those within an entity.
     transitions[:n_tags, :n_tags] = constraints.transitions
-    for first in range(n_tags, len(tied_to), N_COPIED):
+    for first_tag in range(n_tags, len(tied_to), N_COPIED):
         for place_before in (FIRST, MIDDLE):
-            transitions[first + place_before, [first + MIDDLE, first + LAST]] = True
+            next_tags = [first_tag + MIDDLE, first_tag + LAST]
+            transitions[first_tag + place_before, next_tags] = True
     return Constraints(
         transitions=transitions,
         start=constraints.start[tied_to] & opens,

@@ -1,4 +1,9 @@
-"""Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS."""
+"""Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS.
+
+All weights are one vector of D numbers, which `TotalLoss` takes to the loss and its gradient. In
+shapes, V is the number of features, G of groups of features that always occur together, M of rows
+of static vectors, and K of tags.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,9 +115,9 @@ class TotalLoss:
         self.objective = objective
         self.tags = tags
         self.features, self.weights = linear_part(model)
-        features = find_features(model, [eg.predicted for eg in examples], is_train=True)
-        self.merged = sparse.merge_equal(features.rows, self.weights.n_features)
-        self.inputs = inputs_of(features)
+        feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
+        self.merged = sparse.merge_equal(feature_batch.rows, self.weights.n_features)
+        self.inputs = inputs_of(feature_batch)
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
@@ -127,28 +132,31 @@ class TotalLoss:
         products of the static vectors in their windows. Shape: (N, S)"""
         if self.inputs is None:
             return self.merged.rows
-        product_rows = self.inputs.rows
-        table_rows = numpy.where(product_rows < 0, -1, product_rows + self.n_groups)
-        return numpy.concatenate([self.merged.rows, table_rows.astype("int32")], axis=1)
+        # Products are numbered from 0; in `table` they stand below the groups. -1 is for none.
+        rows_of_products = numpy.where(self.inputs.rows < 0, -1, self.inputs.rows + self.n_groups)
+        return numpy.concatenate([self.merged.rows, rows_of_products.astype("int32")], axis=1)
 
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
         """Divide examples, whose tokens have these rows of `table`, (N, S), into batches."""
+        batch_size = BATCH_SIZE
+        if self.objective.loss.stage_at(Progress()).is_ratio:
+            # A ratio over the batch is not the sum of those of parts of it.
+            batch_size = len(examples)
         batches: list[BatchTargets] = []
-        # A ratio over the batch is not the sum of those of parts of it.
-        is_ratio = self.objective.loss.stage_at(Progress()).is_ratio
-        batch_size = len(examples) if is_ratio else BATCH_SIZE
-        end = 0
+        end_token = 0
         for i in range(0, len(examples), batch_size):
             batch = examples[i : i + batch_size]
-            begin = end
-            end += sum(len(eg.predicted) for eg in batch)
+            first_token = end_token
+            end_token += sum(len(eg.predicted) for eg in batch)
+            rows_of_batch = rows[first_token:end_token]
             segmentations = self.objective.targets(batch, self.tags)
             for targets, share in zip(segmentations.to_list(), segmentations.shares):
-                batches.append(BatchTargets(rows[begin:end], targets, share))
+                batches.append(BatchTargets(rows_of_batch, targets, share))
         return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the function and its gradient, (D,), in float64."""
+        # A loss may keep counts of earlier batches; the function must not depend on earlier calls.
         self.objective.loss.stage_at(Progress()).forget()
         weights = vector.reshape(self.shape)
         value = float((self.c2 * weights**2).sum())
@@ -178,7 +186,7 @@ class TotalLoss:
     def table(self, weights: Floats2d) -> Floats2d:
         """The rows that add up to the scores of tokens: one for each group of features and, below
         them, one for each product of a static vector: see `VectorInputs`. Shape: (G + U O, K)"""
-        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
+        # A group of c features, whose row of the vector is v, adds sqrt(c) v to the scores.
         groups = weights[: self.n_groups] * self.merged.roots[:, None].astype("float32")
         if self.inputs is None:
             return groups
@@ -196,7 +204,9 @@ class TotalLoss:
         """A gradient of 0: a row for each row of `table`, for the transitions from each tag, for
         the start and for the end."""
         n_tags = len(self.tags)
-        n_products = 0 if self.inputs is None else self.inputs.n_products
+        n_products = 0
+        if self.inputs is not None:
+            n_products = self.inputs.n_products
         return numpy.zeros((self.n_groups + n_products + n_tags + 2, n_tags))
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
@@ -212,7 +222,7 @@ class TotalLoss:
     def _to_vector(self, sums: Floats2d) -> Floats1d:
         """The gradient for the vector, (D,), from these sums: see `_no_gradient`."""
         first_chain_row = len(sums) - len(self.tags) - 2
-        # c features of a group, with the part v of the vector, add sqrt(c) v to a score.
+        # The backward pass of `table`: a score has sqrt(c) times the row of a group of c features.
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
         if self.inputs is not None:
             d_products = sums[self.n_groups : first_chain_row]
@@ -260,6 +270,7 @@ def train_at_once(
     tag_sets = [tags]
     if tags.is_split:
         tag_sets.append(tags.collapsed)
+
     for trained_tags in tag_sets:
         total = TotalLoss(
             model,
@@ -283,10 +294,15 @@ def train_at_once(
         if is_interrupted:
             reason = INTERRUPTED
             break
+
     _, weights = linear_part(model)
     weights.restart(numpy.mean(rows, axis=0))
     return Trained(
-        value, n_evaluations, n_evaluations, reason, Progress(n_evaluations, n_evaluations)
+        value,
+        n_epochs=n_evaluations,
+        n_steps=n_evaluations,
+        reason=reason,
+        progress=Progress(steps=n_evaluations, epochs=n_evaluations),
     )
 
 
@@ -350,20 +366,23 @@ def minimise_by_lbfgs(
             if max_iter is not None and len(values) > max_iter:
                 reason = "iterations used up"
                 break
+
             direction = descent_direction(gradient, steps)
             slope = float(gradient @ direction)
-            for size in 0.5 ** numpy.arange(MOST_HALVES):
+            for size in 0.5 ** numpy.arange(MOST_HALVES):  # 1, 1/2, 1/4, …
                 new_vector = vector + size * direction
                 new_value, new_gradient = function(new_vector)
                 n_evaluations += 1
                 if new_value <= values[-1] + ENOUGH * size * slope:
                     break
-            else:
+            else:  # no size made the value smaller by enough
                 reason = "converged as far as the scores are exact"
                 break
-            s, y = new_vector - vector, new_gradient - gradient
+
+            s = new_vector - vector
+            y = new_gradient - gradient
             if s @ y > 1e-10 * (y @ y):  # otherwise the estimate would not be positive definite
-                steps = [*steps[1 - MEMORIES :], (s, y)]
+                steps = [*steps, (s, y)][-MEMORIES:]
             vector = new_vector
             gradient = new_gradient
             values.append(new_value)
@@ -416,6 +435,7 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     if "MemAvailable" not in kilobytes:
         return
     available = 1024 * sum(kilobytes.values())
+
     n_features = 0
     n_vector_rows = 0
     if "build_vocab" in model.attrs:
@@ -423,7 +443,8 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
         n_features = len(features)
         n_vector_rows = features.n_vector_rows
     n_tags = len(tags)
-    n_bytes = 16 * (n_features + n_vector_rows + n_tags + 2) * n_tags
+    n_weights = (n_features + n_vector_rows + n_tags + 2) * n_tags
+    n_bytes = 16 * n_weights  # four numbers of 4 bytes each
     if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "

@@ -1,4 +1,8 @@
-"""The training objective: from examples to targets, and from targets and scores to the loss."""
+"""The training objective: from examples to targets, and from targets and scores to the loss.
+
+Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
+several stages, which follow each other in training.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -148,6 +152,7 @@ class Objective:
         sequence_scores = scores._replace(lengths=targets.lengths)
         potentials, gold = to_loss_inputs(targets, sequence_scores, table)
         value, gradient = loss.compute(potentials, gold)
+
         if targets.gold.tied_to is not None:
             # Back to the tags of the model: the loss saw copies of them.
             gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
@@ -156,6 +161,7 @@ class Objective:
             value += from_teacher.value
             gradient = add_to(from_teacher.gradient, gradient)
         result = LossResult(value, gradient._replace(lengths=scores.lengths))
+
         if loss.is_ratio:
             return result, 1
         n_annotated = int((targets.gold.tags >= 0).sum())
@@ -175,8 +181,11 @@ class Objective:
                 f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
                 f"got {unknown}"
             )
-        tables = [self.cost_table(stage, tags) for stage in self.loss.stages]
-        return [None if table is None else table.tolist() for table in tables]
+        tables: list[list[list[float]] | None] = []
+        for stage in self.loss.stages:
+            table = self.cost_table(stage, tags)
+            tables.append(None if table is None else table.tolist())
+        return tables
 
     def restore(self, tables: Sequence[list[list[float]] | None], tags: Tags) -> None:
         """Restore the cost tables of a saved model where a cost can't be computed any more, for
@@ -212,12 +221,13 @@ class Objective:
 def check_finite(scores: Potentials, name: str) -> None:
     """Raise a ValueError if scores of the component `name` are not finite. To be called before its
     model is updated, which would spoil the weights."""
-    for part, array in zip(scores._fields, scores[:4]):
+    # The first four fields: emissions, transitions, start and end.
+    for field_name, array in zip(scores._fields, scores[:4]):
         # The sum is finite only if all scores are, and needs no array of truth values.
         total = float(array.sum())
         if not numpy.isfinite(total):
             raise ValueError(
-                f"{name}: {part}: expected finite scores, got {total}. The model was "
+                f"{name}: {field_name}: expected finite scores, got {total}. The model was "
                 "not updated; try a lower learning rate or gradient clipping"
             )
 
@@ -244,6 +254,8 @@ def to_loss_inputs(
         weights = 1.0 if gold.weights is None else gold.weights
         is_taught = targets.soft.weights != 0
         gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
+
+    # The arrays of gold on the device of the scores. Some fields may be None.
     asarray = get_array_module(scores.emissions).asarray
     gold = Gold._make(None if array is None else asarray(array) for array in gold)
     if targets.gold.tied_to is not None:

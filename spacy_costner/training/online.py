@@ -1,4 +1,7 @@
-"""Online training of the linear model: the updates of `spacy train`, with examples read once."""
+"""Online training of the linear model: the updates of `spacy train`, with examples read once.
+
+A step updates the weights with one batch; an epoch takes all batches once.
+"""
 
 import random
 from collections.abc import Callable, Iterable
@@ -70,13 +73,13 @@ def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[list[Example]]
 ) -> Batches:
     """Extract the features and make the targets of the batches that have tokens."""
-    parts: list[Batches] = []
+    training_batches: list[Batches] = []
     for examples in batches:
         features = find_features(model, [eg.predicted for eg in examples], is_train=True)
         if len(features.rows):
             targets = objective.targets(examples, tags, features.rows)
-            parts.append(keep_in_memory(features, targets))
-    return concatenate(parts)
+            training_batches.append(keep_in_memory(features, targets))
+    return concatenate(training_batches)
 
 
 def train(
@@ -117,6 +120,7 @@ def train(
             batches_of_epoch = batches.in_epoch(trained.n_epochs)
             n_sequences = max(sum(batch.n_sequences for batch in batches_of_epoch), 1)
             shuffle(batches_of_epoch)
+
             loss_of_epoch = 0.0
             n_annotated_of_epoch = 0
             for batch in batches_of_epoch:
@@ -133,10 +137,12 @@ def train(
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 loss_of_epoch += result.value
                 n_annotated_of_epoch += n_annotated
-                if not trained.n_epochs:
+                if trained.n_epochs == 0:
+                    # There is no complete epoch yet, so it is the loss of all steps.
                     value = loss_of_epoch / max(n_annotated_of_epoch, 1)
                     trained = trained._replace(value=value)
                 bar.update()
+
             value = loss_of_epoch / max(n_annotated_of_epoch, 1)
             trained = trained._replace(value=value, n_epochs=trained.n_epochs + 1)
             bar.set_postfix(loss=f"{value:.6g}", refresh=False)
@@ -149,8 +155,10 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """The number of steps of a training; 0 if there is no limit."""
+    """The number of steps of a training; 0 if there is no limit. The limits are as in `train`."""
     n_steps = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps and max_steps:
         return min(n_steps, max_steps)
-    return n_steps or max_steps
+    if n_steps:
+        return n_steps
+    return max_steps

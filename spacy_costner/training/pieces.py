@@ -1,9 +1,11 @@
 """Pieces of docs, so that each step of training has about as many words, however long docs are.
 
-The features of a piece are those of its tokens in the whole doc. For the chain it is a sequence.
+A piece is a doc or a part of it. For the chain it is a sequence. Its features are those of its
+tokens in the whole doc, so they also come from the tokens around it: both are its window.
+
 Each token's own values and targets are stored once, in memory or in files: `TokenStore` has what
-both segmentations share, a `PieceStore` for each of them the rest. The features of a piece are
-gathered when its batch is used.
+both segmentations share (see `segmentations`), a `PieceStore` for each of them the rest. Tokens are
+numbered over the corpus. The features of a piece are gathered when its batch is used.
 """
 
 from array import array
@@ -131,6 +133,7 @@ def read_pieces(
     token_store = TokenStore(features, cache)
     doc_store = PieceStore(token_store, tags)
     sequence_store = PieceStore(token_store, tags)
+
     by_doc: list[Piece] = []
     by_sequence: list[Piece] = []
     has_borders = False
@@ -145,16 +148,21 @@ def read_pieces(
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
         first_token = token_store.add(feature_batch, targets.by_doc)
+
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
             # Also if these docs have no borders, as others of the corpus may have some.
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
-        has_borders = has_borders or targets.by_sequence is not None
+        if targets.by_sequence is not None:
+            has_borders = True
+
     for columns in (token_store.columns, doc_store.columns, sequence_store.columns):
         columns.finish(token_store.n_tokens)
-    return Segmentations(by_doc, by_sequence if has_borders else None)
+    if not has_borders:
+        return Segmentations(by_doc)
+    return Segmentations(by_doc, by_sequence)
 
 
 def cut_long_docs(
@@ -175,7 +183,8 @@ def cut_long_docs(
     # with that of the token before. Neither is known where gold is missing, -1. Shapes: (N,)
     may_begin = constraints.start[path] & (path >= 0)
     may_end = constraints.end[path] & (path >= 0)
-    is_separable = may_begin & numpy.roll(may_end, 1)
+    is_separable = may_begin & numpy.roll(may_end, 1)  # `roll`: at the token before
+
     cuts: list[list[int]] = []
     end = 0
     for eg in examples:
@@ -203,7 +212,7 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
     RETURNS (list[list[int]]): For each doc the first tokens of all its sequences but the first,
         counted in the doc.
     """
-    sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
+    sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths  # in tokens, over the batch
     cuts: list[list[int]] = []
     end = 0
     for eg in examples:
@@ -218,20 +227,22 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 
 def _choose_cuts(places: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose at which of the possible places, (P,) in ascending order, to cut a doc, so that its
-    pieces are as long as allowed. A piece is too long where the next place is too far away."""
+    """Choose before which tokens to cut a doc, so that its pieces are as long as allowed. `places`
+    has the tokens before which it can be cut, (P,) in ascending order. A piece is too long where
+    the next place is too far away."""
     cuts: list[int] = []
-    begin = 0
-    while n_tokens - begin > most_words:
-        later_places = places[places > begin]
+    piece_begin = 0
+    while n_tokens - piece_begin > most_words:
+        later_places = places[places > piece_begin]
         if not len(later_places):
             break
-        within_reach = later_places[later_places <= begin + most_words]
+        # The last place that the piece may reach or, if there is none, the next one.
         next_cut = later_places[0]
-        if len(within_reach):
-            next_cut = within_reach[-1]
-        begin = int(next_cut)
-        cuts.append(begin)
+        places_in_reach = later_places[later_places <= piece_begin + most_words]
+        if len(places_in_reach):
+            next_cut = places_in_reach[-1]
+        piece_begin = int(next_cut)
+        cuts.append(piece_begin)
     return cuts
 
 
@@ -324,11 +335,13 @@ class PieceStore:
         self._template = targets
         self.columns.write("tags", first_token, targets.gold.tags.astype("int64"))
         self.columns.write("allowed", first_token, targets.gold.allowed)
+
         pieces: list[Piece] = []
-        begin = first_token
+        doc_end = first_token
         for i, eg in enumerate(examples):
-            doc = slice(begin, begin + len(eg.predicted))
-            begin = doc.stop
+            doc_begin = doc_end
+            doc_end = doc_begin + len(eg.predicted)
+            doc = slice(doc_begin, doc_end)  # its tokens
             weight = numpy.nan
             if targets.gold.weights is not None:
                 # All sequences of a doc have the weight of its first one.
@@ -337,14 +350,14 @@ class PieceStore:
             # Files are for a corpus that is too large for memory.
             kept_example = eg if self.tokens.folder is None else None
             for first, end in pairwise([0, *cuts[i], len(eg.predicted)]):
-                number = self._add_piece(doc.start + first, doc.start + end, doc, weight)
+                number = self._add_piece(doc_begin + first, doc_begin + end, doc, weight)
                 pieces.append(Piece(self, number, end - first, kept_example))
         return pieces
 
     def _add_piece(self, first: int, end: int, doc: slice, weight: float) -> int:
-        """Add the piece with the tokens from `first` up to `end`, without it, of a doc. Its window
-        reaches as far into the doc as features look. Returns its number."""
-        reach = self.tokens.features.reach
+        """Add a piece of a doc: its tokens, from `first` to the one before `end`, those of the doc,
+        and the weight of the doc. Returns the number of the piece."""
+        reach = self.tokens.features.reach  # how far features look to either side
         window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
         self._places.extend([first, end, *window])
         self._weights.append(weight)
@@ -364,10 +377,14 @@ class PieceStore:
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
         features, tokens = self._gather(first, end, window_begin, window_end)
+
+        # The length of each sequence and its piece. A piece is one sequence, but a doc with soft
+        # targets is as many as its teacher's chain had.
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
             lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
+
         weights = self._weights_of(pieces)
         possible = self._possible(tokens)
         gold = self._template.gold._replace(
@@ -379,6 +396,7 @@ class PieceStore:
         )
         constraints = self._template.constraints._replace(emissions=possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
+
         if examples:
             soft, _ = read_soft_targets(
                 examples, self.tags, constraints, lengths, piece_of, weights
@@ -397,6 +415,7 @@ class PieceStore:
         values = cast(Ints2d, self.tokens.columns["values"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
         features = self.tokens.gather(values, window_lengths)
+
         # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():

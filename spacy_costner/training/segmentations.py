@@ -40,11 +40,15 @@ class Segmentations(Generic[T]):
     @property
     def finest(self) -> T:
         """What epochs take that cut docs at their borders: `by_doc` if no doc has borders."""
-        return self.by_doc if self.by_sequence is None else self.by_sequence
+        if self.by_sequence is None:
+            return self.by_doc
+        return self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
         """What an epoch takes. The first epoch is number 0."""
-        return self.finest if cuts_docs(epoch) else self.by_doc
+        if cuts_docs(epoch):
+            return self.finest
+        return self.by_doc
 
     def to_list(self) -> list[T]:
         """One object, or two that differ: for training that takes both at once in place of
@@ -76,5 +80,8 @@ def concatenate(parts: Iterable[Segmentations[list[T]]]) -> Segmentations[list[T
     for part in parts:
         by_doc += part.by_doc
         by_sequence += part.finest
-        has_borders = has_borders or part.by_sequence is not None
-    return Segmentations(by_doc, by_sequence if has_borders else None)
+        if part.by_sequence is not None:
+            has_borders = True
+    if not has_borders:
+        return Segmentations(by_doc)
+    return Segmentations(by_doc, by_sequence)

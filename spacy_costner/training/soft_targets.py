@@ -4,7 +4,7 @@
 
 So a student q needs only the expected counts of tags and transitions under its teacher p, and the
 entropy. These are saved with the doc over `Tags.finest`: a student may have another scheme, and the
-tags of any scheme follow from the finest ones.
+tags of any scheme follow from the finest ones. A doc with soft targets is called taught.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
 """
@@ -63,14 +63,16 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     asarray = get_array_module(scores.emissions).asarray
     weights = asarray(soft.weights)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
+
     # log Z_q - H(p). The gradient of log Z_q is the expectations under q.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
-    # Then - E_p[s_q], for emissions, transitions, start and end.
-    for d_score, saved_count, score in zip(gradient[:4], soft.expected[:4], scores[:4]):
-        expected_count = asarray(saved_count)
-        d_score -= expected_count
-        value -= float((expected_count * score).sum())
+
+    # Then - E_p[s_q], for emissions, transitions, start and end: the first four fields.
+    for d_scores, saved_counts, array in zip(gradient[:4], soft.expected[:4], scores[:4]):
+        expected_counts = asarray(saved_counts)
+        d_scores -= expected_counts  # in place
+        value -= float((expected_counts * array).sum())
     return LossResult(value, gradient)
 
 
@@ -95,6 +97,7 @@ def expectations(
     transitions = transitions.astype("float64")
     start = potentials.start[tag_of_teacher].astype("float64")
     end = potentials.end[tag_of_teacher].astype("float64")
+
     first_token = 0
     for lengths in _lengths_by_doc(potentials.lengths, doc_of):
         end_token = first_token + int(lengths.sum())
@@ -107,6 +110,7 @@ def expectations(
         _, backprop = chain.log_partition(scores)
         counts = map_scores(_round_down, backprop(numpy.ones(len(lengths))))
         entropies, _ = chain.entropy(scores)
+
         saved: Saved = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
@@ -116,8 +120,8 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of: Ints1d) -> list[Ints1d]:
-    """Group the lengths of sequences by their docs, which follow each other and have a sequence at
-    least. Shapes: (B,), (B,)"""
+    """The lengths of the sequences of each doc, from the length and the doc of each sequence, in
+    the order of docs. A doc has a sequence at least. Shapes: (B,), (B,)"""
     if not len(doc_of):
         return []
     # The first sequence of each doc but the first.
@@ -185,7 +189,8 @@ def cut_as_taught(
     for i, eg in enumerate(examples):
         if is_taught(eg):
             saved: Saved = eg.reference.user_data[KEY]
-            lengths_by_doc[i] = saved.get("lengths", [lengths_by_doc[i].sum()])
+            whole_doc = [lengths_by_doc[i].sum()]
+            lengths_by_doc[i] = saved.get("lengths", whole_doc)
     n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
     doc_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
     return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of
@@ -241,16 +246,21 @@ def read_soft_targets(
     is_left_out = numpy.zeros(len(examples), dtype=bool)
     if not taught_docs:
         return None, is_left_out
+
+    # The tags that both the student and its teacher can have at each token. Shape: (N, K)
     possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
     if constraints.emissions is not None:
         possible = constraints.emissions.copy()
     for doc in taught_docs:
         # A tag of the student that no tag of the teacher counts as has a label that it lacks.
         possible[doc.tokens] &= doc.to_student.any(axis=0)
+
     has_path = numpy.ones(len(examples), dtype=bool)
     if constraints.emissions is not None:
         path = chain.any_path(constraints._replace(emissions=possible), lengths)
-        has_path[doc_of[numpy.isneginf(path.scores)]] = False
+        lacks_path = numpy.isneginf(path.scores)  # of each sequence, (B,)
+        has_path[doc_of[lacks_path]] = False
+
     soft_weights = numpy.zeros(len(examples))
     expected = no_scores(lengths, len(tags), "float64")
     entropy = 0.0
@@ -264,6 +274,7 @@ def read_soft_targets(
             is_left_out[doc.i] = True
             # Its score would be minus infinity, which the weight 0 doesn't make 0.
             possible[doc.tokens] = True
+
     constraints = constraints._replace(emissions=possible)
     # All sequences of a doc have its weight.
     soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
@@ -305,4 +316,5 @@ def _to_student(saved: Saved, tags: Tags) -> Array2d:
             f"{list(tags.labels)}, without {unknown}"
         )
     finest = Tags(saved["labels"]).finest
-    return finest.counts_as(tags)[:, None] == numpy.arange(len(tags))
+    tag_of_student = finest.counts_as(tags)  # (K',)
+    return tag_of_student[:, None] == numpy.arange(len(tags))

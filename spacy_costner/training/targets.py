@@ -1,7 +1,9 @@
 """Training targets: which paths are possible, which are right, and how much they count.
 
 `read_annotation` reads the docs of a batch, once. `make_targets` cuts them into sequences, once for
-each segmentation, and makes what a loss needs besides the scores of the model.
+each segmentation, and makes what a loss needs besides the scores of the model. A preset token is
+one whose entity the predicted doc has before the component runs. D is the number of docs, B that of
+sequences.
 """
 
 import warnings
@@ -69,15 +71,18 @@ class Targets(NamedTuple):
             # Gold keeps to the tag scheme, and nothing else makes it impossible. (With soft targets
             # an entity may be across a border of the teacher's sequences.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
+
+        # The tags that agree with gold, and of these the possible ones. Shapes: (N, K), or (N, K')
+        # with incorrect spans, for which there are more tags than those of the chain.
         if possible is None:
             allowed = chain.to_mask(gold.token_tags, len(self.tags))
             agreeing = allowed
         else:
-            # With incorrect spans there are more tags than those of the chain.
             allowed = chain.to_mask(gold.token_tags, possible.shape[1])
             agreeing = possible & allowed
         path = chain.any_path(self.constraints._replace(emissions=agreeing), self.lengths)
         is_left_out = numpy.isneginf(path.scores)
+
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         is_annotated = (gold.tags >= 0) & ~in_left_out
         # The tags of a path that is possible: a preset may say which O precedes an entity.
@@ -133,10 +138,10 @@ class Weights:
         """
         if not self.weighs_tokens:
             return None
-        label_weights = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
-        # The label of O is -1: its weight is the last one.
+        weight_of_label = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
+        # A missing tag, -1, becomes tag 0, O. The label of O is -1: its weight is the last one.
         label_of_token = tags.label_of[numpy.maximum(path, 0)]
-        weights = numpy.asarray(label_weights, dtype="float32")[label_of_token]
+        weights = numpy.asarray(weight_of_label, dtype="float32")[label_of_token]
         # The only token of an entity is its first and its last one, and has the factor once.
         boundary_tokens = numpy.concatenate([entities.begin, entities.end - 1])
         weights[numpy.unique(boundary_tokens)] *= self.boundary
@@ -252,6 +257,7 @@ def read_annotation(
     presets = annotation.read_presets([eg.predicted for eg in examples])
     reference = read_reference(examples, presets)
     constraints = possible_paths(presets, tags, strings)
+
     annotated_entities = reference.entities(tags, strings)
     entities = annotated_entities.trim(reference.is_space)
     path = tags.gold_path(entities, reference.is_annotated)
@@ -273,8 +279,14 @@ def read_annotation(
 def _warn_of_entities(
     batch: AnnotatedBatch, annotated: Entities, trimmed: Entities, warned: set[str]
 ) -> None:
-    """Warn, once, of gold entities that are learned otherwise than annotated: without white space,
-    or as O as they have another label. Labels that spaCy 2 had for no entities are refused."""
+    """Warn, once, of gold entities that are not learned as they are annotated: white space at their
+    ends is taken off, or they are O, as their label isn't one of the chain's. Labels with which
+    spaCy 2 marked spans that are no entities are refused.
+
+    batch (AnnotatedBatch): The batch.
+    annotated (Entities), trimmed (Entities): Its gold entities, with and without white space.
+    warned (set[str]): The warnings so far: see `read_annotation`.
+    """
     component = batch.annotation.component
     is_unknown = annotated.label < 0
     if is_unknown.any():
@@ -326,11 +338,13 @@ def make_targets(
     soft, is_untaught = read_soft_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of, batch.example_weights
     )
-    reason_of_doc: dict[int, str] = {}
+
+    reason_of_doc: dict[int, str] = {}  # why docs are left out
     if is_untaught.any():
         batch = batch.leave_out(is_untaught)
         for i in numpy.flatnonzero(is_untaught).tolist():
             reason_of_doc[i] = "no path of its teacher has its preset entities"
+
     allowed = None  # where gold is complete, its tags say it all
     if (batch.path < 0).any():
         allowed = tags.agreeing(batch.path, lengths)
@@ -354,6 +368,7 @@ def make_targets(
         spans = read_incorrect_spans(batch.examples, spans_key, tags, batch.lengths)
         if spans:
             gold, constraints = exclude(spans, gold, constraints, tags)
+
     targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
     targets, is_left_out = targets.leave_out_impossible()
     if soft is not None:

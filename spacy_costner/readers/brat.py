@@ -1,0 +1,158 @@
+"""brat standoff: a text in a .txt file, and its annotation in the .ann file of the same name.
+
+    T1	PER 0 7	Kim Lee
+    T2	LOC 10 14;20 26	East London
+
+An entity is a line: its id, its label with its offsets, its text. An entity in several fragments is
+discontinuous. Other lines have relations, events, attributes and notes. Offsets count the
+characters of the file, line ends as they are.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from spacy.tokens import Doc
+
+from .context import Context, CorpusInfo
+from .files import BRAT_ANNOTATION, CorpusError, FilePlace, read_text, shown
+from .task_docs import tasks_to_docs
+from .tasks import (
+    AnnotatedTask,
+    Range,
+    Task,
+    TaskSpan,
+    range_in_characters,
+    utf16_ends,
+    utf16_length,
+)
+
+FRAGMENT = r"\d{1,15} \d{1,15}"
+ENTITY = re.compile(rf"T\S*\t(\S+) ({FRAGMENT}(?:;{FRAGMENT})*)\t(.*)")
+"""The line of an entity: label, fragments, text."""
+
+SPACE = re.compile(r"\s+")
+
+OTHER_LINE = re.compile(r"[REAMN]\S*\t|\*\t|#")
+"""The beginning of a line of a relation, an event, an attribute, an id of another database, an
+equivalence or a note."""
+
+DISCONTINUOUS = "entities have several fragments: their tokens are missing annotation"
+
+
+class BratEntity(NamedTuple):
+    """An entity of an .ann file.
+
+    place (FilePlace): Its line.
+    label (str): Its label.
+    fragments (list[Range]): The characters of its text, at least one range.
+    text (str): Its text, with a space between fragments.
+    """
+
+    place: FilePlace
+    label: str
+    fragments: list[Range]
+    text: str
+
+
+def read_brat(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a text and its annotation: one doc. Discontinuous entities are missing annotation, and
+    are reported.
+
+    path (Path): The .ann file or the .txt file.
+    context (Context): What the reader needs. Its info gets what the doc can't have.
+    RETURNS (Iterator[Doc]): The doc.
+    RAISES (CorpusError): If one of the files can't be read, or a line isn't of the format.
+    """
+    context.info.add_file("brat standoff")
+    annotation_path = path.with_suffix(BRAT_ANNOTATION)
+    task = _read_task(annotation_path, context.info)
+    place = FilePlace(annotation_path, 1)
+    return tasks_to_docs([AnnotatedTask(place, text_key=None, task=task)], context)
+
+
+def _read_task(path: Path, info: CorpusInfo) -> Task:
+    """Read an .ann file, and the .txt file beside it. `info` gets the discontinuous entities."""
+    text_path = path.with_suffix(".txt")
+    if not text_path.is_file():
+        raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
+    # Offsets count both characters of a line end "\r\n".
+    text = read_text(text_path, keep_line_ends=True)
+    entities = _in_characters(list(_read_entities(path, utf16_length(text))), text)
+
+    spans: list[TaskSpan] = []
+    missing: list[Range] = []
+    for entity in entities:
+        last_end = max(end for _, end in entity.fragments)
+        if last_end > len(text):
+            expected = f"expected offsets in a text of {len(text)} characters"
+            raise entity.place.refuse(f"{expected}, got {last_end}")
+        fragments = _join_fragments(entity.fragments, text)
+        if len(fragments) > 1:
+            info.add_problem(DISCONTINUOUS, entity.place, f"{entity.text!r} {entity.label}")
+            missing += fragments
+            continue
+        start, end = fragments[0]
+        spans.append(TaskSpan(start, end, entity.label, {"text": entity.text}))
+    return Task(text, spans, missing=tuple(missing))
+
+
+def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
+    """The entities of an .ann file. `limit` is the largest end that a fragment may have. An empty
+    file has none."""
+    if not path.stat().st_size:
+        return
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        place = FilePlace(path, number)
+        if not line.strip() or OTHER_LINE.match(line):
+            continue
+        match = ENTITY.fullmatch(line)
+        if match is None:
+            expected = "expected an id, TAB, a label, offsets, TAB and a text"
+            raise place.refuse(f"{expected}, got {shown(line)}")
+        label, offsets, entity_text = match.groups()
+        fragments: list[Range] = []
+        for fragment in offsets.split(";"):
+            start, end = map(int, fragment.split(" "))
+            if not start < end <= limit:
+                expected = f"a start before its end in a text of {limit} characters"
+                raise place.refuse(f"expected {expected}, got {start} to {end}")
+            fragments.append((start, end))
+        yield BratEntity(place, label, fragments, entity_text)
+
+
+def _has_its_text(entity: BratEntity, text: str) -> bool:
+    """Whether the fragments of an entity have the text that stands beside them. It makes no
+    difference which white space is within it."""
+    fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
+    return SPACE.split(fragment_text) == SPACE.split(entity.text)
+
+
+def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
+    """The entities with offsets in characters. A browser counts UTF-16 code units: they are
+    converted if all texts of the entities fit only then."""
+    if all(_has_its_text(entity, text) for entity in entities):
+        return entities
+    ends = utf16_ends(text)
+    converted: list[BratEntity] = []
+    for entity in entities:
+        fragments = [range_in_characters(fragment, ends) for fragment in entity.fragments]
+        converted.append(entity._replace(fragments=fragments))
+    if all(_has_its_text(entity, text) for entity in converted):
+        return converted
+    return entities
+
+
+def _join_fragments(fragments: list[Range], text: str) -> list[Range]:
+    """Join fragments with nothing but white space between them: brat divides an entity at the end
+    of a line."""
+    joined: list[Range] = []
+    for start, end in sorted(fragments):
+        if joined:
+            last_start, last_end = joined[-1]
+            if start <= last_end or not text[last_end:start].strip():
+                joined[-1] = (last_start, max(last_end, end))
+                continue
+        joined.append((start, end))
+    return joined

@@ -1,0 +1,248 @@
+"""Estimates from drawn docs: against all samples of a tiny population, and the bootstrap."""
+
+import math
+from itertools import combinations, product
+from typing import NamedTuple
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thinc.types import Floats1d, Ints1d, Ints2d
+
+from spacy_costner.analysis.estimators import (
+    UNIFORM,
+    Count,
+    Sample,
+    degrees_of_freedom,
+    draw_docs,
+    drawing_probs,
+    drawings_for_half,
+    estimate_ratio,
+    estimate_total,
+    most_docs_with_any,
+    student_quantile,
+    variance_of_mean,
+)
+
+from .support.strategies import seeds
+
+
+class Population(NamedTuple):
+    """Docs with an annotated and an expected count each, and their probabilities. Shapes: (D,)"""
+
+    annotated: Floats1d
+    expected: Floats1d
+    probs: Floats1d
+
+    def count(self, docs: Ints1d) -> Count:
+        """The count in drawn docs. Shape: (..., n)"""
+        return Count(self.annotated[docs], self.expected[docs], float(self.expected.sum()))
+
+
+def population(rng: numpy.random.Generator, n_docs: int) -> Population:
+    """Docs of which a model expects about as much as they have."""
+    annotated = rng.poisson(3.0, size=n_docs).astype("float64")
+    expected = annotated * rng.uniform(0.5, 1.2, size=n_docs)
+    return Population(annotated, expected, drawing_probs(rng.uniform(size=n_docs)))
+
+
+def all_sequences(n_docs: int, n: int) -> Ints2d:
+    """All that n drawings with replacement may give. Shape: (D^n, n)"""
+    return numpy.asarray(list(product(range(n_docs), repeat=n)))
+
+
+def influences(docs: Population, drawn: Ints2d) -> numpy.ndarray:
+    """What each drawing says of the total, by its definition. Shape: (S, n)"""
+    errors = docs.annotated[drawn] - docs.expected[drawn]
+    return docs.expected.sum() + errors / docs.probs[drawn]
+
+
+@given(seeds, st.integers(2, 5), st.integers(2, 4))
+def test_total_and_its_variance_have_no_bias(
+    rng: numpy.random.Generator, n_docs: int, n: int
+) -> None:
+    """Over all samples: the mean of the estimates is the true total, however wrong the model is,
+    and the mean of the estimated variances is their variance."""
+    docs = population(rng, n_docs)
+    drawn = all_sequences(n_docs, n)
+    prob_of_sample = docs.probs[drawn].prod(axis=1)
+    sample = Sample(docs.probs[drawn], n_docs)
+
+    totals = estimate_total(docs.count(drawn), sample).value
+    variances = variance_of_mean(influences(docs, drawn), sample)
+
+    assert prob_of_sample.sum() == pytest.approx(1.0)
+    truth = docs.annotated.sum()
+    assert prob_of_sample @ totals == pytest.approx(truth)
+    assert prob_of_sample @ variances == pytest.approx(prob_of_sample @ (totals - truth) ** 2)
+
+
+@given(seeds, st.integers(2, 6))
+def test_without_replacement_neither(rng: numpy.random.Generator, n_docs: int) -> None:
+    """Over all sets of docs, which are equally probable."""
+    docs = population(rng, n_docs)._replace(probs=numpy.full(n_docs, 1 / n_docs))
+    for n in range(2, n_docs + 1):
+        drawn = numpy.asarray(list(combinations(range(n_docs), n)))
+        sample = Sample(docs.probs[drawn], n_docs, with_replacement=False)
+
+        total = estimate_total(docs.count(drawn), sample)
+        variances = variance_of_mean(influences(docs, drawn), sample)
+
+        truth = docs.annotated.sum()
+        assert total.value.mean() == pytest.approx(truth)
+        assert variances.mean() == pytest.approx(((total.value - truth) ** 2).mean())
+        if n == n_docs:  # nothing is left to chance
+            assert total.low == pytest.approx(truth) == total.high
+
+
+@given(seeds)
+def test_an_exact_model_leaves_no_doubt(rng: numpy.random.Generator) -> None:
+    docs = population(rng, 8)
+    docs = docs._replace(expected=docs.annotated)
+    drawn = draw_docs(docs.probs, 5, rng)
+    total = estimate_total(docs.count(drawn), Sample(docs.probs[drawn], 8))
+    assert total == pytest.approx([docs.annotated.sum()] * 3)
+
+
+def test_ratio_is_that_of_the_estimated_totals() -> None:
+    docs = population(numpy.random.default_rng(0), 20)
+    others = docs._replace(annotated=docs.annotated + 2, expected=docs.expected * 1.5)
+    drawn = draw_docs(docs.probs, 10, numpy.random.default_rng(1))
+    sample = Sample(docs.probs[drawn], 20)
+
+    ratio = estimate_ratio(docs.count(drawn), others.count(drawn), sample)
+    both = estimate_total(docs.count(drawn) + others.count(drawn), sample)
+
+    numerator = estimate_total(docs.count(drawn), sample).value
+    denominator = estimate_total(others.count(drawn), sample).value
+    assert ratio.value == pytest.approx(numerator / denominator)
+    assert both.value == pytest.approx(numerator + denominator)
+
+
+def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
+    """The standard error of the linearised ratio, against the deviation of resampled ratios."""
+    rng = numpy.random.default_rng(0)
+    docs = population(rng, 500)
+    others = docs._replace(annotated=docs.annotated + rng.poisson(4.0, size=500))
+    drawn = draw_docs(docs.probs, 300, rng)
+    again = drawn[rng.integers(300, size=(4_000, 300))]
+
+    ratio = estimate_ratio(docs.count(drawn), others.count(drawn), Sample(docs.probs[drawn], 500))
+    resampled = estimate_ratio(
+        docs.count(again), others.count(again), Sample(docs.probs[again], 500)
+    )
+
+    assert (ratio.high - ratio.low) / 2 / 1.96 == pytest.approx(resampled.value.std(), rel=0.05)
+    assert ratio.value - ratio.low == pytest.approx(ratio.high - ratio.value)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> None:
+    """Of 4,000 samples, of which the share has a standard error below .7 points."""
+    rng = numpy.random.default_rng(0)
+    docs = population(rng, 400)
+    others = docs._replace(annotated=docs.annotated + rng.poisson(1.0, size=400))
+    drawn = rng.choice(400, size=(4_000, 50), p=docs.probs)
+    sample = Sample(docs.probs[drawn], 400)
+
+    total = estimate_total(docs.count(drawn), sample, confidence=confidence)
+    ratio = estimate_ratio(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
+
+    true_ratio = docs.annotated.sum() / others.annotated.sum()
+    for interval, truth in ((total, docs.annotated.sum()), (ratio, true_ratio)):
+        has_truth = (interval.low <= truth) & (truth <= interval.high)
+        assert has_truth.mean() == pytest.approx(confidence, abs=0.02)
+
+
+def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
+    """A few docs with much of the count: the interval stays above 0, and is as many times above the
+    estimate as below it."""
+    drawn = Count(numpy.asarray([0.0, 0.0, 0.0, 9.0]), numpy.zeros(4), 0.0)
+    total = estimate_total(drawn, Sample(numpy.full(4, 0.1), 10))
+    assert 0 < total.low < total.value == pytest.approx(22.5)
+    assert total.high / total.value == pytest.approx(total.value / total.low)
+
+
+def test_simple_random_docs_take_the_finite_population_into_account() -> None:
+    """Half of the docs, drawn without replacement: intervals are narrower by the root of a half."""
+    docs = population(numpy.random.default_rng(0), 60)._replace(probs=numpy.full(60, 1 / 60))
+    drawn = numpy.arange(30)
+    once, twice = (
+        estimate_ratio(
+            docs.count(drawn),
+            Count(numpy.ones(30), numpy.ones(30), 60.0),
+            Sample(docs.probs[drawn], 60, with_replacement),
+        )
+        for with_replacement in (False, True)
+    )
+    width = once.high - once.low
+    assert width / (twice.high - twice.low) == pytest.approx(math.sqrt(0.5))
+
+
+def test_total_of_the_annotated_docs_alone_expects_nothing() -> None:
+    docs = population(numpy.random.default_rng(0), 30)
+    drawn = draw_docs(docs.probs, 10, numpy.random.default_rng(1))
+    sample = Sample(docs.probs[drawn], 30)
+    alone = estimate_total(docs.count(drawn).without_model(), sample)
+    assert alone.value == pytest.approx((docs.annotated[drawn] / docs.probs[drawn]).mean())
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=20))
+def test_probabilities_of_drawing(deviations: list[float]) -> None:
+    """They sum to 1, and none is so small that a doc counts more than twice as much as in a simple
+    random sample."""
+    probs = drawing_probs(numpy.asarray(deviations))
+    assert probs.sum() == pytest.approx(1.0)
+    assert probs.min() >= UNIFORM / len(deviations) - 1e-12
+    surest = numpy.argmin(deviations)
+    assert probs[surest] == pytest.approx(probs.min())
+
+
+def test_docs_are_drawn_with_their_probabilities() -> None:
+    probs = drawing_probs(numpy.asarray([0.0, 1.0, 3.0]))
+    drawn = draw_docs(probs, 100_000, numpy.random.default_rng(0))
+    assert numpy.bincount(drawn) / 100_000 == pytest.approx(probs, abs=0.01)
+
+
+@pytest.mark.parametrize("with_replacement", [True, False])
+def test_more_drawings_halve_the_variance_of_the_mean(with_replacement: bool) -> None:
+    """As many as it says make it a quarter, one fewer doesn't."""
+    sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
+    m = drawings_for_half(sample)
+
+    def factor(n: int) -> float:
+        return Sample(numpy.full(n, 1 / 1000), 1000, with_replacement).correction / n
+
+    assert factor(m) <= factor(50) / 4 + 1e-12
+    assert factor(m - 1) > factor(50) / 4
+
+
+@pytest.mark.parametrize("with_replacement", [True, False])
+def test_what_no_drawn_doc_has(with_replacement: bool) -> None:
+    """One more doc than the bound would be found with the confidence, even if it and its like have
+    the least probability."""
+    sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
+    most = most_docs_with_any(sample, confidence=0.95)
+    least_prob = (UNIFORM if with_replacement else 1) / 1000
+    assert (1 - most * least_prob) ** 50 >= 0.05 > (1 - (most + 1) * least_prob) ** 50
+
+
+def test_degrees_of_freedom_fall_with_the_kurtosis() -> None:
+    """Normal numbers have about as many as there are, one outlier leaves few; constant numbers have
+    no kurtosis."""
+    numbers = numpy.random.default_rng(0).normal(size=(2_000, 50))
+    assert degrees_of_freedom(numbers).mean() == pytest.approx(47, abs=2)
+    outlier = numpy.zeros(50)
+    outlier[0] = 1
+    assert degrees_of_freedom(outlier) == pytest.approx(2 * 50 / (48.02 - 47 / 49), rel=0.01)
+    assert degrees_of_freedom(numpy.ones(50)) == 49
+
+
+@pytest.mark.parametrize(
+    ("prob", "degrees", "quantile"),
+    [(0.975, 1, 12.7062), (0.975, 2.5, 3.57465), (0.975, 29, 2.04523), (0.995, 10, 3.16927)],
+)
+def test_quantiles_of_student(prob: float, degrees: float, quantile: float) -> None:
+    """As SciPy has them."""
+    assert student_quantile(prob, numpy.asarray([degrees]))[0] == pytest.approx(quantile, rel=1e-4)

@@ -1,0 +1,80 @@
+"""What a model expects of docs: against all paths, and what the pipeline predicts."""
+
+from dataclasses import replace
+
+import numpy
+import pytest
+from hypothesis import given
+
+from spacy_costner.analysis.expected_counts import (
+    concatenate_counts,
+    expect_counts,
+    variance_of_count,
+)
+from spacy_costner.decoding import Posterior
+
+from . import oracle
+from .support.pipelines import TEXTS, pipeline, train
+from .support.posteriors import entities_of, posterior
+
+
+@given(posterior())
+def test_variance_of_the_count_is_that_over_all_paths(posterior: Posterior) -> None:
+    """And that of a doc of several sequences, which are independent, is their sum."""
+    variances = variance_of_count(posterior)
+    n_sequences = len(posterior.scores.lengths)
+    one_doc = replace(posterior, doc_of=numpy.zeros(n_sequences, dtype="int64"))
+
+    for b in range(n_sequences):
+        legal = oracle.paths(posterior.scores, b)
+        if not legal:
+            continue
+        probs = numpy.asarray(oracle.probabilities(legal))
+        counts = numpy.asarray([len(entities_of(posterior, b, path.tags)) for path in legal])
+        mean = probs @ counts
+        assert variances[b] == pytest.approx(probs @ (counts - mean) ** 2, abs=1e-4)
+    assert variance_of_count(one_doc) == pytest.approx([variances.sum()], abs=1e-4)
+
+
+def test_counts_of_docs_are_those_of_their_predicted_entities() -> None:
+    """In batches: predicted entities, the sum of their probabilities, and the sum of those of all
+    entities that may be annotated."""
+    nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
+    train(nlp)
+    nlp.batch_size = 2
+    ner = nlp.get_pipe("ner")
+    texts = TEXTS[:3]
+
+    docs = []
+    parts = []
+    for docs_of_batch, counts_of_batch in expect_counts(nlp, "ner", map(nlp.make_doc, texts)):
+        docs += docs_of_batch
+        parts.append(counts_of_batch)
+    counts = concatenate_counts(parts)
+
+    assert len(parts) == 2
+    assert counts.n_tokens.tolist() == [len(nlp.make_doc(text)) for text in texts]
+    for i, expected_doc in enumerate(nlp.pipe(texts)):
+        assert [str(ent) for ent in docs[i].ents] == [str(ent) for ent in expected_doc.ents]
+        assert expected_doc.ents
+        for j, label in enumerate(ner.labels):
+            ents = [ent for ent in expected_doc.ents if ent.label_ == label]
+            assert counts.predicted[i, j] == len(ents)
+            probs = [ent._.confidence for ent in ents]
+            assert counts.correct[i, j] == pytest.approx(sum(probs), abs=1e-5)
+            possible = ner.posterior([nlp.make_doc(texts[i])]).likely_entities(0.01)
+            of_label = possible[1][possible[0].label == j]
+            # What is below one percent isn't found.
+            assert counts.annotated[i, j] == pytest.approx(of_label.sum(), abs=0.1)
+
+
+def test_preset_entities_are_certain() -> None:
+    nlp = pipeline()
+    train(nlp)
+    doc = nlp.make_doc("I like Paris")
+    doc.set_ents([doc.char_span(7, 12, "LOC")], default="outside")
+    ((_, counts),) = expect_counts(nlp, "ner", [doc])
+    label = nlp.get_pipe("ner").labels.index("LOC")
+    assert counts.predicted[0, label] == counts.correct[0, label] == 1
+    assert counts.annotated[0, label] == pytest.approx(1.0, abs=1e-5)
+    assert counts.deviation[0] == pytest.approx(0.0, abs=1e-2)
