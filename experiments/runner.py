@@ -23,9 +23,9 @@ from spacy_costner.analysis.runs import (
     Failed,
     MakeExecutor,
     Run,
-    kept,
     local_processes,
     ray_cluster,
+    read_cache,
     run_all,
 )
 from spacy_costner.cli.plots import save
@@ -70,7 +70,7 @@ class Runner:
         missing: list[Run] = []
         for run in runs:
             path = self.folder / f"{run.name}.json"
-            results[run.name] = kept(path, run.key)
+            results[run.name] = read_cache(path, run.key)
             if results[run.name] is None:
                 missing.append(run._replace(path=path))
         # A single run doesn't need other processes.
