@@ -251,8 +251,7 @@ def fit(
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
 
-    # Read the corpora. The development docs are read first of all, as training would be in vain if
-    # they had faults.
+    # Read the corpora: also the development docs, as training would be in vain if they had faults
     examples = prepare(linear, train_corpus, in_memory=cache is None)
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
