@@ -99,8 +99,9 @@ def choose_examples(cluster_of_word: Mapping[str, str]) -> list[list[str]]:
         frequent word.
     """
     words = list(cluster_of_word)
-    words_at_equal_distances = words[:: max(len(words) // 4, 1)]
-    # Without repetition: two of these words may be in the same cluster.
+    quarter = max(len(words) // 4, 1)
+    words_at_equal_distances = words[::quarter]
+    # Each cluster once, in order: two of these words may be in the same cluster.
     clusters = dict.fromkeys(cluster_of_word[word] for word in words_at_equal_distances)
     examples: list[list[str]] = []
     for cluster in clusters:
