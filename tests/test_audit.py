@@ -67,10 +67,12 @@ def entities_of(doc: Doc) -> list[Any]:
 
 
 def all_entities(docs: Sequence[Doc]) -> list[list[Any]]:
+    """Those of each doc."""
     return [entities_of(doc) for doc in docs]
 
 
 def set_entities(doc: Doc, entities: Sequence[Any]) -> None:
+    """Give a doc other entities: first token, end and label of each."""
     doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in entities])
 
 
@@ -341,10 +343,12 @@ def write_lines(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) ->
 
 
 def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
 def save_lines(lines: Sequence[Any], path: Path) -> None:
+    """Write a line of JSON for each value."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf8")
 
 
