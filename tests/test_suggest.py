@@ -210,7 +210,11 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
-        assert task.extra["meta"] == {"score": round(suggestion.score, 4), "doc": suggestion.place}
+        assert task.extra["meta"] == {
+            "score": round(suggestion.score, 4),
+            "doc": suggestion.place,
+            "chosen_by": "suggest",
+        }
 
 
 @pytest.mark.parametrize(

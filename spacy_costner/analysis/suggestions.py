@@ -1,8 +1,8 @@
 """Suggest the docs to annotate next: those of which a model is least sure."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy
 from spacy.attrs import LOWER
@@ -93,6 +93,9 @@ MEASURES: dict[str, Measure] = {
     "least-confidence": by_least_confidence,
 }
 
+CHOSEN_BY = "chosen_by"
+"""The key in the metadata of suggested docs that says that they are no random sample."""
+
 PRICES = ("token", "doc")
 """What the price of a doc is made of."""
 
@@ -114,16 +117,23 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """The prediction as a proposal to annotators, with the probability of each entity."""
-        task = doc_to_task(self.doc, {"meta": {"score": round(self.score, 4), "doc": self.place}})
-        spans: list[TaskSpan] = []
-        for span, ent in zip(task.spans or (), self.doc.ents):
-            prob = prob_of(ent)
-            if prob is None:  # The entity is preset.
-                prob = 1.0
-            score = round(prob, 4)
-            spans.append(span._replace(extra={**span.extra, "score": score}))
-        return task._replace(spans=spans)
+        """The prediction as a proposal to annotators."""
+        meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
+        return proposal(self.doc, {"meta": meta})
+
+
+def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
+    """The predicted entities of a doc as a proposal to annotators, with their probabilities.
+    `extra` has other keys of the task."""
+    task = doc_to_task(doc, extra)
+    spans: list[TaskSpan] = []
+    for span, ent in zip(task.spans or (), doc.ents):
+        prob = prob_of(ent)
+        if prob is None:  # The entity is preset.
+            prob = 1.0
+        score = round(prob, 4)
+        spans.append(span._replace(extra={**span.extra, "score": score}))
+    return task._replace(spans=spans)
 
 
 def suggest(
