@@ -28,7 +28,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from thinc.types import Floats1d, Floats2d, Ints2d
 
-from spacy_costner.analysis.estimation import LEAST_ENTITIES, LEAST_OF_EACH, entity_keys
+from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
 from spacy_costner.analysis.estimators import (
     Count,
     Interval,
@@ -43,14 +43,13 @@ from spacy_costner.cli.tables import text_table
 from spacy_costner.readers import ReadOptions, read_docs
 
 SIZES = (30, 50, 100)
-LEAST_OF_LABEL = 100
+MIN_IN_POPULATION = 100
 """Labels with fewer entities in the population are left out."""
 
 GARBLED = 0.05
 """The share of characters that are replaced in garbled text."""
 
 SHIFTS = ("as it is", "lower case", "garbled")
-MEASURES = ("entities", "precision", "recall", "F")
 
 
 class Column(NamedTuple):
@@ -79,7 +78,7 @@ class Labelled(NamedTuple):
 class Population(NamedTuple):
     """Annotated docs, and what the model expects of them. Shapes: (D,)"""
 
-    labels: list[Labelled]  # those with enough entities, and all together
+    labels: list[Labelled]  # all together first, then those with enough entities
     deviation: Floats1d
     n_tokens: Column
 
@@ -146,7 +145,7 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
     masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
     labelled: list[Labelled] = []
     for mask in [every_label, *masks]:
-        if annotated[:, mask].sum() >= LEAST_OF_LABEL:
+        if annotated[:, mask].sum() >= MIN_IN_POPULATION:
             columns = [Column(*(part[:, mask].sum(axis=1) for part in pair)) for pair in tables]
             labelled.append(Labelled(*columns))
     n_tokens = counts.n_tokens.astype("float64")
@@ -164,7 +163,8 @@ def simulate(
     # With replacement, too: populations are small, and the correction would hide the design.
     drawn_simply = rng.integers(n_docs, size=(n_samples, n))
     simple = Sample(numpy.full((n_samples, n), 1 / n_docs), n_docs)
-    for annotated, correct, predicted in population.labels:
+    for i, (annotated, correct, predicted) in enumerate(population.labels):
+        of_all = " of all" if i == 0 else ""
         n_annotated = annotated.annotated[drawn].sum(axis=1)
         n_correct = correct.annotated[drawn].sum(axis=1)
         n_false_alarms = predicted.annotated[drawn].sum(axis=1) - n_correct
@@ -180,8 +180,8 @@ def simulate(
         )
         scale = population.n_tokens.annotated.sum() / total
         yield Simulated(
-            "entities",
-            *coverage(with_design, total, n_annotated >= LEAST_ENTITIES),
+            f"entities{of_all}",
+            *coverage(with_design, total, n_annotated >= MIN_ENTITIES),
             half_width=half_width(with_design) / total,
             half_width_simple=half_width(with_model) / total,
             half_width_alone=half_width(rate) * scale,
@@ -204,9 +204,9 @@ def simulate(
                 denominator.drawn(drawn_simply).without_model(),
                 simple,
             )
-            is_estimated = numpy.minimum(n_correct, n_wrong) >= LEAST_OF_EACH
+            is_estimated = numpy.minimum(n_correct, n_wrong) >= MIN_OF_EACH
             yield Simulated(
-                name,
+                f"{name}{of_all}",
                 *coverage(ratio, truth, is_estimated),
                 half_width=half_width(ratio),
                 half_width_simple=half_width(ratio_simple),

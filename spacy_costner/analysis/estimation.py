@@ -43,14 +43,14 @@ from .fitness import check_new_to, find_unknown_labels, is_known_doc
 from .predictions import get_component
 from .suggestions import text_without_space
 
-LEAST_DRAWN = 30
+MIN_DRAWINGS = 30
 """Fewer drawings are refused: `benchmarks/estimate.py` simulates how often intervals have the
 truth."""
 
-LEAST_ENTITIES = 20
+MIN_ENTITIES = 20
 """The number of annotated entities of a label in the drawn docs from which on they are counted."""
 
-LEAST_OF_EACH = 10
+MIN_OF_EACH = 10
 """The number of correct and of wrong or missed entities from which on their share is estimated."""
 
 ALL = "all"
@@ -187,9 +187,9 @@ def estimate(
         drawings = read_drawings(annotated)
         check_pipeline(ner, annotated, drawings[0])
         times = numpy.asarray([drawing.times for drawing in drawings])
-    if times.sum() < LEAST_DRAWN:
+    if times.sum() < MIN_DRAWINGS:
         raise ValueError(
-            f"expected at least {LEAST_DRAWN} drawn docs, got {times.sum()}: intervals of fewer "
+            f"expected at least {MIN_DRAWINGS} drawn docs, got {times.sum()}: intervals of fewer "
             "have the truth too seldom"
         )
     notes = find_unknown_labels(
@@ -404,8 +404,8 @@ def estimate_label(
     if n_annotated == 0:
         most_docs = most_docs_with_any(sample, confidence=confidence)
         refusal = f"no drawn doc has one: at most {most_docs:,} docs do"
-    elif n_annotated < LEAST_ENTITIES:
-        refusal = f"{n_annotated} in the drawn docs, fewer than {LEAST_ENTITIES}"
+    elif n_annotated < MIN_ENTITIES:
+        refusal = f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
     if refusal:
         entities = Measure(None, annotated.expected_total, None, refusal)
     else:
@@ -416,10 +416,10 @@ def estimate_label(
         """Estimate a score, unless there are too few correct or wrong entities in the drawn docs.
         `wrong` is what the wrong ones are called."""
         model_alone = float(ratio(numerator.expected_total, denominator.expected_total))
-        if min(n_correct, n_wrong) < LEAST_OF_EACH:
+        if min(n_correct, n_wrong) < MIN_OF_EACH:
             refusal = (
                 f"{n_correct} correct and {n_wrong} {wrong} in the drawn docs, fewer than "
-                f"{LEAST_OF_EACH} of each"
+                f"{MIN_OF_EACH} of each"
             )
             return Measure(None, model_alone, None, refusal)
         score = estimate_ratio(numerator, denominator, sample, confidence=confidence)

@@ -11,10 +11,11 @@ from spacy.language import Language
 from spacy.tokens import Span
 from typer import Argument, Option
 
-from ..analysis.clusters import SIZES, learn_clusters, scipy_sparse
+from ..analysis.clusters import SIZES, learn_clusters
 from ..progress import progress
 from ..readers import read_texts
 from ..saving import check_file, save_text
+from ..training.word_vectors import require_scipy
 from .command_line import command
 from .options import LangOption
 from .output import JsonOption, errors_shown, print_result
@@ -45,11 +46,11 @@ def clusters_cli(
     """
     Learn clusters of words from text, as features of a linear model: words that occur beside
     the same words are in the same cluster. Entities of annotated corpora are not used.
-    Requires SciPy: pip install 'spacy-costner[clusters]'.
+    Requires SciPy: pip install 'spacy-costner[vectors]'.
     """
     with errors_shown():
         numbers_of_clusters = read_sizes(sizes)
-        scipy_sparse()  # an error if SciPy is missing: before all texts are read in vain
+        require_scipy()  # an error if SciPy is missing: before all texts are read in vain
         check_file(output_path, input_paths)
         nlp = spacy.blank(lang)
         sentences = progress(read_sentences(nlp, input_paths), desc="clusters", unit="sent")
