@@ -30,9 +30,9 @@ def learn_clusters(
     RAISES (ImportError): If SciPy is missing.
     """
     vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
-    names: dict[str, list[str]] = {word: [] for word in vectors.words}
+    clusters_of_word: dict[str, list[str]] = {word: [] for word in vectors.words}
     for size in sizes:
-        clusters = k_means(vectors.data, size, seed=seed)
-        for word, cluster in zip(vectors.words, clusters):
-            names[word].append(f"{size}:{cluster}")
-    return vectors.n_tokens, names
+        cluster_of_row = k_means(vectors.data, size, seed=seed)
+        for word, cluster in zip(vectors.words, cluster_of_row):
+            clusters_of_word[word].append(f"{size}:{cluster}")
+    return vectors.n_tokens, clusters_of_word
