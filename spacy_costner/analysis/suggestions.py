@@ -122,8 +122,8 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """The prediction, if there is one, as a proposal to annotators, with the probability of each
-        entity."""
+        """The prediction as a proposal to annotators, with the probability of each entity. Before
+        there is a model, the task has no annotation."""
         task = doc_to_task(self.doc, {"meta": {"score": round(self.score, 4), "doc": self.place}})
         if task.spans is None:  # there is no model yet
             return task
@@ -217,10 +217,10 @@ def suggest_first(
     """
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
-    places: list[int] = []
+    doc_indices: list[int] = []
     pool: list[Doc] = []
-    for place, doc in distinct_docs(docs, annotated):
-        places.append(place)
+    for doc_index, doc in distinct_docs(docs, annotated):
+        doc_indices.append(doc_index)
         pool.append(doc)
     if not pool:
         raise NoDocsError("expected docs with words that are not annotated, got none")
@@ -235,12 +235,12 @@ def suggest_first(
         # What a word teaches is of use where it stands again.
         worth_of_words = numpy.where(n_docs > 1, numpy.sqrt(n_docs), 0.0)
         scores.append(float(worth_of_words.sum()))
-        prices.append(len(doc) + OVERHEAD)
+        prices.append(len(doc) + PRICE_PER_DOC)
         shares.append(make_shares(words, worth_of_words))
     suggestions: list[Suggestion] = []
     worth = numpy.asarray(scores) / numpy.asarray(prices)
     for i in choose_diverse(worth, shares, n, decay=DECAY):
-        suggestions.append(Suggestion(places[i], scores[i], pool[i]))
+        suggestions.append(Suggestion(doc_indices[i], scores[i], pool[i]))
     return suggestions
 
 
