@@ -14,7 +14,7 @@ from .fitting import fit
 from .guarantees import guarantee
 from .initial_config import init
 from .reporting import report
-from .suggestions import suggest
+from .suggestions import suggest, suggest_first
 from .tuning import tune
 from .watching import watch
 
@@ -34,6 +34,7 @@ __all__ = [
     "init",
     "report",
     "suggest",
+    "suggest_first",
     "tune",
     "watch",
 ]

@@ -20,7 +20,7 @@ MAX_KNOWN_SHARE = 0.02
 CoNLL-2000."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
-"""With more known sentences than this share, docs aren't new to a component. In the development docs
+"""Above this share of known sentences, docs are not new to a component. In the development docs
 of Spanish CoNLL-2002 the share is 0.14: some articles are there twice."""
 
 MAX_NAMED_LABELS = 10
