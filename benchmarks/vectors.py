@@ -78,10 +78,11 @@ def fit(
     train_corpus, dev_corpus = find_corpora(linear.nlp)
     assert dev_corpus is not None
     examples = prepare(linear, train_corpus)
-    start = time.process_time()
+    began = time.process_time()
     train_linear(linear, examples)
-    seconds = time.process_time() - start
-    return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"], seconds
+    seconds = time.process_time() - began
+    scores = linear.nlp.evaluate(list(dev_corpus(linear.nlp)))
+    return 100 * scores["ents_f"], seconds
 
 
 def main(n_seeds: int = 3, *sizes: int) -> None:
