@@ -5,7 +5,7 @@ development data.
 
 Spanish and GENIA of experiments/linear.cfg, single sentences, drawn with each seed; 0 for all. The
 vectors are learned from the text of the training corpus, without its annotation, in lower case, as
-`costner clusters` does. By `costner fit` without a config, best path.
+`costner vectors` does. By `costner fit` without a config, best path.
 """
 
 import random
@@ -18,7 +18,6 @@ from typing import Any
 
 import spacy
 from spacy.tokens import Doc, DocBin
-from spacy.vectors import Vectors
 from thinc.api import Config
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +25,6 @@ sys.path.append(str(ROOT))
 
 from experiments import corpora  # noqa: E402
 from experiments.linear import SPEC  # noqa: E402
-from spacy_costner.analysis.clusters import SIZES  # noqa: E402
 from spacy_costner.analysis.initial_config import init  # noqa: E402
 from spacy_costner.analysis.preparation import (  # noqa: E402
     find_corpora,
@@ -34,10 +32,12 @@ from spacy_costner.analysis.preparation import (  # noqa: E402
     prepare,
     train_linear,
 )
+from spacy_costner.analysis.vectors import make_pipeline  # noqa: E402
 from spacy_costner.training.word_vectors import learn_word_vectors  # noqa: E402
 
 NAMES = {"spanish": "es", "genia": "en"}
 SENTENCES = (100, 300)
+SIZES = (64, 256, 1024)
 VOCAB = spacy.blank("xx").vocab
 
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -57,11 +57,8 @@ def read(name: str, part: str) -> list[Doc]:
 
 def save_vectors(docs: list[Doc], lang: str, folder: Path) -> None:
     """Learn vectors from the text of docs, and save a pipeline that has them."""
-    sentences = [[token.lower_ for token in doc] for doc in docs]
-    vectors = learn_word_vectors(sentences)
-    nlp = spacy.blank(lang)
-    keys = [nlp.vocab.strings.add(word) for word in vectors.words]
-    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=vectors.data, keys=keys, name=lang)
+    sentences = [[token.text for token in doc] for doc in docs]
+    nlp = make_pipeline(learn_word_vectors(sentences), lang)
     nlp.to_disk(folder)
 
 
