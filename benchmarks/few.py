@@ -12,6 +12,7 @@ linear.py, a sequence a sentence; spaCy's `ner` with the model of `nlp.add_pipe(
 import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,9 @@ N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
 Articles = list[list[Doc]]
+
+FindFeatures = Callable[[list[str]], list[list[str]]]
+"""The features of each of the words of a sentence, for CRFsuite."""
 
 
 def read(name: str, part: str) -> Articles:
@@ -87,28 +91,40 @@ def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = No
     return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"]
 
 
-def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
-    """F of CRFsuite, in percent."""
-    cache: dict[str, list[tuple[int, str]]] = {}
+def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> pycrfsuite.Tagger:
+    """Train CRFsuite, and save it to a file."""
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
-        trainer.append(features([token.text for token in doc], cache), corpora.tags_of(doc))
+        trainer.append(find_features([token.text for token in doc]), corpora.tags_of(doc))
     trainer.select("lbfgs", "crf1d")
     trainer.set_params(CRFSUITE)
     trainer.train(str(path))
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
+    return tagger
+
+
+def score_crfsuite(
+    tagger: pycrfsuite.Tagger, articles: Articles, find_features: FindFeatures
+) -> float:
+    """F of CRFsuite, in percent."""
     examples: list[Example] = []
-    for gold in chain.from_iterable(dev):
+    for gold in chain.from_iterable(articles):
         words = [token.text for token in gold]
         predicted = Doc(VOCAB, words)
-        tags = tagger.tag(features(words, cache))
+        tags = tagger.tag(find_features(words))
         entities = tags_to_entities(iob_to_biluo(tags))
         predicted.set_ents(
             [Span(predicted, first, last + 1, label) for label, first, last in entities]
         )
         examples.append(Example(predicted, gold))
     return 100 * get_ner_prf(examples)["ents_f"]
+
+
+def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
+    """F of CRFsuite on the features of `windows`, in percent."""
+    find_features = partial(features, cache={})
+    return score_crfsuite(train_crfsuite(train, path, find_features), dev, find_features)
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:

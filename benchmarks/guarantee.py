@@ -21,7 +21,7 @@ import numpy
 import spacy
 from spacy.training import Example
 
-from spacy_costner.analysis.guarantees import LOWEST, score_spans
+from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
 from spacy_costner.analysis.predictions import get_component
 from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import conformal
@@ -89,7 +89,7 @@ def halves(all_docs: Half, n_docs: int, seed: int) -> tuple[Half, Half]:
 
 def naive(losses: conformal.Losses, limit: float) -> float | None:
     """The largest threshold that keeps the limit on the calibration docs."""
-    candidates = numpy.unique(numpy.clip(losses.score, LOWEST, 1))
+    candidates = numpy.unique(numpy.clip(losses.score, MIN_THRESHOLD, 1))
     passes = losses.mean(candidates) <= limit
     if not passes.any():
         return None
@@ -109,11 +109,11 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
     for seed in range(splits):
         (_, gold), test = halves(all_docs, n_docs, seed)
         losses = losses_of(gold, by)
-        mean.add(conformal.threshold(losses, limit, floor=LOWEST), test, by)
-        sure.add(conformal.threshold(losses, limit, delta=0.05, floor=LOWEST), test, by)
+        mean.add(conformal.threshold(losses, limit, floor=MIN_THRESHOLD), test, by)
+        sure.add(conformal.threshold(losses, limit, delta=0.05, floor=MIN_THRESHOLD), test, by)
         naive_tally.add(naive(losses, limit), test, by)
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
-        threshold = conformal.threshold(losses_of(plain_gold, by), limit, floor=LOWEST)
+        threshold = conformal.threshold(losses_of(plain_gold, by), limit, floor=MIN_THRESHOLD)
         if threshold is not None and threshold < 0.001:
             # Below what is searched for, the plain set is not known.
             threshold = None
@@ -140,7 +140,7 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
                 (with_one_threshold, first_half),
             ):
                 _, gold = calibration
-                threshold = conformal.threshold(losses_of(gold, by), limit, floor=LOWEST)
+                threshold = conformal.threshold(losses_of(gold, by), limit, floor=MIN_THRESHOLD)
                 tally.add(threshold, test, by)
         cells = [*with_own_threshold.cells(limit), *with_one_threshold.cells(limit)]
         rows.append([group, f"{limit:g}", *cells])
@@ -153,7 +153,7 @@ def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
     rows = []
     for limit in LIMITS:
         tally = Tally()
-        threshold = conformal.threshold(losses_of(gold, by), limit, floor=LOWEST)
+        threshold = conformal.threshold(losses_of(gold, by), limit, floor=MIN_THRESHOLD)
         tally.add(threshold, shifted, by)
         rows.append([f"{limit:g}", *tally.cells(limit)])
     return rows

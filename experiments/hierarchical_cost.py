@@ -19,7 +19,8 @@ SPEC = spec("hierarchical_cost")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
 SPLITS = {name: {"grids": {}, **split} for name, split in SPEC["splits"].items()}
 PERCEPTRONS = ("none", "zero_one", "tree")
-AVERAGE_COST, F_SCORE = COST._replace(digits=3), F._replace(digits=1)
+AVERAGE_COST = COST._replace(digits=3)
+F_SCORE = F._replace(digits=1)
 
 OURS = features_of("hierarchical_cost")
 FEATURES = {
@@ -33,6 +34,7 @@ FEATURES = {
 """Those of the paper are without what stands in for features of pairs of tags."""
 
 Tuned = dict[str, list[System]]
+"""By method, the systems of all settings that were tried."""
 
 
 def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
@@ -46,8 +48,13 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
 
 
 def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, dict[str, System]]:
-    """Tune the methods on a split, and test them: all that was tried, and what was chosen, by
-    method."""
+    """Tune the methods on a split, and test them: the systems that were tried, and the one of each
+    method with the setting that was chosen, by method.
+
+    run (Runner): What runs the trials.
+    name (str): The split: see hierarchical_cost.cfg.
+    size (Mapping[str, Any]): How much is run: see the same.
+    """
     split = SPLITS[name]
     data = {
         "tokenization": split["tokenization"],
@@ -64,6 +71,7 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
             stages = [stage(METHODS[method], value, epochs)]
             trials.append(Trial(method, f"{name}-{value}", held_out, stages, {"value": value}))
     tuned = tune(run, trials, cost=COSTS["tree"])
+
     chosen = {method: best_setting(tuned[method]) for method in split["methods"]}
     tests: list[Trial] = []
     for fold, method in product(range(size["folds"]), chosen):
@@ -99,32 +107,32 @@ def cells(system: System) -> Figures:
 def table_of_levels(outcomes: Outcomes) -> str:
     """F where categories are replaced by those above them at a level of the tree, 1 on top."""
     rows = []
-    for name, found in outcomes.items():
+    for name, systems in outcomes.items():
         for method in PERCEPTRONS:
-            levels = numpy.mean(found[method].settings["levels"], axis=0)
-            numbers = [f"{level:.1f}" for level in levels]
-            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *numbers])
-    return markdown_table(["split", "", *range(1, len(levels) + 1)], rows)
+            # The mean over folds of F at each level.
+            f_of_levels = numpy.mean(systems[method].settings["levels"], axis=0)
+            cells = [f"{f:.1f}" for f in f_of_levels]
+            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *cells])
+    n_levels = len(f_of_levels)
+    return markdown_table(["split", "", *range(1, n_levels + 1)], rows)
 
 
 def table_of_differences(outcomes: Outcomes) -> str:
     """How far the tree cost is from the others, and whether that may be chance."""
     rows: list[list[object]] = []
     scores = (AVERAGE_COST, F_SCORE)
-    for name, found in outcomes.items():
+    for name, systems in outcomes.items():
+        by_tree_cost = systems["tree"].with_folds_joined()
         for method in ("zero_one", "none"):
-            gaps = compare(
-                [found["tree"].with_folds_joined()], found[method].with_folds_joined(), scores
-            )
-            differences = [
-                f"{gap.value:+.{score.digits}f} (p = {gap.p:.2g})"
-                for score, (gap,) in zip(scores, gaps)
-            ]
-            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *differences])
+            baseline = systems[method].with_folds_joined()
+            cells: list[str] = []
+            for score, (difference,) in zip(scores, compare([by_tree_cost], baseline, scores)):
+                cells.append(f"{difference.value:+.{score.digits}f} (p = {difference.p:.2g})")
+            rows.append([SPLITS[name]["title"], METHODS[method]["title"], *cells])
     return markdown_table(["split", "tree cost against", *(score.name for score in scores)], rows)
 
 
-def least(tuned: Sequence[System]) -> dict[float, float]:
+def least_costs(tuned: Sequence[System]) -> dict[float, float]:
     """The cost at the best number of epochs, of each value, from the smallest value."""
     least_cost: dict[float, float] = {}
     for system in sorted(tuned, key=lambda system: system.settings["value"]):
@@ -140,14 +148,17 @@ def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
     with drawing() as figure_class:
         figure = figure_class(figsize=(4.8, 3.6), layout="constrained")
         axes = figure.add_subplot()
+        alphas: set[float] = set()
         for method, colour in (("tree", ACCENT), ("zero_one", SECOND)):
-            costs, title = least(tuned[method]), METHODS[method]["title"]
-            axes.plot([*costs], [*costs.values()], color=colour, marker=".", label=title)
-        (without,) = least(tuned["none"]).values()
-        axes.axhline(without, color=MUTED, linestyle="--", label=METHODS["none"]["title"])
+            costs = least_costs(tuned[method])
+            alphas.update(costs)
+            label = METHODS[method]["title"]
+            axes.plot([*costs], [*costs.values()], color=colour, marker=".", label=label)
+        (cost_without,) = least_costs(tuned["none"]).values()
+        axes.axhline(cost_without, color=MUTED, linestyle="--", label=METHODS["none"]["title"])
         axes.set(xscale="log", xlabel="alpha", ylabel="average cost of held-out data")
-        values = sorted({value for line in axes.lines[:2] for value in line.get_xdata()})
-        axes.set_xticks(values, [f"{value:g}" for value in values])
+        ticks = sorted(alphas)
+        axes.set_xticks(ticks, [f"{alpha:g}" for alpha in ticks])
         axes.minorticks_off()
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
         return figure
@@ -155,17 +166,28 @@ def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Tables 1, 2 and 3, and figure 2."""
-    found = {name: run_split(run, name, size) for name in SPLITS}
-    outcomes = {name: systems for name, (_, systems) in found.items()}
+    tuned: dict[str, Tuned] = {}
+    outcomes: dict[str, dict[str, System]] = {}
+    for name in SPLITS:
+        tuned[name], outcomes[name] = run_split(run, name, size)
+
+    limit = ""
+    if size["limit"]:
+        limit = f", the first {size['limit']:,} sentences"
+    epochs: dict[str, int] = {}
+    cells_of_splits: dict[str, Figures] = {}
+    for name, split in SPLITS.items():
+        epochs[name] = min(split["epochs"], size["epochs"])
+        cells_of_splits[name] = {key: cells(system) for key, system in outcomes[name].items()}
     return {
-        "limit": f", the first {size['limit']:,} sentences" if size["limit"] else "",
+        "limit": limit,
         "n_folds": N_FOLDS,
         "seed": SEED,
         "features": FEATURES["paper"],
         "methods": METHODS,
-        "epochs": {name: min(split["epochs"], size["epochs"]) for name, split in SPLITS.items()},
-        **{name: {n: cells(one) for n, one in some.items()} for name, some in outcomes.items()},
+        "epochs": epochs,
+        **cells_of_splits,
         "differences": table_of_differences(outcomes),
         "levels": table_of_levels(outcomes),
-        "figure": run.picture("hierarchical_cost", draw(found["paper"][0])),
+        "figure": run.picture("hierarchical_cost", draw(tuned["paper"])),
     }

@@ -1,4 +1,8 @@
-"""The linear model with its features of documents, against the features of windows only."""
+"""The linear model with its features of documents, against the features of windows only.
+
+A system is a set of features, such as those with label memory: see linear.cfg. It is trained with
+several losses and seeds.
+"""
 
 from collections.abc import Mapping
 from itertools import product
@@ -12,7 +16,7 @@ from .scores import COST, F, Trial, system, train_all
 from .training import Block, Stage, filled
 
 SPEC = spec("linear")
-CORPORA = [{**SPEC["defaults"], **each} for each in SPEC["corpora"].values()]
+CORPORA = [{**SPEC["defaults"], **corpus} for corpus in SPEC["corpora"].values()]
 Corpus = Mapping[str, Any]
 
 
@@ -42,10 +46,12 @@ def stage(corpus: Corpus, name: str, loss: str, seed: int, epochs: int) -> Stage
 
 def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
     """F and the cost of all systems on a corpus: a row for each."""
-    data: dict[str, Any] = {part: corpus[part] for part in ("train", "dev", "test")}
-    if size["limit"]:
-        data = {part: (file, i, (i or 0) + size["limit"]) for part, (file, i, _) in data.items()}
-    data["documents"] = corpus["documents"]
+    data: dict[str, Any] = {"documents": corpus["documents"]}
+    for part in ("train", "dev", "test"):
+        file, begin, end = corpus[part]
+        if size["limit"]:
+            end = (begin or 0) + size["limit"]
+        data[part] = (file, begin, end)
     cost = COSTS[corpus["cost"]]
     decodings = {name: filled(block, cost=cost) for name, block in SPEC["decodings"].items()}
     shown_decodings = ["best path"]
@@ -58,11 +64,12 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
         for seed in size["seeds"]:
             stages = [stage(corpus, name, loss, seed, size["epochs"])]
             trials.append(Trial(name, f"{key}-{seed}", data, stages))
+        # A trial has one look, at its end.
         looks = [look for (look,) in train_all(run, trials, decodings=decodings, cost=cost)]
         for decoding in shown_decodings:
-            scored = system(name, looks, decoding)
-            dev = f"{scored.on('dev', F).mean():.2f}"
-            rows.append([name, loss, decoding, dev, scored.spread(F), scored.spread(COST)])
+            trained = system(name, looks, decoding)
+            dev_f = f"{trained.on('dev', F).mean():.2f}"
+            rows.append([name, loss, decoding, dev_f, trained.spread(F), trained.spread(COST)])
     header = ["features", "loss", "decoding", "F on dev", "F on test", "cost on test"]
     return markdown_table(header, rows)
 

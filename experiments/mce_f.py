@@ -1,4 +1,8 @@
-"""Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F."""
+"""Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F.
+
+A criterion of training is a row of the tables. Its settings, such as the penalty, are chosen on a
+development part; then it is trained on all training data and scored on the test part.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -35,10 +39,11 @@ Criterion = Mapping[str, Any]
 def batch(n: int | None, max_iter: int | None = None) -> Setting:
     """L-BFGS with the penalty |w|^2 / C, C = 10^n, or without one where n is None; stopped after
     `max_iter` iterations."""
-    if n is None:
-        title, c2 = "no penalty", 0.0
-    else:
-        title, c2 = f"C = 10^{n}", 10.0**-n
+    title = "no penalty"
+    c2 = 0.0
+    if n is not None:
+        title = f"C = 10^{n}"
+        c2 = 10.0**-n
     if max_iter is not None:
         title += f", {max_iter} iterations"
     settings = {"c2": c2, "max_iter": max_iter, "tolerance": 1e-4}
@@ -56,34 +61,41 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
 
 
 def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
-    """The rows of a task, MAP first."""
-    tried = {
+    """The rows of a task, MAP first. `size` is what [full] or [quick] of the spec says of it."""
+    settings_of_group = {
         "MAP": [batch(n) for n in size["exponents"]],
         "stopped": [batch(None, 50)],
         "from 0": [online(0.1)],
         "from MAP": [online(step) for step in size["steps"]],
     }
-    return {
-        name: {
+    rows: dict[str, Criterion] = {}
+    for name, row in SPEC["rows"].items():
+        group = row["group"]
+        if group not in ["MAP", *size["groups"]]:
+            continue
+        starts_from_map = group == "from MAP"
+        rows[name] = {
             "loss": row["loss"],
-            "from_map": row["group"] == "from MAP",
-            "tried": tried[row["group"]],
-            "seeds": size["seeds"] if row["group"] == "from MAP" else [0],
+            "from_map": starts_from_map,
+            "tried": settings_of_group[group],
+            "seeds": size["seeds"] if starts_from_map else [0],
         }
-        for name, row in SPEC["rows"].items()
-        if row["group"] in ["MAP", *size["groups"]]
-    }
+    return rows
 
 
 def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
-    """The training data and a part: see `corpora.read`. Where a task has no development part, that
-    is the end of the training data."""
-    train, other = task["files"]["train"], task["files"].get(part)
-    if other is not None:
-        return {"train": [train, 0, limit], part: [other, 0, limit]}
-    n_held_out = DEVELOPMENT if limit is None else min(DEVELOPMENT, limit // 4)
-    begin = -n_held_out if limit is None else limit - n_held_out
-    return {"train": [train, 0, begin], part: [train, begin, limit]}
+    """The training data and a part, "dev" or "test": see `corpora.read`. Where a task has no
+    development part, that is the end of the training data. `limit` is the most sentences of each
+    file."""
+    train_file = task["files"]["train"]
+    file_of_part = task["files"].get(part)
+    if file_of_part is not None:
+        return {"train": [train_file, 0, limit], part: [file_of_part, 0, limit]}
+    # The sentence at which the part begins, as in a slice.
+    begin = -DEVELOPMENT  # counted from the end
+    if limit is not None:
+        begin = limit - min(DEVELOPMENT, limit // 4)
+    return {"train": [train_file, 0, begin], part: [train_file, begin, limit]}
 
 
 def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
@@ -103,8 +115,14 @@ def trials(
     name: str, limit: int | None, part: str, rows: Mapping[str, Criterion], start: Any = ()
 ) -> list[Trial]:
     """The trials of rows on a part of a task: each setting that a row tries, on the test part with
-    each of its seeds, on the development part with one. `start` are the stages of MAP, for rows
-    that start from it."""
+    each of its seeds, on the development part with one.
+
+    name (str): The task.
+    limit (int | None): The most sentences of each file. None: all.
+    part (str): "dev" or "test".
+    rows (Mapping[str, Criterion]): The rows.
+    start (Sequence[Stage]): The stages of MAP, for rows that start from it.
+    """
     task = TASKS[name]
     data = data_of(task, part, limit)
     all_trials = []
@@ -125,40 +143,43 @@ def systems_of(
 ) -> list[System]:
     """Settings are chosen on the development part, then the models are trained with them on all
     training data and scored on the test part: a system for each row; "setting" is what was chosen.
-    MAP is the first row, and tries a smaller C first."""
+    MAP is the first row, and tries a smaller C first. The arguments are those of `trials`."""
 
     def choose(rows: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
         """The system of each row with the setting that is best on the development part."""
-        tried = tune(run, trials(name, limit, "dev", rows, start))
-        return {row: best_on_dev(systems) for row, systems in tried.items()}
+        systems_of_rows = tune(run, trials(name, limit, "dev", rows, start))
+        return {row: best_on_dev(systems) for row, systems in systems_of_rows.items()}
 
-    def chain(settings: Sequence[Setting]) -> list[Stage]:
+    def stages_of_map(settings_in_turn: Sequence[Setting]) -> list[Stage]:
         """MAP with one setting after another, each from the weights of the one before."""
-        first = stage(TASKS[name], by_map, settings[0])
-        return in_turn(first, [each["settings"] for each in settings])
+        first_stage = stage(TASKS[name], map_row, settings_in_turn[0])
+        return in_turn(first_stage, [setting["settings"] for setting in settings_in_turn])
 
-    by_map = rows["MAP"]
-    best = choose({"MAP": by_map})
-    # MAP is trained with each C up to the one chosen: see `chain`.
-    position = by_map["tried"].index(best["MAP"].settings["setting"])
-    map_settings = by_map["tried"][: position + 1]
-    with_choice = {}
+    # MAP first, as others start from it. It is trained with each C up to the one chosen.
+    map_row = rows["MAP"]
+    best = choose({"MAP": map_row})
+    position = map_row["tried"].index(best["MAP"].settings["setting"])
+    map_settings = map_row["tried"][: position + 1]
+
+    # Then the other rows that have several settings.
+    rows_with_choice: dict[str, Criterion] = {}
     for criterion, row in rows.items():
         if criterion != "MAP" and len(row["tried"]) > 1:
-            with_choice[criterion] = row
-    best |= choose(with_choice, chain(map_settings[-1:]))
+            rows_with_choice[criterion] = row
+    best |= choose(rows_with_choice, stages_of_map(map_settings[-1:]))
 
-    chosen = dict(rows)
+    # All rows on the test part, with what was chosen.
+    chosen_rows = dict(rows)
     for criterion, system in best.items():
-        chosen[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
+        chosen_rows[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
     # From one C to the next, which comes to the same weights in less time.
-    map_stages = chain(map_settings)
-    map_trial, *on_test = trials(name, limit, "test", chosen, map_stages)
+    map_stages = stages_of_map(map_settings)
+    map_trial, *other_trials = trials(name, limit, "test", chosen_rows, map_stages)
     # The last of these stages is that of the trial of MAP itself.
     map_trial = map_trial._replace(start=map_stages[:-1])
 
     systems = []
-    for criterion, system in test(run, [map_trial, *on_test]).items():
+    for criterion, system in test(run, [map_trial, *other_trials]).items():
         if criterion in best:
             system = system._replace(dev=best[criterion].dev)
         systems.append(system)
@@ -166,27 +187,33 @@ def systems_of(
 
 
 def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
-    """The table of a task, or what is missing for it."""
+    """The section of a task with its table, or with what is missing for it."""
     task = TASKS[name]
-    if missing := [file for file in task["files"].values() if not (ROOT / file).exists()]:
-        names = ", ".join(f"`{file}`" for file in missing)
+    missing_files = [file for file in task["files"].values() if not (ROOT / file).exists()]
+    if missing_files:
+        names = ", ".join(f"`{file}`" for file in missing_files)
         return f"### {task['title']}\n\nNot run: it takes {names}."
-    limit, published = size.get("limit"), SPEC["published"][task["published"]]
+    limit = size.get("limit")
+    published = SPEC["published"][task["published"]]
     systems = systems_of(run, name, criteria(size), limit)
-    table = markdown_table(HEADER, [line(one, systems[0], published) for one in systems])
-    note = f" The first {limit:,} sentences of each file." if limit else ""
+    by_map = systems[0]
+    rows = [table_row(system, by_map, published) for system in systems]
+    note = ""
+    if limit:
+        note = f" The first {limit:,} sentences of each file."
+    table = markdown_table(HEADER, rows)
     return f"### {task['title']}\n\n{table}\n\n{against_online(systems)}{note}"
 
 
 def against_online(systems: Sequence[System]) -> str:
     """What MCE-F gains over the likelihood that is trained in the same way."""
-    of_name = {one.name: one for one in systems}
-    ours = [of_name[name] for name in (BY_F, BY_EXPECTED_F)]
-    found = [
-        f"{one.name} {interval(gap)}, p = {gap.p:.4f}"
-        for one, gap in zip(ours, compare(ours, of_name[ML_ONLINE])[0])
-    ]
-    return f"F above that of {ML_ONLINE}: {'; '.join(found)}."
+    system_by_name = {system.name: system for system in systems}
+    by_f = [system_by_name[name] for name in (BY_F, BY_EXPECTED_F)]
+    (differences,) = compare(by_f, system_by_name[ML_ONLINE])
+    texts: list[str] = []
+    for system, difference in zip(by_f, differences):
+        texts.append(f"{system.name} {interval(difference)}, p = {difference.p:.4f}")
+    return f"F above that of {ML_ONLINE}: {'; '.join(texts)}."
 
 
 HEADER = (
@@ -195,22 +222,33 @@ HEADER = (
 )
 
 
-def line(one: System, by_map: System, published: Mapping[str, Sequence[float]]) -> list[object]:
-    """A row of the table as it is shown."""
-    theirs = [f"{value:.2f}" for value in published.get(one.name, ())] or ["", ""]
-    gap = ["", ""]
-    if one is not by_map:
-        ((found,),) = compare([one], by_map)
-        gap = [interval(found), f"{found.p:.4f}"]
-    dev = float(one.on("dev", F)[0]) if len(one.dev) else ""
-    ours = [one.spread(score) for score in (F, WHOLE)]
-    title = one.settings["setting"]["title"]
-    return [one.name, title, dev, theirs[0], ours[0], theirs[1], ours[1], *gap]
+def table_row(
+    system: System, by_map: System, published: Mapping[str, Sequence[float]]
+) -> list[object]:
+    """The row of a system in the table, with the columns of HEADER. `by_map` is the system of MAP,
+    `published` has the paper's F and share of right sentences, by criterion."""
+    setting = system.settings["setting"]["title"]
+    dev_f: object = ""
+    if len(system.dev):
+        dev_f = float(system.on("dev", F)[0])
+    paper_f = ""
+    paper_whole = ""
+    if system.name in published:
+        paper_f, paper_whole = (f"{value:.2f}" for value in published[system.name])
+    above_map = ""
+    p = ""
+    if system is not by_map:
+        ((difference,),) = compare([system], by_map)
+        above_map = interval(difference)
+        p = f"{difference.p:.4f}"
+    our_f = system.spread(F)
+    our_whole = system.spread(WHOLE)
+    return [system.name, setting, dev_f, paper_f, our_f, paper_whole, our_whole, above_map, p]
 
 
-def interval(gap: Difference) -> str:
+def interval(difference: Difference) -> str:
     """A difference, and where 95 % of the samples are."""
-    return f"{gap.value:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]"
+    return f"{difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:

@@ -1,8 +1,13 @@
-"""Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1."""
+"""Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1.
+
+A method has two numbers: C, its regularisation, and m, the multiplier of its cost. A grid has pairs
+of them. Risk starts from the weights of the likelihood ("crf"), the others from 0.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import ceil
 from statistics import mean
 from typing import Any
 
@@ -39,40 +44,52 @@ class Plan:
         size (Mapping[str, Any]): How much is run: see softmax_margin.cfg.
         n_train (int): How many sentences it learns from.
         """
-        self.data, self.size = data, size
-        self.n_batches = -(-n_train // size["batch_size"])
+        self.data = data
+        self.size = size
+        self.n_batches = ceil(n_train / size["batch_size"])
 
     def penalty(self, c: float | None) -> float:
         """What L2 makes C ||w||^2 of the steps of an epoch."""
         return 2 * (c or 0.0) / self.n_batches
 
     def optimizer(self, name: str, c: float | None, m: float | None) -> Block:
-        """The settings of AdaGrad for a method. Steps of a fixed size are AdaGrad with an eps
-        beside which the sum of the squared gradients is nothing. Risk, eq 5, times m: steps that
-        are m times as long, with a penalty that isn't."""
-        kind, l2 = METHODS[name]["optimizer"], self.penalty(c)
-        if kind == "AdaGrad":
-            l2 = l2 if METHODS[name]["penalty"] else 0.0
+        """The settings of AdaGrad for a method, with its C and m.
+
+        Steps of a fixed size are AdaGrad with an eps beside which the sum of the squared gradients
+        is nothing. Risk, eq 5, times m: steps that are m times as long, with a penalty that isn't.
+        """
+        method = METHODS[name]
+        if method["optimizer"] == "AdaGrad":
+            l2 = self.penalty(c) if method["penalty"] else 0.0
             return {"learn_rate": self.size["learn_rate"], "L2": l2}
-        share = m if m and METHODS[name]["step_times_m"] else 1.0
-        step, l2 = (1.0, 0.0) if kind == "own" else (self.size["step"] * share, l2 / share)
+        if method["optimizer"] == "own":
+            step = 1.0
+            l2 = 0.0
+        else:  # SGD
+            factor = m if m and method["step_times_m"] else 1.0
+            step = self.size["step"] * factor
+            l2 = self.penalty(c) / factor
         return {"learn_rate": step * 1e6, "eps": 1e6, "L2": l2}
 
     def stage(self, name: str, settings: Settings, seed: int) -> Stage:
         """The training by a method: see `training.fit_online`. "epochs" and "averaged" may be
         several."""
-        method, (c, m) = METHODS[name], (settings["c"], settings["m"])
-        epochs, averaged = (
-            one if isinstance(one, (list, tuple)) else [one]
-            for one in (settings["epochs"], settings["averaged"])
-        )
-        batch_size = 1 if method["optimizer"] == "own" else self.size["batch_size"]
+        method = METHODS[name]
+        c = settings["c"]
+        m = settings["m"]
+        batch_size = self.size["batch_size"]
+        if method["optimizer"] == "own":
+            batch_size = 1
         return {
             "fit": "online",
             "loss": filled(method["loss"], cost=HAMMING, c=c, m=m),
             "model": linear_block(FEATURES, **self.optimizer(name, c, m)),
             "seed": seed,
-            "settings": {"epochs": epochs, "averaged": averaged, "batch_size": batch_size},
+            "settings": {
+                "epochs": as_list(settings["epochs"]),
+                "averaged": as_list(settings["averaged"]),
+                "batch_size": batch_size,
+            },
         }
 
     def tune(
@@ -80,31 +97,46 @@ class Plan:
     ) -> dict[str, list[System]]:
         """Try the grids of some methods: of each the systems of all settings.
 
+        run (Runner): What runs the trials.
+        names (Sequence[str]): The methods.
         crf (System | None): The likelihood to start from; None for weights of 0.
         """
         seed = self.size["seeds"][0]
-        start = [] if crf is None else [self.stage("crf", crf.settings, seed)]
-        data = {part: ends for part, ends in self.data.items() if part != "test"}
+        start: list[Stage] = []
+        if crf is not None:
+            start = [self.stage("crf", crf.settings, seed)]
+        data = {part: files for part, files in self.data.items() if part != "test"}
         trials = []
         for name in names:
-            epochs = self.size["epochs_of_risk" if METHODS[name]["from_crf"] else "epochs"]
-            grid = [*product(METHODS[name]["c"], METHODS[name]["m"])]
+            method = METHODS[name]
+            epochs = self.size["epochs"]
+            if method["from_crf"]:
+                epochs = self.size["epochs_of_risk"]
+            grid = [*product(method["c"], method["m"])]
             for c, m in grid[:: self.size["every"]]:
-                cell = {"c": c, "m": m}
-                more = {"epochs": epochs, "averaged": (False, True)}
-                stage = self.stage(name, {**cell, **more}, seed)
-                trials.append(Trial(name, f"tune-{c}-{m}", data, [stage], cell, start))
+                c_and_m = {"c": c, "m": m}
+                settings = {**c_and_m, "epochs": epochs, "averaged": (False, True)}
+                stage = self.stage(name, settings, seed)
+                trials.append(Trial(name, f"tune-{c}-{m}", data, [stage], c_and_m, start))
         return tune(run, trials)
 
     def test(self, run: Runner, chosen: Mapping[str, Settings]) -> dict[str, System]:
         """Train with the settings that were chosen, with all seeds."""
         trials = []
         for seed, name in product(self.size["seeds"], METHODS):
-            from_crf = METHODS[name]["from_crf"]
-            start = [self.stage("crf", chosen["crf"], seed)] if from_crf else []
+            start: list[Stage] = []
+            if METHODS[name]["from_crf"]:
+                start = [self.stage("crf", chosen["crf"], seed)]
             stages = [self.stage(name, chosen[name], seed)]
             trials.append(Trial(name, f"test-{seed}", self.data, stages, chosen[name], start))
         return test(run, trials)
+
+
+def as_list(setting: Any) -> list[Any]:
+    """A setting that may be several, as a list of all of them."""
+    if isinstance(setting, (list, tuple)):
+        return list(setting)
+    return [setting]
 
 
 def find_corpus() -> str:
@@ -119,36 +151,47 @@ def find_corpus() -> str:
 
 
 def survey(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A run: what there is in a corpus."""
+    """A run: what there is in a corpus: the sentences of each part, the entities of the test part,
+    the features of the training data, and how many of them a token has in the mean."""
     docs = read(json.dumps(data))
     ner = make_ner(as_examples(docs["train"]), model=linear_block(FEATURES))
     features, _ = linear_part(ner.model)
-    rows = features.find(docs["train"]).rows
+    rows = features.find(docs["train"]).rows  # (N, S), -1 for none
+    n_features_of_token = (rows >= 0).sum(axis=1)
     return {
         **{part: len(docs[part]) for part in docs},
         "entities": sum(len(doc.ents) for doc in docs["test"]),
         "features": len(features),
-        "n_active": round(float((rows >= 0).sum(axis=1).mean()), 1),
+        "n_active": round(float(n_features_of_token.mean()), 1),
     }
 
 
 def settings_text(settings: Settings) -> str:
-    """C, m, the epochs, and whether weights are averaged."""
-    numbers = [f"{settings[name]:g}" for name in ("c", "m") if settings[name] is not None]
-    return ", ".join([*numbers, str(settings["epochs"]), "Y" if settings["averaged"] else "N"])
+    """C and m, if the method has them, the epochs, and whether weights are averaged: Y or N."""
+    texts: list[str] = []
+    for name in ("c", "m"):
+        if settings[name] is not None:
+            texts.append(f"{settings[name]:g}")
+    texts.append(str(settings["epochs"]))
+    texts.append("Y" if settings["averaged"] else "N")
+    return ", ".join(texts)
 
 
-def results(found: Mapping[str, System], n_samples: int) -> Figures:
+def results(systems: Mapping[str, System], n_samples: int) -> Figures:
     """Of each method the cells of table 1 that are ours."""
-    judged = {
-        baseline: compare([*found.values()], found[baseline], n_samples=n_samples)[0]
-        for baseline in BASELINES
-    }
+    differences_from = {}
+    for baseline in BASELINES:
+        (differences,) = compare([*systems.values()], systems[baseline], n_samples=n_samples)
+        differences_from[baseline] = dict(zip(systems, differences))
     rows = {}
-    for i, (name, one) in enumerate(found.items()):
-        levels = ["" if name == base else f"{judged[base][i].p:.4f}" for base in BASELINES]
-        dev = f"{mean(one.on('dev', F)):.2f}"
-        rows[name] = " | ".join([dev, one.spread(F), settings_text(one.settings), *levels])
+    for name, system in systems.items():
+        p_values: list[str] = []
+        for baseline in BASELINES:
+            p = differences_from[baseline][name].p
+            p_values.append("" if name == baseline else f"{p:.4f}")
+        dev_f = f"{mean(system.on('dev', F)):.2f}"
+        cells = [dev_f, system.spread(F), settings_text(system.settings), *p_values]
+        rows[name] = " | ".join(cells)
     return rows
 
 
@@ -158,12 +201,14 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     data = parts_of(CORPORA[corpus], size["limit"])
     (facts,) = run([Run("corpus", survey, {"data": data})])
     plan = Plan(data, size, facts["train"])
-    tried = plan.tune(run, [name for name in METHODS if not METHODS[name]["from_crf"]])
-    crf = best_on_dev(tried["crf"])
-    tried |= plan.tune(run, [name for name in METHODS if METHODS[name]["from_crf"]], crf)
-    found = plan.test(run, {name: best_on_dev(tried[name]).settings for name in METHODS})
+    from_zero = [name for name in METHODS if not METHODS[name]["from_crf"]]
+    from_crf = [name for name in METHODS if METHODS[name]["from_crf"]]
+    tuned = plan.tune(run, from_zero)
+    tuned |= plan.tune(run, from_crf, crf=best_on_dev(tuned["crf"]))
+    chosen = {name: best_on_dev(tuned[name]).settings for name in METHODS}
+    systems = plan.test(run, chosen)
     return {
         **facts,
         "corpus": corpus,
-        "ours": results(found, size["n_samples"]),
+        "ours": results(systems, size["n_samples"]),
     }

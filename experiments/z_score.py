@@ -1,12 +1,15 @@
 """The Z-score (Ricci et al.): hidden Markov models in figure 1 and table 1, CoNLL-2002 Spanish in
-table 2 and the times of training."""
+table 2 and the times of training.
+
+Errors are the share of wrong tags in per cent, times are seconds of the processor.
+"""
 
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy
@@ -35,12 +38,19 @@ from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
 from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
 
-Z, Z_100, Z_H, MM_H, CRF = "Z-score", "Z-score (100)", "Z-score (H)", "MM (H)", "CRF"
-TRUE, ALL_O = "true HMM", "O for everything"
+# The methods, by their names in tables: (100) has sampled paths, (H) the Hamming loss.
+Z = "Z-score"
+Z_100 = "Z-score (100)"
+Z_H = "Z-score (H)"
+MM_H = "MM (H)"
+CRF = "CRF"
+TRUE = "true HMM"
+ALL_O = "O for everything"
 APART = "Z-score, transitions penalised more"
 
 SPEC = spec("z_score")
-FULL, METHODS = SPEC["full"], SPEC["methods"]
+FULL = SPEC["full"]
+METHODS = SPEC["methods"]
 PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].items()}
 FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
 TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
@@ -68,11 +78,11 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
     }
     if sampled:
         methods[Z_100] = lambda: best_z_score(train, c2=c2, n_sampled=100)
-    figures = {}
-    for name, method in methods.items():
-        weights, seconds = timed(method)
-        figures[name] = [test.error(weights), seconds]
-    return figures
+    error_and_seconds: Measured = {}
+    for name, train_by_method in methods.items():
+        weights, seconds = timed(train_by_method)
+        error_and_seconds[name] = [test.error(weights), seconds]
+    return error_and_seconds
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
@@ -82,23 +92,26 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return value, time.process_time() - began
 
 
-def mean_of(found: Iterable[Measured]) -> Measured:
-    """The means of what was measured several times."""
-    rows = list(found)
-    return {name: numpy.mean([row[name] for row in rows], axis=0).tolist() for name in rows[0]}
+def mean_of(measurements: Sequence[Measured]) -> Measured:
+    """The means of what was measured several times, at least once."""
+    means: Measured = {}
+    for name in measurements[0]:
+        rows = [measurement[name] for measurement in measurements]
+        means[name] = numpy.mean(rows, axis=0).tolist()
+    return means
 
 
 def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
     """Figure 1: sequences of 10 tokens, so many for training, of HMMs of 3 states and 4 symbols,
     another one in each run: the means of "methods"."""
-    figures = []
+    measurements: list[Measured] = []
     for run in range(n_runs):
         rng = default_rng([1, run])
         hmm = chains.random_hmm(3, 4, rng)
         test = hmm.sample(FULL["n_test"], 10, rng)
         train = hmm.sample(size, 10, rng)
-        figures.append(measured(hmm, train, test, sampled=False))
-    return {"methods": mean_of(figures)}
+        measurements.append(measured(hmm, train, test, sampled=False))
+    return {"methods": mean_of(measurements)}
 
 
 def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[str, Any]:
@@ -109,19 +122,19 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[
     RETURNS (dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
         "drawn".
     """
-    error = PAPER_1[n_symbols][MM_H][0]
-    hmms, n_drawn = hmms_as_hard(error, n_symbols, n_hmms, **SPEC["kinds"][kind])
-    n_training, n_test, long = FULL["n_training"], FULL["n_test"], FULL["long"]
-    of_each = []
+    paper_error, _ = PAPER_1[n_symbols][MM_H]
+    hmms, n_drawn = hmms_as_hard(paper_error, n_symbols, n_hmms, **SPEC["kinds"][kind])
+    length = FULL["long"]
+    means_of_hmms: list[Measured] = []
     for i, hmm in enumerate(hmms):
-        figures = []
+        measurements: list[Measured] = []
         for run in range(n_runs):
             rng = default_rng([3, n_symbols, i, run])
-            train = hmm.sample(n_training, long, rng)
-            test = hmm.sample(n_test, long, rng)
-            figures.append(measured(hmm, train, test, sampled=True))
-        of_each.append(mean_of(figures))
-    return {"methods": mean_of(of_each), "of_each": of_each, "drawn": n_drawn}
+            train = hmm.sample(FULL["n_training"], length, rng)
+            test = hmm.sample(FULL["n_test"], length, rng)
+            measurements.append(measured(hmm, train, test, sampled=True))
+        means_of_hmms.append(mean_of(measurements))
+    return {"methods": mean_of(means_of_hmms), "of_each": means_of_hmms, "drawn": n_drawn}
 
 
 def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple[list[HMM], int]:
@@ -134,17 +147,21 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple
     RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
     RAISES (ValueError): If they are too rare.
     """
-    near, n_judging, long = FULL["near"], FULL["n_judging"], FULL["long"]
+    tolerance = FULL["near"]
+    n_judging = FULL["n_judging"]
 
-    def is_near(hmm: HMM, rng: numpy.random.Generator, size: int, tolerance: float) -> bool:
-        return abs(hmm.sample(size, long, rng).error(hmm.weights) - error) < tolerance
+    def is_near(hmm: HMM, rng: numpy.random.Generator, n: int, tolerance: float) -> bool:
+        """Whether the error on n new sequences is as wanted."""
+        sequences = hmm.sample(n, FULL["long"], rng)
+        return abs(sequences.error(hmm.weights) - error) < tolerance
 
     hmms: list[HMM] = []
     for n_drawn in range(1, MOST_DRAWN + 1):
         rng = default_rng([2, n_symbols, n_drawn])
         hmm = chains.random_hmm(2, n_symbols, rng, **settings)
         # Most are refused by a few sequences, which is quick.
-        if is_near(hmm, rng, n_judging // 20, 10 * near) and is_near(hmm, rng, n_judging, near):
+        is_worth_judging = is_near(hmm, rng, n_judging // 20, 10 * tolerance)
+        if is_worth_judging and is_near(hmm, rng, n_judging, tolerance):
             hmms.append(hmm)
         if len(hmms) == n:
             return hmms, n_drawn
@@ -158,19 +175,23 @@ def folds(source: str) -> list[list[Doc]]:
     docs = read_docs(path, spacy.blank("xx").vocab, 0, n)
     if source == "shuffled":
         docs = random.Random(0).sample(docs, n)
-    return [docs[i : i + n // N_FOLDS] for i in range(0, n, n // N_FOLDS)]
+    size = n // N_FOLDS
+    return [docs[i : i + size] for i in range(0, n, size)]
 
 
 def as_sequences(ner: CostSensitiveNER, docs: Sequence[Doc]) -> Sequences:
     """Annotated docs as sequences, with the features and the tags of a component."""
     features, weights = linear_part(ner.model)
-    number = {name: i for i, name in enumerate(ner.tags.names)}
-    tags = [number[tag] for doc in docs for tag in tags_of(doc)]
+    index_of_tag = {name: i for i, name in enumerate(ner.tags.names)}
+    tags: list[int] = []
+    for doc in docs:
+        tags += [index_of_tag[tag] for tag in tags_of(doc)]
+    n_tags = len(index_of_tag)
     return Sequences(
-        chains.features_as_matrix(features.find(docs).rows, weights.n_features),
-        numpy.asarray(tags, dtype="int32"),
-        numpy.asarray([len(doc) for doc in docs], dtype="int32"),
-        numpy.ones((len(number), len(number))),
+        features=chains.features_as_matrix(features.find(docs).rows, weights.n_features),
+        tags=numpy.asarray(tags, dtype="int32"),
+        lengths=numpy.asarray([len(doc) for doc in docs], dtype="int32"),
+        steps=numpy.ones((n_tags, n_tags)),
     )
 
 
@@ -199,21 +220,29 @@ def vary(
 def chosen_error(
     ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
 ) -> list[Any]:
-    """Choose the setting of a method on the first two parts, train and test on the others: the
-    error in per cent and the setting."""
+    """Choose the setting of a method, its penalty c2 and value of transitions, and test it.
+
+    ner (CostSensitiveNER): The component that the sequences have their features of.
+    parts (Sequence[Sequences]): What is trained on and what is scored on, to choose; then the same
+        two, to test.
+    method (Mapping[str, Any]): The method: see [methods] in the spec.
+    RETURNS (list[Any]): The error in per cent, and the setting.
+    """
     train, held_out, all_train, test = parts
     grid = {"c2": [0.0], "step": [1.0], **method}
-    fixed = {key: value for key, value in method.items() if key not in ("by", "c2", "step")}
     settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
+    # What isn't chosen: other arguments of `vary`.
+    fixed = {name: value for name, value in method.items() if name not in ("by", "c2", "step")}
 
-    def error(setting: Mapping[str, float], some: Sequences, others: Sequences) -> float:
-        more = {"step": setting["step"], **fixed}
-        weights = TRAINED_BY[method["by"]](vary(some, ner, **more), c2=setting["c2"])
-        return vary(others, ner, **more).error(weights)
+    def error(setting: Mapping[str, float], train: Sequences, test: Sequences) -> float:
+        varied_train = vary(train, ner, step=setting["step"], **fixed)
+        varied_test = vary(test, ner, step=setting["step"], **fixed)
+        weights = TRAINED_BY[method["by"]](varied_train, c2=setting["c2"])
+        return varied_test.error(weights)
 
     errors = [error(setting, train, held_out) for setting in settings]
-    best = settings[int(numpy.argmin(errors))]
-    return [error(best, all_train, test), best]
+    best_setting = settings[int(numpy.argmin(errors))]
+    return [error(best_setting, all_train, test), best_setting]
 
 
 def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
@@ -224,53 +253,75 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     RETURNS (dict[str, Any]): How many "tokens" there are; of each of the "methods" its error in per
         cent and the chosen setting; and of the first of them the "largest" weights.
     """
-    parts = folds(source)
-    test, held_out = parts[fold], parts[(fold + 1) % N_FOLDS]
-    inner = [doc for part in parts if part not in (test, held_out) for doc in part]
+    docs_of_folds = folds(source)
+    held_out_fold = (fold + 1) % N_FOLDS
+    test = docs_of_folds[fold]
+    held_out = docs_of_folds[held_out_fold]
+    inner: list[Doc] = []  # what is trained on to choose
+    for i, docs in enumerate(docs_of_folds):
+        if i not in (fold, held_out_fold):
+            inner += docs
     train = inner + held_out
     ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
     sequences = [as_sequences(ner, docs) for docs in (inner, held_out, train, test)]
-    tags, k = sequences[3].tags, len(sequences[3].steps)
-    found = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
-    found[ALL_O] = [100 * float((tags != 0).mean()), None]
-    found[MM_H] = [token_error(predict(fitted_margin(train, features), test)[BEST_PATH]), None]
-    plain = best_z_score(sequences[2], c2=FULL["c2"]).reshape(-1, k)
-    largest = [float(plain[-k, 0]), float(plain[:-k].max())]
-    return {"tokens": len(tags), "methods": found, "largest": largest}
+    train_sequences = sequences[2]
+    test_tags = sequences[3].tags
+
+    # The error of each method, and its setting, if there is one to choose.
+    results = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
+    results[ALL_O] = [100 * float((test_tags != 0).mean()), None]
+    by_margin = predict(fitted_margin(train, features), test)
+    results[MM_H] = [token_error(by_margin[BEST_PATH]), None]
+
+    # Of the Z-score with a small penalty: the weight of O after O, in the first of the last K rows,
+    # and the largest weight of a feature.
+    n_tags = len(train_sequences.steps)
+    weights = best_z_score(train_sequences, c2=FULL["c2"]).reshape(-1, n_tags)
+    largest = [float(weights[-n_tags, 0]), float(weights[:-n_tags].max())]
+    return {"tokens": len(test_tags), "methods": results, "largest": largest}
 
 
 def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
     """The margin method with the Hamming loss as the library has it: by online training."""
-    examples, loss = as_examples(train), loss_block("MaxMargin", cost=HAMMING)
+    examples = as_examples(train)
+    loss = loss_block("MaxMargin", cost=HAMMING)
     ner = make_ner(examples, model=linear_block(FEATURES[features]), loss=loss)
     training.fit_online(ner, examples, lambda **facts: None, epochs=[FULL["n_epochs"]])
     return ner
 
 
-def token_error(found: Iterable[Example]) -> float:
+def token_error(examples: Iterable[Example]) -> float:
     """How many tags are wrong, in per cent."""
-    pairs = [pair for eg in found for pair in zip(tags_of(eg.reference), tags_of(eg.predicted))]
-    return 100 * sum(tag != answer for tag, answer in pairs) / len(pairs)
+    n_tokens = 0
+    n_wrong = 0
+    for eg in examples:
+        for gold_tag, predicted_tag in zip(tags_of(eg.reference), tags_of(eg.predicted)):
+            n_tokens += 1
+            if predicted_tag != gold_tag:
+                n_wrong += 1
+    return 100 * n_wrong / n_tokens
 
 
 def training_times(features: str) -> dict[str, Any]:
     """How long training a component takes, on four of the shuffled folds: the Z-score by
     `best_z_score`, with all paths and with sampled ones, and the margin. Of each of the
     "methods" the error on the fifth fold and the seconds."""
-    test, *others = folds("shuffled")
-    train = [doc for part in others for doc in part]
-    examples, model = as_examples(train), linear_block(FEATURES[features])
-    fitted = {}
+    test, *other_folds = folds("shuffled")
+    train = list(chain.from_iterable(other_folds))
+    examples = as_examples(train)
+    model = linear_block(FEATURES[features])
+    fitted: dict[str, tuple[CostSensitiveNER, float]] = {}  # with the seconds
     for name, n_sampled in (("exact", None), ("sampled", FULL["n_sampled"])):
         ner = make_ner(examples, model=model, loss=loss_block("ZScore"))
-        fitted[name] = ner, timed(partial(fit_z_score, ner, examples, n_sampled))[1]
+        _, seconds = timed(partial(fit_z_score, ner, examples, n_sampled))
+        fitted[name] = (ner, seconds)
     fitted["margin"] = timed(partial(fitted_margin, train, features))
-    return {
-        "methods": {
-            name: [token_error(predict(ner, test)[BEST_PATH]), seconds]
-            for name, (ner, seconds) in fitted.items()
-        }
-    }
+
+    error_and_seconds: Measured = {}
+    for name, (ner, seconds) in fitted.items():
+        predicted = predict(ner, test)[BEST_PATH]
+        error_and_seconds[name] = [token_error(predicted), seconds]
+    return {"methods": error_and_seconds}
 
 
 def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> None:
@@ -280,40 +331,47 @@ def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> 
     sequences.total.write_weights(weights)
 
 
-def draw(found: Mapping[int, Measured]) -> Any:
+def draw(measured_by_size: Mapping[int, Measured]) -> Any:
     """Draw figure 1: by the number of sequences, of each method the error and the seconds."""
-    sizes = list(found)
+    sizes = list(measured_by_size)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6.4, 2.7), layout="constrained")
-        for i, (axes, label) in enumerate(
-            zip(figure.subplots(1, 2), ("test error, %", "seconds of training"))
-        ):
-            for name, colour in COLOURS.items():
-                if i == 0 or name != TRUE:
-                    values = [found[size][name][i] for size in sizes]
-                    axes.plot(sizes, values, color=colour, label=name, marker=".")
+        error_axes, seconds_axes = figure.subplots(1, 2)
+        for name, colour in COLOURS.items():
+            errors = [measured_by_size[size][name][0] for size in sizes]
+            error_axes.plot(sizes, errors, color=colour, label=name, marker=".")
+            if name != TRUE:  # which isn't trained
+                seconds = [measured_by_size[size][name][1] for size in sizes]
+                seconds_axes.plot(sizes, seconds, color=colour, label=name, marker=".")
+        for axes, label in ((error_axes, "test error, %"), (seconds_axes, "seconds of training")):
             axes.set(xlabel="training sequences", ylabel=label, xscale="log")
             axes.set_xticks(sizes, [str(size) for size in sizes])
             axes.minorticks_off()
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
+        seconds_axes.set_yscale("log")
+        seconds_axes.yaxis.set_major_formatter("{x:g}")
+        figure.legend(*error_axes.get_legend_handles_labels(), loc="outside right center")
         return figure
 
 
 def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Figure 1, as a picture and as a table."""
-    sizes, n_runs = size["sizes"], size["n_runs"]
+    sizes = size["sizes"]
+    n_runs = size["n_runs"]
     results = run.grid("figure-1", short_sequences, size=sizes, n_runs=[n_runs])
-    found = {n: result["methods"] for (n, _), result in results.items()}
-    last = found[max(sizes)]
-    rows = [
-        [name, *(of_size[name][0] for of_size in found.values()), f"{last[name][1]:.3f}"]
-        for name in COLOURS
-    ]
+    measured_by_size: dict[int, Measured] = {}
+    for (n_sequences, _), result in results.items():
+        measured_by_size[n_sequences] = result["methods"]
+    rows: list[list[object]] = []
+    for name in COLOURS:
+        errors = [measured_of_size[name][0] for measured_of_size in measured_by_size.values()]
+        _, seconds = measured_by_size[max(sizes)][name]
+        rows.append([name, *errors, f"{seconds:.3f}"])
     header = ["test error, %", *(f"{n} sequences" for n in sizes), f"seconds, {max(sizes)}"]
-    figure = run.picture("z_score", draw(found))
-    return {"figure_1": markdown_table(header, rows), "last_seed": n_runs - 1, "figure": figure}
+    return {
+        "figure_1": markdown_table(header, rows),
+        "last_seed": n_runs - 1,
+        "figure": run.picture("z_score", draw(measured_by_size)),
+    }
 
 
 HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, seconds"]
@@ -321,61 +379,87 @@ HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, s
 
 def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 1, of the paper and for HMMs of each kind."""
-    counts = {"n_hmms": [size["n_hmms"]], "n_runs": [size["times"]]}
-    grid = {"n_symbols": size["symbols"], "kind": size["kinds"], **counts}
-    results = run.grid("table-1", long_sequences, **grid)
-    rows = [["paper", n, *paper_row(PAPER_1[n])] for n in size["symbols"]]
-    rows += [
-        [kind, *table_1_row(cell[0], result)]
-        for kind in size["kinds"]
-        for cell, result in results.items()
-        if cell[1] == kind
-    ]
+    results = run.grid(
+        "table-1",
+        long_sequences,
+        n_symbols=size["symbols"],
+        kind=size["kinds"],
+        n_hmms=[size["n_hmms"]],
+        n_runs=[size["times"]],
+    )
+    rows = [["paper", n_symbols, *paper_row(PAPER_1[n_symbols])] for n_symbols in size["symbols"]]
+    for kind, n_symbols in product(size["kinds"], size["symbols"]):
+        result = results[n_symbols, kind, size["n_hmms"], size["times"]]
+        rows.append([kind, n_symbols, *our_row(result)])
     return {"table_1": markdown_table(HEADER_1, rows)}
 
 
-def paper_row(paper: Mapping[str, Sequence[float]]) -> list[object]:
-    """What the paper has in a row of table 1: errors, and seconds in brackets."""
-    cells = ["{:.2f} ({:.2f})".format(*paper[name]) for name in (Z, Z_100, MM_H)]
-    return ["", *cells, "", "", f"{paper[MM_H][1] / paper[Z][1]:.0f}"]
+def paper_row(published: Mapping[str, Sequence[float]]) -> list[object]:
+    """What the paper has in a row of table 1, from the third column on: errors, and seconds in
+    brackets. `published` has both, by method."""
+    cells: list[str] = []
+    for name in (Z, Z_100, MM_H):
+        error, seconds = published[name]
+        cells.append(f"{error:.2f} ({seconds:.2f})")
+    return ["", *cells, "", "", ratio_of_seconds(published)]
 
 
-def table_1_row(n_symbols: int, result: Mapping[str, Any]) -> list[object]:
-    """A row of table 1 that is ours."""
-    found = result["methods"]
-    row: list[object] = [n_symbols, found[TRUE][0]]
+def our_row(result: Mapping[str, Any]) -> list[object]:
+    """What we have in a row of table 1, from the third column on: of Z also the least and the
+    largest error of an HMM. `result` is what `long_sequences` returned."""
+    means: Measured = result["methods"]
+    true_error, _ = means[TRUE]
+    row: list[object] = [true_error]
     for name in (Z, Z_100, MM_H, Z_H, CRF):
-        cell = "{:.2f} ({:.3f})".format(*found[name])
+        error, seconds = means[name]
+        cell = f"{error:.2f} ({seconds:.3f})"
         if name == Z:
-            errors = [of_one[Z][0] for of_one in result["of_each"]]
+            errors = [means_of_hmm[Z][0] for means_of_hmm in result["of_each"]]
             cell += f" [{min(errors):.2f}, {max(errors):.2f}]"
         row.append(cell)
-    return [*row, f"{found[MM_H][1] / found[Z][1]:.0f}"]
+    return [*row, ratio_of_seconds(means)]
+
+
+def ratio_of_seconds(measured: Mapping[str, Sequence[float]]) -> str:
+    """How many times as long the margin method takes as the Z-score."""
+    _, seconds_of_margin = measured[MM_H]
+    _, seconds_of_z_score = measured[Z]
+    return f"{seconds_of_margin / seconds_of_z_score:.0f}"
 
 
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Table 2, for each way to have sentences and folds; and what was chosen for it."""
-    sources, n_folds = size["sources_used"], size["tested"]
+    sources = size["sources_used"]
+    n_folds = size["tested"]
     grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
     results = run.grid("table-2", named_entities, **grid)
+    # A column for each kind of features and source, with the results of its folds.
     columns = [*product(FEATURES, sources)]
-    found = [[results[kind, source, i] for i in range(n_folds)] for kind, source in columns]
-    papers = SPEC["paper_2"]
-    errors = {name: [pooled(some, name) for some in found] for name in (ALL_O, *METHODS, MM_H)}
+    results_of_columns: list[list[dict[str, Any]]] = []
+    for features, source in columns:
+        results_of_columns.append([results[features, source, fold] for fold in range(n_folds)])
+
+    errors: dict[str, list[float]] = {}  # of each method in each column
+    for name in (ALL_O, *METHODS, MM_H):
+        errors[name] = [pooled(fold_results, name) for fold_results in results_of_columns]
+    # Methods with the same errors as the Z-score are named below the table.
     same = [name for name in METHODS if name != Z and errors[name] == errors[Z]]
-    rows = [
-        [name, *of_name, *(paper.get(name, "") for paper in papers.values())]
-        for name, of_name in errors.items()
-        if name not in same
-    ]
+    published = SPEC["paper_2"]
+    rows: list[list[object]] = []
+    for name, errors_of_method in errors.items():
+        if name not in same:
+            paper_errors = [paper.get(name, "") for paper in published.values()]
+            rows.append([name, *errors_of_method, *paper_errors])
     header = ["error, %", *(f"{features}, {source}" for features, source in columns)]
-    header += [f"{features}, paper" for features in papers]
-    step, word = numpy.mean([result["largest"] for result in found[0]], axis=0)
+    header += [f"{features}, paper" for features in published]
+
+    first_column = results_of_columns[0]
+    step, word = numpy.mean([result["largest"] for result in first_column], axis=0)
     return {
         "table_2": markdown_table(header, rows),
         "same": "; ".join(same) or "no other",
         "sources": "; ".join(f'"{source}": {SPEC["sources"][source]}' for source in sources),
-        "chosen": chosen(found[0], APART),
+        "chosen": chosen(first_column, APART),
         "step": step,
         "expected": expected_step(folds(sources[0])),
         "word": word,
@@ -385,42 +469,61 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
 def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
     """The weight that O after O has beyond those of its tags, were nothing else to be learned:
 
-    K^2 p(O, O) - 2 K p(O) + 1
+        K^2 p(O, O) - 2 K p(O) + 1
+
+    with the shares of transitions that are from O to O, and of their tags that are O. `parts` has
+    the docs of each fold.
     """
-    sequences = [tags_of(doc) for part in parts for doc in part]
-    pairs = [pair for tags in sequences for pair in pairwise(tags)]
-    k = len({tag for tags in sequences for tag in tags})
-    both = sum(pair == ("O", "O") for pair in pairs) / len(pairs)
-    one = sum(tag == "O" for pair in pairs for tag in pair) / (2 * len(pairs))
-    return k**2 * both - 2 * k * one + 1
+    distinct_tags: set[str] = set()
+    transitions: list[tuple[str, str]] = []
+    for doc in chain.from_iterable(parts):
+        tags = tags_of(doc)
+        distinct_tags.update(tags)
+        transitions += pairwise(tags)
+    n_tags = len(distinct_tags)
+    n_both = sum(pair == ("O", "O") for pair in transitions)
+    n_outside = sum(pair.count("O") for pair in transitions)
+    p_both = n_both / len(transitions)
+    p_outside = n_outside / (2 * len(transitions))
+    return n_tags**2 * p_both - 2 * n_tags * p_outside + 1
 
 
 def pooled(results: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The error of a method on the tokens of all folds."""
-    weights = [result["tokens"] for result in results]
-    return float(numpy.average([result["methods"][name][0] for result in results], weights=weights))
+    """The error of a method on the tokens of all folds, from the results of `named_entities`."""
+    errors = [result["methods"][name][0] for result in results]
+    n_tokens = [result["tokens"] for result in results]
+    return float(numpy.average(errors, weights=n_tokens))
 
 
 def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The settings that a method was given, and in how many folds."""
-    found = [result["methods"][name][1] for result in results]
-    settings = Counter((setting["c2"], setting["step"]) for setting in found)
-    return ", ".join(f"({c2:g}, {step:g}) in {n}" for (c2, step), n in settings.most_common())
+    """The settings that were chosen for a method, and in how many folds each was."""
+    n_folds: Counter[tuple[float, float]] = Counter()
+    for result in results:
+        _, setting = result["methods"][name]
+        n_folds[setting["c2"], setting["step"]] += 1
+    return ", ".join(f"({c2:g}, {step:g}) in {n}" for (c2, step), n in n_folds.most_common())
 
 
 def times(run: Runner, size: Mapping[str, Any]) -> Figures:
     """The times of section 6."""
     results = run.grid("times", training_times, features=size["timed"]).values()
     rows = []
-    for key, label in SPEC["timed"].items():
-        ours = [result["methods"][key] for result in results]
-        cells = (f"{seconds:.2f} ({error:.2f})" for error, seconds in ours)
-        rows.append([label, f"*{SPEC['paper_seconds'][key]:.0f}*", *cells])
+    for method, title in SPEC["timed"].items():
+        cells: list[str] = []
+        for result in results:
+            error, seconds = result["methods"][method]
+            cells.append(f"{seconds:.2f} ({error:.2f})")
+        rows.append([title, f"*{SPEC['paper_seconds'][method]:.0f}*", *cells])
     header = ["seconds (error, %)", "*S1, paper*", *size["timed"]]
     return {"seconds": markdown_table(header, rows)}
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Figure 1, tables 1 and 2, and the times."""
-    parts = [part(run, size) for part in (figure_1, table_1, table_2, times)]
-    return {"flags": FEATURES["S2+"]["flags"], **parts[0], **parts[1], **parts[2], **parts[3]}
+    return {
+        "flags": FEATURES["S2+"]["flags"],
+        **figure_1(run, size),
+        **table_1(run, size),
+        **table_2(run, size),
+        **times(run, size),
+    }

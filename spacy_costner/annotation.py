@@ -1,4 +1,8 @@
-"""Which annotation of docs a component learns from and writes: in training and in prediction."""
+"""Which annotation of docs a component learns from and writes: in training and in prediction.
+
+Entities are in `doc.ents`, or in `doc.spans` under the component's `spans_key`. A preset entity is
+one that the doc has before the component runs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +83,9 @@ class Annotation:
         """Read the tokens of docs that are to be predicted, with the entities that are set already.
         With a `spans_key` none are, as `doc.ents` are those of another component."""
         tokens = read_presets(docs)
-        return tokens if self.spans_key is None else tokens.without_annotation()
+        if self.spans_key is not None:
+            return tokens.without_annotation()
+        return tokens
 
     def cut(self, docs: Sequence[Doc], tokens: TokenAttrs) -> tuple[Ints1d, Ints1d]:
         """Cut docs into the sequences of the chain: see `borders.cut`.
@@ -111,12 +117,12 @@ class Annotation:
         is_border = borders.find_borders(docs, self.sentence_boundaries)
         if not self.sentence_boundaries:
             return is_border
-        end = 0
+        end_token = 0  # of the doc, over the batch
         for eg in examples:
-            begin = end
-            end = begin + len(eg.predicted)
+            first_token = end_token
+            end_token = first_token + len(eg.predicted)
             if WITHOUT_SENTENCES not in eg.predicted.user_data:
-                is_border[begin:end] |= sentence_starts(eg)
+                is_border[first_token:end_token] |= sentence_starts(eg)
         return is_border
 
 

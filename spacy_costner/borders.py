@@ -1,4 +1,7 @@
-"""Borders: where the chain of a doc is cut into sequences. Features see the whole doc."""
+"""Borders: where the chain of a doc is cut into sequences. Features see the whole doc.
+
+D is the number of docs of a batch, B that of sequences, N that of tokens in all of them.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -39,10 +42,13 @@ def borders_of_tokens(
     if not boundaries:
         return numpy.zeros_like(begins_sentence)
     is_border = begins_sentence.copy()
-    space = is_space.nonzero()[0]
-    if boundaries is True and len(space):
-        after_break = space[_have_break(docs, orth[space])] + 1
-        is_border[after_break[after_break < len(orth)]] = True
+    space_tokens = is_space.nonzero()[0]
+    if boundaries is True and len(space_tokens):
+        after_break = space_tokens[_have_break(docs, orth[space_tokens])] + 1
+        # After the last token of the batch there is none.
+        after_break = after_break[after_break < len(orth)]
+        is_border[after_break] = True
+
     first_token = 0
     for doc in docs:
         # A doc without tokens changes nothing, as the next one begins there, too.
@@ -81,6 +87,7 @@ def cut(lengths: Ints1d, borders: Array1d) -> tuple[Ints1d, Ints1d]:
     border_tokens = numpy.flatnonzero(borders)
     doc_of_border = sequence_ids(lengths)[border_tokens]
     n_sequences = 1 + numpy.bincount(doc_of_border, minlength=len(lengths))  # of each doc
+
     # A sequence begins with each doc and at each border, and ends where the next one begins.
     doc_begins = numpy.cumsum(lengths) - lengths
     begins = numpy.sort(numpy.append(doc_begins, border_tokens))

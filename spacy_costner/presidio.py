@@ -1,6 +1,8 @@
 """Presidio with our pipelines: their scores of entities, and their guaranteed sets for redaction.
 
 https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else imports this module.
+What Presidio calls an entity, such as "PERSON", is a kind of entity: a mapping takes our labels to
+these.
 """
 
 from collections.abc import Mapping
@@ -155,8 +157,9 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
+
     scored: list[tuple[Span, float]] = []
-    our_entities: set[tuple[int, int]] = set()
+    our_entities: set[tuple[int, int]] = set()  # the tokens of each, from and to
     for key, group in groups.items():
         # A token that was merged since is replaced if the set has a part of it.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
@@ -167,6 +170,7 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
         for span, score in spans_of_group:
             score = default_score if isnan(score) else max(score, LEAST_SCORE)
             scored.append((span, score))
+
     for ent in doc.ents:
         if (ent.start, ent.end) not in our_entities:
             scored.append((ent, default_score))
@@ -180,10 +184,14 @@ def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[S
     parts: list[tuple[Span, float]] = []
     for span, score in sorted(scored, key=_score, reverse=True):
         free_tokens = is_free[span.start : span.end]
-        # The free tokens of a span may be several runs: the begins and ends of all, in turn.
+        # The free tokens of a span may be several runs. A run begins and ends where a token differs
+        # from the one before it. The places of T F F T are 0 1 3 4: begins at even indices, ends at
+        # odd ones.
         edges = numpy.flatnonzero(numpy.diff(free_tokens, prepend=False, append=False))
         edges += span.start
-        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
+        begins = edges[::2].tolist()
+        ends = edges[1::2].tolist()
+        for begin, end in zip(begins, ends):
             parts.append((Span(doc, begin, end, label=span.label), score))
         free_tokens[:] = False  # a view of `is_free`
     return sorted(parts, key=lambda part: part[0].start)
@@ -209,6 +217,7 @@ def prepare(nlp: Language) -> set[str]:
         confidence = pipe.confidence or Confidence()
         scores_only = Confidence(confidence.spans_key, confidence.extension, alternatives=None)
         pipe.set_confidence(scores_only)
+
     labels: set[str] = set()
     for name in nlp.pipe_names:
         if "doc.ents" in nlp.get_pipe_meta(name).assigns:

@@ -1,4 +1,4 @@
-"""Progress bars."""
+"""Progress bars, which tqdm draws."""
 
 import sys
 from collections.abc import Iterable

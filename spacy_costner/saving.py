@@ -44,7 +44,8 @@ def check_folder(path: str | Path) -> Path:
     if not existing.is_dir():
         raise ValueError(f"{path}: expected a folder to save in, got a file: {existing}")
     if existing != target:
-        return target
+        return target  # it will be a new folder
+
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
             f"{path}: expected a folder that can be replaced, got a mount or the working directory"
@@ -196,6 +197,7 @@ def _publish(new: Path, path: Path) -> None:
             if not file.is_symlink():
                 _sync(file)
         _sync(Path(folder))
+
     old = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
     with locked(path):  # the lock moves with the folder, so no other process clears it
         if path.exists():
@@ -216,7 +218,9 @@ def _keep_others(old: Path, new: Path) -> None:
 
     def replaced(folder: str, names: list[str]) -> list[str]:
         # `copytree` leaves these names out: what was written replaces the file or folder wholly.
-        return os.listdir(new) if Path(folder) == old else []
+        if Path(folder) == old:
+            return os.listdir(new)
+        return []
 
     shutil.copytree(
         old, new, symlinks=True, ignore=replaced, copy_function=_link, dirs_exist_ok=True
@@ -269,4 +273,6 @@ def as_json(value: Any) -> Any:
         return [as_json(part) for part in value]
     if isinstance(value, float) and not isfinite(value):
         return None
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Path):
+        return str(value)
+    return value

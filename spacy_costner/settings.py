@@ -1,5 +1,8 @@
-"""Errors for settings that nothing reads, with the nearest name. spaCy silently drops unknown
-settings of [training], [nlp] and [initialize]."""
+"""Errors for settings that nothing reads, with the nearest name.
+
+spaCy silently drops unknown settings of [training], [nlp] and [initialize]. A block is a section of
+a config, with the sections within it.
+"""
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
@@ -31,12 +34,13 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     """
     spacy.blank("xx")  # which imports the factories of entry points
     for section, schema in SCHEMAS.items():
-        _check(config.get(section, {}), schema.__annotations__, section, source)
+        _check_names(config.get(section, {}), schema.__annotations__, section, source)
+
     # [initialize.components] has a block for components of the pipeline. In a part of a config that
     # lacks [components], any name is right.
     initialized = config.get("initialize", {}).get("components", {})
     components = config.get("components", initialized)
-    _check(initialized, components, "initialize.components", source)
+    _check_names(initialized, components, "initialize.components", source)
     _check_blocks(config, "", source)
 
 
@@ -53,7 +57,7 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
         if parameters is not None:
             # "@losses" names the function, and "*" a block of its positional arguments.
             settings = [key for key in inner_block if not key.startswith(("@", "*"))]
-            _check(settings, parameters, inner_path, source)
+            _check_names(settings, parameters, inner_path, source)
 
 
 def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
@@ -69,6 +73,7 @@ def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
         functions = [("factories", block["factory"])]
     if len(functions) != 1:
         return None
+
     registry_name, function_name = functions[0]
     try:
         function = registry.get(registry_name, function_name)
@@ -76,7 +81,8 @@ def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
     except (TypeError, ValueError):
         return None
     if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
+        return None  # it has **settings
+
     if not is_component:
         return list(parameters)
     # "nlp" and "name" are no settings: spaCy passes the pipeline and the name of the component.
@@ -102,19 +108,21 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
         for i, name in enumerate(names):
             if not isinstance(section, Mapping):
                 break
-            _check([name], section, section=".".join(names[:i]), source=None)
+            _check_names([name], section, section=".".join(names[:i]), source=None)
             section = section[name]
 
 
-def _check(names: Iterable[str], allowed: Collection[str], section: str, source: object) -> None:
+def _check_names(
+    names: Iterable[str], allowed: Collection[str], section: str, source: object
+) -> None:
     """Check that the settings of a section are among those that it may have. `section` is its path,
     empty for the config itself; `source` is the beginning of messages, or None."""
     for name in names:
         if name in allowed:
             continue
-        nearest = get_close_matches(name, allowed, n=1)
-        if nearest:
-            hint = f"did you mean {nearest[0]!r}?"
+        nearest_names = get_close_matches(name, allowed, n=1)
+        if nearest_names:
+            hint = f"did you mean {nearest_names[0]!r}?"
         else:
             hint = f"known: {', '.join(sorted(allowed)) or 'none'}"
         path = f"{section}.{name}" if section else name

@@ -54,14 +54,15 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
     RETURNS (tuple[list[Span], list[Span]]): The spans that are kept, and those that overlap with
         them. Of spans with the same tokens and label the first counts.
     """
-    spans: dict[tuple[int, int, int], Span] = {}
+    # Each span once, by its tokens and label. In the end those that overlap are left.
+    overlapping: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            spans.setdefault((span.start, span.end, span.label), span)
-    longest = filter_spans(spans.values())
+            overlapping.setdefault((span.start, span.end, span.label), span)
+    longest = filter_spans(overlapping.values())
     for span in longest:
-        del spans[span.start, span.end, span.label]
-    return longest, list(spans.values())
+        del overlapping[span.start, span.end, span.label]
+    return longest, list(overlapping.values())
 
 
 def spans_as_entities(
@@ -80,8 +81,8 @@ def spans_as_entities(
     RAISES (ValueError): If they overlap otherwise.
     """
     copy = doc.copy()
-    kept_labels = labels if own_labels is None else own_labels
-    entities, overlapping = keep_longest(copy, key, kept_labels)
+    all_kept_labels = labels if own_labels is None else own_labels
+    entities, overlapping = keep_longest(copy, key, all_kept_labels)
     if overlapping and not longest:
         raise ValueError(_overlap_message(copy, key, [*entities, *overlapping]))
     if own_labels is not None:
@@ -94,10 +95,10 @@ def spans_as_entities(
 
 
 def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
-    """The message for spans that overlap, with the first two that do."""
+    """The message for spans some of which overlap, with the first two that do."""
     for span, next_span in pairwise(sorted(spans, key=_token_range)):
         if next_span.start < span.end:
-            break
+            break  # with these two
     return (
         f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got "
         f"{_span_text(span)} and {_span_text(next_span)} in {doc[:8].text!r}: give their labels to "
@@ -172,6 +173,7 @@ def replace_spans(
         for span, score in spans_with_scores(doc.spans[key]):
             if span.label_ not in replaced_labels:
                 spans_and_scores.append((span, score))
+
     spans_and_scores += zip(spans, scores)
     spans_and_scores.sort(key=lambda span_and_score: _token_range(span_and_score[0]))
     sorted_spans = [span for span, _ in spans_and_scores]
@@ -246,6 +248,7 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
     if len(scored_spans) == len(group):
         return scored_spans
+
     # Other code has added spans to the group, or taken some out, so its spans say which there are.
     score_of_place = {span.place: span.score for span in scored_spans}
     present: list[ScoredSpan] = []
@@ -302,12 +305,14 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
     # No tokens were merged or split, and no spans added: those of the group are right.
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored.score) for span, scored in zip(group, scored_spans)]
+
     # Spans are made again from their characters. What else a span has is looked up by its place.
     ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
         if place is not None:  # its tokens are there
             ids_of_place[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
+
     spans_and_scores: list[tuple[Span, float]] = []
     for scored in scored_spans:
         ids = ids_of_place.get(scored.place, {})
@@ -353,4 +358,6 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
     """The scores in the attributes of a group, as an array or a list; empty if there are none."""
     scores = attrs.get("scores")
-    return [] if scores is None else numpy.asarray(scores, dtype="float64").tolist()
+    if scores is None:
+        return []
+    return numpy.asarray(scores, dtype="float64").tolist()

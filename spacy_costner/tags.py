@@ -117,6 +117,7 @@ class Tags:
         if scheme not in SCHEMES:
             expected = " or ".join(map(repr, SCHEMES))
             raise ValueError(f"scheme: expected {expected}, got {scheme!r}")
+
         self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
@@ -124,6 +125,7 @@ class Tags:
         if outside == BEFORE:
             prefixes.append(OUTSIDE)
         self._prefixes_of_label = tuple(prefixes)
+
         # Label after label, each with all prefixes.
         self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._prefixes_of_label * len(self.labels)))
         label_ids = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
@@ -159,7 +161,9 @@ class Tags:
     def collapsed(self) -> "Tags":
         """The tag set with a single O, as annotation and costs have it: itself if O is not
         split."""
-        return Tags(self.labels, self.scheme.name) if self.is_split else self
+        if not self.is_split:
+            return self
+        return Tags(self.labels, self.scheme.name)
 
     @property
     def finest(self) -> "Tags":
@@ -170,13 +174,14 @@ class Tags:
     def counts_as(self, other: "Tags") -> Ints1d:
         """Find which tag of another set each tag of `finest` is. The other set has the same labels,
         but may have another scheme: what is L-PER here is I-PER in IOB2. Shape: (K,)"""
-        other_prefix = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
-        other_prefix[OUTSIDE] = OUTSIDE
-        names = self._make_names([other_prefix[prefix] for prefix in self.prefix_of])
-        other_tag = dict(zip(other.names, range(len(other))))
+        # The prefix that the other scheme has in the position of each prefix of this one.
+        other_prefix_of = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
+        other_prefix_of[OUTSIDE] = OUTSIDE
+        other_names = self._make_names([other_prefix_of[prefix] for prefix in self.prefix_of])
+        tag_of_name = {name: tag for tag, name in enumerate(other.names)}
         # The name O-city isn't found where O is not split: there it is O, tag 0.
-        counts_as = [other_tag.get(name, 0) for name in names]
-        return numpy.asarray(counts_as, dtype="int32")
+        other_tags = [tag_of_name.get(name, 0) for name in other_names]
+        return numpy.asarray(other_tags, dtype="int32")
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
@@ -197,8 +202,8 @@ class Tags:
         return table @ is_part.astype(table.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
-        """Find the tags that have a prefix and some labels, all by index: they stand label after
-        label, each with all of its prefixes, after O."""
+        """Find the tags that have a prefix and some labels, by their indices: one label, or an
+        array. After tag 0, O, tags stand label after label, each with all of its prefixes."""
         place = self._prefixes_of_label.index(prefix)
         return 1 + label * len(self._prefixes_of_label) + place
 
@@ -254,13 +259,16 @@ class Tags:
 
     @cached_property
     def opens_label(self) -> Floats2d:
-        """1 for the tags that begin an entity of a label: the product of probabilities of tags with
-        it are those of labels. Shape: (K, labels)"""
+        """1 for the tags that begin an entity of each label, else 0. The product of the
+        probabilities of tags with it, (N, K) @ (K, labels), are those that a token begins an entity
+        of each label. Shape: (K, labels)"""
         return self.opening[:, None] * self.has_label[:, 1:]
 
     @cached_property
     def has_label(self) -> Floats2d:
-        """The same, for all tags of O, the first column, and of a label. Shape: (K, labels + 1)"""
+        """1 for the tags of O, in the first column, and for all tags of each label, in the others;
+        else 0. The product of the probabilities of tags with it are those of O and of labels.
+        Shape: (K, labels + 1)"""
         columns = numpy.arange(-1, len(self.labels))
         return (self.label_of[:, None] == columns).astype("float32")
 
@@ -276,6 +284,7 @@ class Tags:
         steps[begin] = 1
         steps[end] -= 1
         in_entity = steps[:-1].cumsum(dtype="int8") == 1
+
         # All tokens of entities first, then the first and the last, then the only ones.
         tags[in_entity] = self.index(scheme.inside, numpy.repeat(label, end - begin))
         tags[begin] = self.index(scheme.begin, label)

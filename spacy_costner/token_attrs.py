@@ -1,7 +1,8 @@
 """Token attributes of docs as arrays: their words, their annotation, and the paths that it allows.
 
 Docs are read once per batch. Nothing here loops over tokens in Python, except where the tokens of
-the reference and of the predicted doc differ.
+the reference and of the predicted doc differ. A preset entity is one that a doc has before the
+component runs.
 """
 
 from collections.abc import Sequence
@@ -74,11 +75,12 @@ class TokenAttrs:
         # A begin without a label is a blocked token, which no entity may have.
         opening = (self.iob == BEGIN) & (self.label != 0)
         begin, end = runs(opening, self.iob == INSIDE, self.lengths)
-        index_of_hash: dict[int, int] = {}
+
+        id_of_hash: dict[int, int] = {}
         for i, label in enumerate(tags.labels):
-            index_of_hash[strings.as_int(label)] = i
-        label_hashes = self.label[begin].tolist()
-        label_ids = [index_of_hash.get(label_hash, -1) for label_hash in label_hashes]
+            id_of_hash[strings.as_int(label)] = i
+        label_hashes = self.label[begin].tolist()  # of the first token of each entity
+        label_ids = [id_of_hash.get(label_hash, -1) for label_hash in label_hashes]
         return Entities(begin, end, numpy.asarray(label_ids, dtype="int32"))
 
 
@@ -112,7 +114,8 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     if not tokens.has_annotation:
         return tokens
     iob = tokens.iob.copy()
-    for iob_of_doc in numpy.split(iob, tokens.lengths.cumsum()[:-1]):
+    ends_of_docs = tokens.lengths.cumsum()
+    for iob_of_doc in numpy.split(iob, ends_of_docs[:-1]):
         has_missing = (iob_of_doc == MISSING).any()
         if not has_missing:
             iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # in `iob`, of which this is a view
@@ -132,7 +135,8 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)
-    # Even then most docs of a batch have the same tokens as their reference, and need no alignment.
+
+    # Some docs have other tokens than their references. Most have the same, and need no alignment.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
     for i, eg in enumerate(examples):
@@ -179,6 +183,7 @@ def possible_paths(
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
         possible &= ~numpy.isin(tags.label_of, untrained_labels)
+
     if tokens.has_annotation:
         is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)

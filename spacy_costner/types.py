@@ -87,7 +87,9 @@ class Gold(NamedTuple):
     @property
     def paths(self) -> Ints1d | Array2d:
         """The right paths: one tag for each token, or the tags that are allowed."""
-        return self.tags if self.allowed is None else self.allowed
+        if self.allowed is None:
+            return self.tags
+        return self.allowed
 
     @property
     def token_tags(self) -> Ints1d | Array2d:

@@ -127,7 +127,9 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
 @cache
 def _survives(name: str, is_section: bool) -> bool:
     """Whether the name of a setting, or of a section, is read from a config as it was written."""
-    content: Any = {} if is_section else 0
+    content: Any = 0
+    if is_section:
+        content = {}
     config = Config({"block": {name: content}})
     # From 3.14 on, Python refuses to write a name that it would read as another.
     with suppress(ConfigValidationError, configparser.Error):

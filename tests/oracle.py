@@ -49,6 +49,7 @@ def scorer(potentials: Potentials, b: int) -> Callable[[Sequence[int]], float]:
 
 
 def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
+    """s(y) of one path of sequence b."""
     return scorer(potentials, b)(tags)
 
 
@@ -91,6 +92,7 @@ def add_features(counts: Potentials, b: int, tags: Sequence[int], weight: float)
 
 
 def log_sum_exp(scores: Sequence[float]) -> float:
+    """log sum exp(scores), without overflow; minus infinity if there are no scores."""
     largest = max(scores, default=-math.inf)
     if math.isinf(largest):
         return largest
@@ -114,6 +116,7 @@ class Value(NamedTuple):
 
 
 def anything(tags: Tags) -> bool:
+    """The condition that every path meets."""
     return True
 
 
@@ -128,11 +131,14 @@ def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyt
 
 def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
     """log p(which holds for y); gradient 0 where that is minus infinity."""
-    part = log_sum(potentials, b, which)
+    log_z_of_chosen = log_sum(potentials, b, which)
     log_z = log_sum(potentials, b)
-    if part.value == -math.inf:
-        return part
-    return Value(part.value - log_z.value, part.gradient - log_z.gradient)
+    if log_z_of_chosen.value == -math.inf:
+        return log_z_of_chosen
+    return Value(
+        log_z_of_chosen.value - log_z.value,
+        log_z_of_chosen.gradient - log_z.gradient,
+    )
 
 
 def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
@@ -179,16 +185,25 @@ def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyth
 def has_segment(
     potentials: Potentials, segments: Any, s: int
 ) -> tuple[int, Callable[[Tags], bool]]:
-    """The sequence of a segment, and whether a path of that sequence has it."""
-    begin, end = int(segments.begin[s]), int(segments.end[s])
-    first_tag = int((segments.end - segments.begin)[:s].sum())
-    tags = tuple(segments.tags[first_tag : first_tag + end - begin].tolist())
-    b = next(b for b, tokens in enumerate(spans(potentials)) if tokens.start <= begin < tokens.stop)
-    begin, end = begin - spans(potentials)[b].start, end - spans(potentials)[b].start
+    """The sequence of segment s, and whether a path of that sequence has the segment."""
+    # `segments.tags` has the tags of all segments, one segment after another.
+    n_tokens = segments.end - segments.begin
+    first = int(n_tokens[:s].sum())
+    tags = tuple(segments.tags[first : first + int(n_tokens[s])].tolist())
+
+    # Tokens of a segment are numbered in the batch, and those of a path in its sequence.
+    token = int(segments.begin[s])
+    tokens_of_sequence = spans(potentials)
+    b = next(b for b in _b(potentials) if token < tokens_of_sequence[b].stop)
+    begin = token - tokens_of_sequence[b].start
+    end = begin + len(tags)
 
     def has(y: Tags) -> bool:
-        goes_on = end < len(y) and segments.after is not None
-        return y[begin:end] == tags and (not goes_on or bool(segments.after[s, y[end]]))
+        if y[begin:end] != tags:
+            return False
+        if segments.after is None or end == len(y):
+            return True
+        return bool(segments.after[s, y[end]])
 
     return b, has
 
@@ -208,14 +223,19 @@ def vector(gradient: Potentials) -> numpy.ndarray:
 
 
 def from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
-    pieces = numpy.split(flat, numpy.cumsum([array.size for array in like[:3]]))
-    arrays = [piece.reshape(array.shape) for piece, array in zip(pieces, like[:4])]
+    """Undo `vector`, for potentials of the shapes of `like`."""
+    ends = numpy.cumsum([array.size for array in like[:3]])
+    arrays = []
+    for numbers, array in zip(numpy.split(flat, ends), like[:4]):
+        arrays.append(numbers.reshape(array.shape))
     return Potentials(*arrays, lengths=like.lengths)
 
 
 def _b(potentials: Potentials) -> range:
+    """The numbers of the sequences."""
     return range(len(potentials.lengths))
 
 
 def _t(potentials: Potentials, b: int) -> int:
+    """How many tokens a sequence has."""
     return int(potentials.lengths[b])

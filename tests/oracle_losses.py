@@ -76,40 +76,53 @@ def sequences(
 ) -> Batch:
     """List the paths of each sequence, as annotation has them: gold is over its tags, and the
     potentials over those of the chain, if that has others."""
-    n_tokens, n_tags = len(potentials.emissions), len(_or(gold.opening, potentials.start))
-    split = split or Split(tuple(range(n_tags)), lambda y: y)
-    allowed = _or(gold.allowed, numpy.asarray(gold.tags)[:, None] == numpy.arange(n_tags))
-    cost, token_weights = _or(gold.cost, numpy.zeros((1, 1))), _or(gold.token_weights, 1.0)
-    cost = numpy.broadcast_to(cost, (n_tokens, n_tags))
-    token_weights = numpy.broadcast_to(token_weights, n_tokens)
+    # What gold doesn't say: tags are neither opening nor continuing, mistakes cost nothing, and
+    # all tokens and sequences count 1.
+    n_tokens = len(potentials.emissions)
+    n_tags = len(_or(gold.opening, potentials.start))
+    gold_tags = numpy.asarray(gold.tags)
+    no_tags = numpy.zeros(n_tags, dtype=bool)
+    opening = _or(gold.opening, no_tags)
+    continuing = _or(gold.continuing, no_tags)
+    allowed = _or(gold.allowed, gold_tags[:, None] == numpy.arange(n_tags))
+    cost = numpy.broadcast_to(_or(gold.cost, 0.0), (n_tokens, n_tags))
+    token_weights = numpy.broadcast_to(_or(gold.token_weights, 1.0), n_tokens)
     weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
+    if split is None:
+        split = Split(chain_tag=tuple(range(n_tags)), path=lambda y: y)
+
     batch = []
-    continuing = _or(gold.continuing, numpy.zeros(n_tags, dtype=bool))
     for b, tokens in enumerate(oracle.spans(potentials)):
+        length = tokens.stop - tokens.start
         score = oracle.scorer(potentials, b)
-        all_tags = product(range(n_tags), repeat=tokens.stop - tokens.start)
-        all_paths = [Path(y, score(split.path(y))) for y in all_tags]
+        all_paths = [Path(y, score(split.path(y))) for y in product(range(n_tags), repeat=length)]
         paths = [path for path in all_paths if path.score > -math.inf]
         mask = allowed[tokens]
 
         def is_right(t: int, y: Tags, b: int = b, mask: numpy.ndarray = mask) -> bool:
             return bool(mask[t, y[t]]) and not ends_incorrect(b, t, y)
 
-        agrees = [all(is_right(t, y) for t in range(len(y))) for y, _ in paths]
+        right = []
+        wrong = []
+        for path in paths:
+            if all(is_right(t, path.tags) for t in range(length)):
+                right.append(path)
+            else:
+                wrong.append(path)
         if gold.features is None:
-            token_features = [[("token", t)] for t in range(tokens.stop - tokens.start)]
+            token_features = [[("token", t)] for t in range(length)]
         else:
             token_features = [row[row >= 0].tolist() for row in gold.features[tokens]]
         chain = Chain(
             paths=paths,
-            right=[path for path, right in zip(paths, agrees) if right],
-            wrong=[path for path, right in zip(paths, agrees) if not right],
-            gold=tuple(numpy.asarray(gold.tags)[tokens].tolist()),
+            right=right,
+            wrong=wrong,
+            gold=tuple(gold_tags[tokens].tolist()),
             allowed=allowed[tokens],
             cost=cost[tokens],
             token_weights=token_weights[tokens],
             weight=float(weights[b]),
-            opening=_or(gold.opening, numpy.zeros(n_tags, dtype=bool)),
+            opening=opening,
             continuing=continuing,
             is_right=is_right,
             features=token_features,
@@ -123,15 +136,18 @@ def sequences(
 def goes_on(
     potentials: Potentials, chain_tag: numpy.ndarray, continuing: numpy.ndarray
 ) -> numpy.ndarray:
+    """Whether a continuing tag may follow each tag of annotation. Shape: (K,)"""
     steps = potentials.transitions[numpy.ix_(chain_tag, chain_tag[continuing])]
     return (steps > -math.inf).any(axis=1)
 
 
 def _or(array: Any | None, default: Any) -> Any:
+    """What gold says, or else a default."""
     return default if array is None else array
 
 
 def scores(paths: Sequence[Path]) -> list[float]:
+    """s(y) of each path."""
     return [path.score for path in paths]
 
 
@@ -193,6 +209,7 @@ def max_margin(batch: Batch, multiplier: float) -> float:
 
 
 def violation(c: Chain, multiplier: float) -> float:
+    """max_y (s(y) + m C(y)) - max_{y in Y*} s(y), of one sequence"""
     return max(c.raised(multiplier)) - max(scores(c.right))
 
 
@@ -232,16 +249,20 @@ def mira(batch: Batch, multiplier: float, aggressiveness: float) -> float:
         h = violation(c, multiplier)
         a = aggressiveness
         n = squared_distance(c, rival(c, multiplier).tags, best(c.right).tags)
-        if h > 0:
-            total += c.weight * (h * h / (2 * n) if h < a * n else a * h - a * a * n / 2)
+        if 0 < h < a * n:
+            total += c.weight * h * h / (2 * n)
+        elif h > 0:
+            total += c.weight * (a * h - a * a * n / 2)
     return total
 
 
 def best(paths: Sequence[Path]) -> Path:
+    """argmax_y s(y)"""
     return max(paths, key=lambda path: path.score)
 
 
 def rival(c: Chain, multiplier: float) -> Path:
+    """y^ = argmax_y s(y) + m C(y)"""
     return max(c.paths, key=lambda path: path.score + multiplier * c.costs(path.tags))
 
 
@@ -277,7 +298,8 @@ def mce(
         wrong = together(scores(c.wrong), psi, normalise)
         right = together(scores(c.right), psi, normalise)
         x = slope * (wrong - right) + offset
-        total += c.weight * (sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope)
+        smoothed = sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope
+        total += c.weight * smoothed
     return total
 
 
@@ -425,14 +447,18 @@ def zscore(batch: Batch, multiplier: float = 0.0) -> float:
 
 
 def choices_of_margin(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
+    """The rival, and the best path of gold."""
     return [c.raised(multiplier), scores(c.right)]
 
 
 def choices_of_mce(c: Chain) -> list[list[float]]:
+    """The best wrong path, and the best right one."""
     return [scores(c.wrong), scores(c.right)]
 
 
 def choices_of_mce_f(c: Chain) -> list[list[float]]:
+    """The best wrong path; for each gold entity the best path with and without it; for each that
+    is made up, the best path with and without gold in its place."""
     if not c.wrong:
         return []
     choices = [scores(c.wrong)]
@@ -452,8 +478,11 @@ def choices_of_zscore(c: Chain, multiplier: float = 0.0) -> list[list[float]]:
 
 def gap(choice: Sequence[float]) -> float:
     """How far the best is above the next."""
-    first, second, *_ = [*sorted(choice, reverse=True), -math.inf, -math.inf]
-    return first - second if math.isfinite(second) else math.inf
+    finite = sorted(score for score in choice if math.isfinite(score))
+    if len(finite) < 2:
+        return math.inf
+    *_, second, first = finite
+    return first - second
 
 
 class Row(NamedTuple):
@@ -468,11 +497,16 @@ class Row(NamedTuple):
 def cost_row(define: Any, choices: Any = lambda c, multiplier: [], **settings: Any) -> Row:
     """A loss with a cost; its definition takes the settings."""
     multiplier = settings.get("multiplier", settings.get("alpha"))
-    define, choices = partial(define, **settings), partial(choices, multiplier=multiplier)
-    return Row(settings, define, choices, has_cost=True)
+    return Row(
+        settings,
+        define=partial(define, **settings),
+        choices=partial(choices, multiplier=multiplier),
+        has_cost=True,
+    )
 
 
 def mce_row(**settings: Any) -> Row:
+    """MCE with settings: defaults where nothing is said."""
     defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
     define = partial(mce, **{**defaults, **settings})
     if math.isfinite(settings["psi"]):

@@ -57,14 +57,18 @@ def log_sum(potentials: Potentials, b: int) -> Value:
         return Value(0.0, oracle.vector(gradient))
     log_z = float(log_sum_exp(forward[-1], axis=0))
     if log_z > -numpy.inf:
+        # p[t, i] = exp(forward_t[i] + backward_t[i] - log Z). Shape: (T, K)
         p = numpy.exp(forward + backward - log_z)
         gradient.emissions[oracle.spans(potentials)[b]] = p
         gradient.start[:] = p[0]
         gradient.end[:] = p[-1]
-        ahead = emissions_of(potentials, b) + backward
+        # forward_{t-1}[i] + transitions[i, j] + emissions[t, j] + backward_t[j] - log Z
+        right_of_step = emissions_of(potentials, b) + backward
         for t in range(1, len(p)):
-            steps = forward[t - 1][:, None] + potentials.transitions + ahead[t] - log_z
-            gradient.transitions[:] += numpy.exp(steps)
+            log_p_of_steps = (
+                forward[t - 1][:, None] + potentials.transitions + right_of_step[t] - log_z
+            )
+            gradient.transitions[:] += numpy.exp(log_p_of_steps)
     return Value(log_z, oracle.vector(gradient))
 
 
@@ -76,27 +80,36 @@ def max_marginals(potentials: Potentials, b: int) -> numpy.ndarray:
 def k_best_scores(potentials: Potentials, b: int, k: int) -> numpy.ndarray:
     """The scores of the k best paths, minus infinity where there are fewer. Shape: (k,)"""
     emissions = emissions_of(potentials, b)
-    best = numpy.full((k, emissions.shape[1]), -numpy.inf)
+    n_tags = emissions.shape[1]
+    # The k best scores of beginnings that end in each tag, in descending order. Shape: (k, K)
+    best = numpy.full((k, n_tags), -numpy.inf)
     best[0] = emissions[0]
-    for row in emissions[1:]:
-        longer = best[:, :, None] + potentials.transitions + row
-        best = -numpy.sort(-longer.reshape(-1, len(row)), axis=0)[:k]
+    for emissions_of_token in emissions[1:]:
+        # Of each beginning with each tag more. Shape: (k, K, K), then (k K, K)
+        longer = best[:, :, None] + potentials.transitions + emissions_of_token
+        longer = longer.reshape(-1, n_tags)
+        best = -numpy.sort(-longer, axis=0)[:k]
     return -numpy.sort(-best.ravel())[:k]
 
 
-def difference(part: Value, total: Value) -> Value:
-    """The logarithm of a ratio; gradient 0 where that is minus infinity."""
-    if part.value == -numpy.inf:
-        return part
-    return Value(part.value - total.value, part.gradient - total.gradient)
+def difference(numerator: Value, denominator: Value) -> Value:
+    """The logarithm of a ratio, of logarithms; gradient 0 where that is minus infinity."""
+    if numerator.value == -numpy.inf:
+        return numerator
+    return Value(
+        numerator.value - denominator.value,
+        numerator.gradient - denominator.gradient,
+    )
 
 
-def log_total(parts: Any) -> Value:
-    """log sum exp of several values."""
-    total = float(log_sum_exp(numpy.asarray([part.value for part in parts]), axis=0))
-    if total == -numpy.inf:
-        return Value(total, 0 * parts[0].gradient)
-    return Value(total, sum(numpy.exp(part.value - total) * part.gradient for part in parts))
+def log_total(values: Any) -> Value:
+    """log sum exp of several values, and its gradient: theirs, weighed by their shares."""
+    total = float(log_sum_exp(numpy.asarray([value.value for value in values]), axis=0))
+    gradient = numpy.zeros_like(values[0].gradient)
+    if total > -numpy.inf:
+        for value in values:
+            gradient += numpy.exp(value.value - total) * value.gradient
+    return Value(total, gradient)
 
 
 def expectation(potentials: Potentials, b: int, values: Potentials, step: float = 1e-4) -> Value:

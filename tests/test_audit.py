@@ -41,7 +41,7 @@ from .support.browser import browser, needs_chromium
 from .support.commands import run
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-VOCAB = spacy.blank("en").vocab
+VOCAB = spacy.blank("xx").vocab
 PEOPLE = ["Ana Lee", "Bo Roth", "Cy Moss", "Di Shaw", "Ed Katz", "Flo Hart", "Gus Park"]
 CITIES = ["Oslo", "Lima", "New York", "Rome", "Quito", "San Jose", "Tunis"]
 
@@ -343,7 +343,7 @@ def test_lines_of_an_audit_are_a_corpus_of_what_is_suggested(
     audited: Audited, tmp_path: Path
 ) -> None:
     write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
-    read = read_docs(spacy.blank("en"), tmp_path / "audit.jsonl")
+    read = read_docs(spacy.blank("xx"), tmp_path / "audit.jsonl")
     right = right_docs()
     assert all_entities(list(read)) == [entities_of(right[s.doc]) for s in audited.top]
 
@@ -576,7 +576,7 @@ def test_answers_are_given_by_keys_and_saved(audited: Audited, tmp_path: Path) -
 
 
 AUDIT = ["audit", CONFIGS / "sparse.cfg"]
-SHORT = ["--nlp.lang", "en", "--folds", 3, "--places", 4, "--training.max_epochs", 4]
+SHORT = ["--nlp.lang", "xx", "--folds", 3, "--places", 4, "--training.max_epochs", 4]
 
 
 @pytest.fixture
@@ -606,7 +606,7 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
 ) -> None:
     write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
     corrected = tmp_path / "corrected.spacy"
-    apply = [*AUDIT, corpus, "--nlp.lang", "en", "--apply", tmp_path / "audit.jsonl"]
+    apply = [*AUDIT, corpus, "--nlp.lang", "xx", "--apply", tmp_path / "audit.jsonl"]
     apply += ["--output", corrected]
 
     unanswered = run(*apply)
@@ -640,6 +640,6 @@ def test_command_refuses_options_that_do_not_fit(
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     Path("audit.jsonl").write_text("")
-    done = run(*AUDIT, corpus, "--nlp.lang", "en", *options)
+    done = run(*AUDIT, corpus, "--nlp.lang", "xx", *options)
     assert done.exit_code == 1
     assert message in done.output, done.output

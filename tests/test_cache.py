@@ -63,6 +63,7 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> di
         docs = make_docs(n_docs, missing="train" in name)
         DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / f"{name}.spacy")
     return {
+        "nlp.lang": "xx",
         "paths.train": str(tmp_path / "train"),
         "paths.dev": str(tmp_path / "dev.spacy"),
         "training.max_epochs": 2,
@@ -72,7 +73,7 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> di
 
 
 def config_of(corpora: dict[str, Any], **changes: Any) -> Config:
-    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    """The config of the repository for linear models, for these corpora and with changes."""
     return load_config(CONFIG, overrides={**corpora, **changes}, interpolate=False)
 
 
@@ -95,18 +96,21 @@ def kind() -> Iterator[None]:
     "changes",
     [
         {},
-        {"components__ner__loss__@losses": "spacy_costner.Perceptron.v1"},
+        {"components.ner.loss.@losses": "spacy_costner.Perceptron.v1"},
         {f"{FEATURES}.windows": {"LOWER": 3, "_.kind": 1, "TAG": 0}, f"{FEATURES}.memory": None},
         {"training.optimizer.use_averages": False, "components.ner.sentence_boundaries": True},
     ],
+    ids=["as it is", "perceptron", "features of attributes", "sentences without averages"],
 )
 def test_weights_are_those_of_training_in_memory(
     changes: dict[str, Any], corpora: dict[str, Any], kind: None, tmp_path: Path
 ) -> None:
     config = config_of(corpora, **changes)
     cache = tmp_path / "cache"
+
     with_cache = trained(config, tmp_path / "cached", cache=cache, n_seeds=2)
     in_memory = trained(config, tmp_path / "output", n_seeds=2)
+
     assert with_cache == in_memory
     assert [*cache.iterdir()] == []
 
@@ -124,12 +128,14 @@ def test_components_before_annotate_docs(corpora: dict[str, Any], tmp_path: Path
     config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
     config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
     config["nlp"]["pipeline"] = ["tagger", "ner"]
+
     with_cache = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
     in_memory = trained(config, tmp_path / "output")
+
     assert with_cache == in_memory
 
 
-KILLED = """
+FIT_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
@@ -145,22 +151,27 @@ evaluate, Objective.evaluate = Objective.evaluate, evaluate_or_die
 config, output, cache = map(Path, sys.argv[1:])
 fit(load_config(config), output, cache=cache)
 """
+"""Trains, and kills its process in the second epoch."""
 
 
 def test_a_killed_training_leaves_the_last_epoch(
     corpora: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
+    # The other process has the usual sizes of chunks and pieces.
     monkeypatch.undo()
     monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
     config_path = tmp_path / "killed.cfg"
     output = tmp_path / "killed"
     cache = tmp_path / "cache"
-    config_of({**corpora, "training.max_epochs": 3}).to_disk(config_path)
-    command = [sys.executable, "-c", KILLED, config_path, output, cache]
+    config_of(corpora, **{"training.max_epochs": 3}).to_disk(config_path)
+
+    command = [sys.executable, "-c", FIT_AND_DIE, config_path, output, cache]
     killed = subprocess.run(command, check=False)
-    assert killed.returncode == -signal.SIGKILL and [*cache.iterdir()] == []
-    config_of_one_epoch = config_of({**corpora, "training.max_epochs": 1})
+
+    assert killed.returncode == -signal.SIGKILL
+    assert [*cache.iterdir()] == []
+    config_of_one_epoch = config_of(corpora, **{"training.max_epochs": 1})
     expected = rows_of(fit(config_of_one_epoch, tmp_path / "one").path)
     rows = rows_of(output / "model-best")
     assert numpy.abs(rows).max() > 0
@@ -202,11 +213,14 @@ def test_soft_targets_are_refused(corpora: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_path: Path) -> None:
-    linear = load_linear(config_of(corpora))
-    examples = prepare(linear, find_corpora(linear[0])[0])
-    pieces = read_pieces(linear[1], examples, 100, cache=tmp_path)
+    nlp_and_components = load_linear(config_of(corpora))
+    nlp, components, *_ = nlp_and_components
+    train_corpus, *_ = find_corpora(nlp)
+    examples = prepare(nlp_and_components, train_corpus)
+    pieces = read_pieces(components, examples, 100, cache=tmp_path)
+    batches = minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))
     with pytest.raises(ValueError, match=r"^cache: .* training\.batcher that needs the lengths"):
-        [*minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))]
+        list(batches)
 
 
 def test_a_full_disk_is_reported(corpora: dict[str, Any], tmp_path: Path) -> None:
@@ -225,8 +239,12 @@ def test_a_full_disk_is_reported(corpora: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_fit_with_a_cache_leaves_no_files_in_it(corpora: dict[str, Any], tmp_path: Path) -> None:
-    path, cache = tmp_path / "sparse.cfg", tmp_path / "cache"
-    config_of(corpora).to_disk(path)
-    result = run("fit", path, "--output", tmp_path / "output", "--cache", cache)
+    config_path = tmp_path / "sparse.cfg"
+    cache = tmp_path / "cache"
+    config_of(corpora).to_disk(config_path)
+
+    result = run("fit", config_path, "--output", tmp_path / "output", "--cache", cache)
+
     assert result.exit_code == 0, result.output
-    assert "trained: 2 epochs" in result.output and [*cache.iterdir()] == []
+    assert "trained: 2 epochs" in result.output
+    assert [*cache.iterdir()] == []

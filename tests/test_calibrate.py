@@ -143,7 +143,7 @@ def test_a_minimum_that_is_not_reached_is_warned_of() -> None:
         pytest.MonkeyPatch.context() as patch,
         pytest.warns(UserWarning, match="temperature: expected a gradient below 0.0001 nat, got"),
     ):
-        patch.setattr(module, "MOST_STEPS", 1)
+        patch.setattr(module, "MAX_STEPS", 1)
         fit_temperature([answers], per_label=True)
 
 

@@ -76,13 +76,13 @@ def recur_excluding(potentials: Potentials, allowed: Any, b: int) -> oracle.Valu
     """log Z of the paths with a tag that isn't allowed: the sum over the token t that has the first
     such tag, of the paths that are allowed before t and not at t."""
     nothing = oracle.Value(-math.inf, oracle.vector(oracle.zeros(potentials)))
-    parts = [nothing]
-    start, stop = oracle.spans(potentials)[b].start, oracle.spans(potentials)[b].stop
-    for t in range(start, stop):
-        until_t = numpy.concatenate([allowed[start:t], ~allowed[t : t + 1]])
-        leaving_at_t = restricted(potentials, slice(start, t + 1), until_t)
-        parts.append(reference.log_sum(leaving_at_t, b))
-    return reference.log_total(parts)
+    log_z_of_first = [nothing]
+    tokens = oracle.spans(potentials)[b]
+    for t in range(tokens.start, tokens.stop):
+        until_t = numpy.concatenate([allowed[tokens.start : t], ~allowed[t : t + 1]])
+        leaving_at_t = restricted(potentials, slice(tokens.start, t + 1), until_t)
+        log_z_of_first.append(reference.log_sum(leaving_at_t, b))
+    return reference.log_total(log_z_of_first)
 
 
 def recur_marginal(potentials: Potentials, allowed: Any, token: int) -> oracle.Value:
@@ -94,10 +94,11 @@ def recur_marginal(potentials: Potentials, allowed: Any, token: int) -> oracle.V
 
 def recur_segment(potentials: Potentials, segments: chain.Segments, s: int) -> oracle.Value:
     """The log probability of the tags of segment s, and of an allowed tag after it."""
-    begin, end = int(segments.begin[s]), int(segments.end[s])
+    begin = int(segments.begin[s])
+    end = int(segments.end[s])
     # The tags of all segments stand one after another.
-    first_tag = int((segments.end - segments.begin)[:s].sum())
-    tags = segments.tags[first_tag : first_tag + end - begin]
+    first = int((segments.end - segments.begin)[:s].sum())
+    tags = segments.tags[first : first + end - begin]
     subset = restricted(potentials, slice(begin, end), tags)
     b, _ = sequence_and_position(potentials)[begin]
     if segments.after is not None and end < oracle.spans(potentials)[b].stop:
@@ -381,9 +382,11 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
 def check_by_reference(potentials: Potentials, n_values: int = 3) -> None:
     """Check that all queries, answered from the same messages, agree with recursions, at a few
     random sequences, tokens or segments."""
-    exact, dtype = in_precision(potentials, "float64"), str(potentials.emissions.dtype)
-    messages, rng = chain.forward_backward(potentials), numpy.random.default_rng(0)
+    exact = in_precision(potentials, "float64")
+    dtype = str(potentials.emissions.dtype)
     tolerance = max(TOLERANCE[dtype], rounding_error(exact))
+    messages = chain.forward_backward(potentials)
+    rng = numpy.random.default_rng(0)
     for seed, (name, query) in enumerate(QUERIES.items()):
         argument = random_argument(name, potentials, seed)
         if name == "path_score":  # needs no messages
@@ -401,12 +404,13 @@ def check_by_reference(potentials: Potentials, n_values: int = 3) -> None:
 
 
 def biluo_transitions(n_labels: int) -> numpy.ndarray:
-    """The transitions that BILUO allows. The tags are B of each label, I, L, U, then O: 4 n + 1."""
-    prefix, label = numpy.divmod(numpy.arange(4 * n_labels), n_labels)
-    prefix, label = numpy.append(prefix, 4), numpy.append(label, -1)  # 0 to 4: B, I, L, U, O
-    begins_anew = numpy.isin(prefix, [0, 3, 4])
-    continues = numpy.isin(prefix, [1, 2])
-    is_unfinished = numpy.isin(prefix, [0, 1])
+    """The transitions that BILUO allows. The tags are B of each label, then I, L, U, then O.
+    Shape: (4 n_labels + 1, 4 n_labels + 1)"""
+    prefix = numpy.asarray([*numpy.repeat(["B", "I", "L", "U"], n_labels), "O"])
+    label = numpy.asarray([*numpy.tile(range(n_labels), 4), -1])
+    begins_anew = numpy.isin(prefix, ["B", "U", "O"])
+    continues = numpy.isin(prefix, ["I", "L"])
+    is_unfinished = numpy.isin(prefix, ["B", "I"])
     goes_on = continues & (label[:, None] == label)
     return numpy.where(is_unfinished[:, None], goes_on, begins_anew)
 
@@ -435,9 +439,9 @@ def test_a_batch_whose_sequences_need_numbers_of_each_width(
     rng = numpy.random.default_rng(n_tags)
     forbidden = rng.uniform(size=(n_tags, n_tags)) < 0.2
     potentials.transitions[forbidden & ~numpy.eye(n_tags, dtype=bool)] = -numpy.inf
-    scales = numpy.array([1, 10, 20, 40, 80, 160, 320, 640, 1280, 1e4, 3, 60])
-    potentials.emissions[:] *= numpy.repeat(scales, 20)[:, None]
-    potentials.emissions[210, :] = -numpy.inf
+    scale_of_sequence = numpy.array([1, 10, 20, 40, 80, 160, 320, 640, 1280, 1e4, 3, 60])
+    potentials.emissions[:] *= numpy.repeat(scale_of_sequence, 20)[:, None]
+    potentials = forbid_all(potentials, 10)
 
     check_by_reference(potentials, n_values=12)
 
@@ -491,7 +495,8 @@ def test_float32_keeps_its_digits_over_ten_thousand_tokens(name: str) -> None:
     values, backprop = ask(name, potentials, argument)
     exact_values, exact_backprop = ask(name, in_precision(potentials, "float64"), argument)
     weights = numpy.random.default_rng(0).normal(size=len(values))
-    gradient, exact_gradient = backprop(weights), exact_backprop(weights)
+    gradient = backprop(weights)
+    exact_gradient = exact_backprop(weights)
 
     assert_allclose(values, exact_values, rtol=1e-5, atol=1e-3)
     for field, array in zip(gradient._fields, gradient[:4]):
@@ -577,7 +582,8 @@ def mixed_batch() -> Potentials:
 def test_the_gradient_of_several_queries_is_the_sum_of_their_gradients() -> None:
     potentials = mixed_batch()
     messages = chain.forward_backward(potentials)
-    vjps, expected = [], oracle.vector(oracle.zeros(potentials))
+    callbacks = []
+    expected = oracle.vector(oracle.zeros(potentials))
     for name in QUERIES:
         if name == "path_score":  # needs no messages
             continue
@@ -585,11 +591,11 @@ def test_the_gradient_of_several_queries_is_the_sum_of_their_gradients() -> None
         arguments = [] if argument is None else [argument]
         values, backprop = getattr(messages, name)(*arguments)
         weights = numpy.random.default_rng(2).normal(size=len(values))
-        vjps.append((backprop, weights))
+        callbacks.append((backprop, weights))
         _, backprop_alone = ask(name, potentials, argument)
         expected += oracle.vector(backprop_alone(weights))
 
-    gradient = messages.backprop(*vjps)
+    gradient = messages.backprop(*callbacks)
 
     assert_allclose(oracle.vector(gradient), expected, rtol=2e-3, atol=2e-3)
 

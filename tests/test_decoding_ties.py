@@ -39,33 +39,38 @@ class Choice(NamedTuple):
 
 def choices(posterior: Posterior, decoding: Decoding, b: int) -> list[Choice]:
     """All legal answers to a sequence."""
-    tags_ = posterior.tags.collapsed
-    labels, covers, table = decoding.check(tags_, {})
+    tags = posterior.tags.collapsed
+    n_tags = len(tags)
+    labels, covers, table = decoding.check(tags, {})
     # The tags of answers: those of the model, then those of inner nodes.
-    answer_tags, n_tags = Tags(labels, tags_.scheme.name), len(tags_)
+    answer_tags = Tags(labels, tags.scheme.name)
+    label_of = answer_tags.label_of
+    prefix_of = numpy.asarray(answer_tags.prefix_of)
+
     legal = collapsed_paths(posterior, b)
     prob_of_tag = numpy.zeros((int(posterior.scores.lengths[b]), n_tags))
     for p, path in zip(oracle.probabilities(legal), legal):
         prob_of_tag[range(len(path.tags)), path.tags] += p
-    prefix_of, label_of = numpy.asarray(answer_tags.prefix_of), answer_tags.label_of
 
     def log_prob(t: int, tag: int) -> float:
         """Of O, or of any tag with the same prefix and a label that the answer stands for."""
-        if label_of[tag] < 0:
-            return math.log(max(prob_of_tag[t, tag], 1e-30))
-        has_prefix = prefix_of[:n_tags] == prefix_of[tag]
-        is_covered = covers[label_of[tag]][label_of[:n_tags]]
-        return math.log(max(prob_of_tag[t, has_prefix & is_covered].sum(), 1e-30))
+        is_meant = numpy.arange(n_tags) == tag
+        if label_of[tag] >= 0:
+            has_prefix = prefix_of[:n_tags] == prefix_of[tag]
+            is_covered = covers[label_of[tag]][label_of[:n_tags]]
+            is_meant = has_prefix & is_covered
+        return math.log(max(prob_of_tag[t, is_meant].sum(), 1e-30))
 
-    def choice(tags: tuple[int, ...]) -> Choice:
-        cost = math.fsum(float(prob_of_tag[t] @ table[:, tag]) for t, tag in enumerate(tags))
-        n_nodes = sum(tag >= n_tags for tag in tags)
-        return Choice(tags, cost, n_nodes, sum(log_prob(t, tag) for t, tag in enumerate(tags)))
+    def choice(path: tuple[int, ...]) -> Choice:
+        costs = [float(prob_of_tag[t] @ table[:, tag]) for t, tag in enumerate(path)]
+        log_probs = [log_prob(t, tag) for t, tag in enumerate(path)]
+        n_nodes = sum(tag >= n_tags for tag in path)
+        return Choice(path, math.fsum(costs), n_nodes, sum(log_probs))
 
     answers: set[tuple[int, ...]] = set()
     for path in legal:
-        answers.update(relabelled(path.tags, tags_, answer_tags, covers))
-    return [choice(tags) for tags in sorted(answers)]
+        answers.update(relabelled(path.tags, tags, answer_tags, covers))
+    return [choice(path) for path in sorted(answers)]
 
 
 def tied(all_choices: list[Choice], tolerance: float) -> list[Choice]:

@@ -10,6 +10,7 @@ import spacy
 from make_demo_corpus import SIZES, make_corpus
 from make_pii_corpus import SIZES as LETTERS
 from make_pii_corpus import make_corpus as make_letters
+from spacy.tokens import Doc
 
 TREE = Path(__file__).parent.parent / "configs" / "demo_tree.json"
 
@@ -29,18 +30,19 @@ def test_the_demo_corpus_depends_on_its_seed_only() -> None:
 
 
 def test_labels_of_the_demo_corpus_are_the_leaves_of_its_tree() -> None:
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     tree_labels = set(leaves(json.loads(TREE.read_text(encoding="utf8"))))
     for name, size in SIZES.items():
         docs = list(make_corpus(name).get_docs(vocab))
         assert len(docs) == size
-        assert {ent.label_ for doc in docs for ent in doc.ents} == tree_labels
+        ents = [ent for doc in docs for ent in doc.ents]
+        assert {ent.label_ for ent in ents} == tree_labels
 
 
 @pytest.mark.parametrize("name", sorted(SIZES.keys() - {"train"}))
 def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: str) -> None:
     """More than a tenth, but less than six tenths."""
-    vocab = spacy.blank("en").vocab
+    vocab = spacy.blank("xx").vocab
     training_words = set()
     for doc in make_corpus("train").get_docs(vocab):
         training_words.update(token.text for token in doc)
@@ -53,18 +55,50 @@ def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: s
 
 def test_a_name_of_the_demo_corpus_has_several_labels() -> None:
     """As Lincoln is a person, a city, …"""
-    docs = make_corpus("train").get_docs(spacy.blank("en").vocab)
+    docs = make_corpus("train").get_docs(spacy.blank("xx").vocab)
     ents = [ent for doc in docs for ent in doc.ents]
-    assert len({ent.label_ for ent in ents if ent.text == "Lincoln"}) >= 4
+
+    labels_of_lincoln = {ent.label_ for ent in ents if ent.text == "Lincoln"}
+
+    assert len(labels_of_lincoln) >= 4
 
 
-def test_letters_have_personal_data_and_the_same_words_without() -> None:
+@pytest.fixture(scope="module")
+def letters() -> list[Doc]:
+    """The development part of the corpus of letters with personal data."""
+    return list(make_letters("dev").get_docs(spacy.blank("xx").vocab))
+
+
+def test_the_letters_are_the_same_each_time() -> None:
     assert make_letters("dev").to_bytes() == make_letters("dev").to_bytes()
-    docs = list(make_letters("dev").get_docs(spacy.blank("en").vocab))
-    assert len(docs) == LETTERS["dev"]
-    assert {ent.label_ for doc in docs for ent in doc.ents} == {"PER", "LOC", "ORG", "ID"}
-    assert not any(char in doc.text for doc in docs for char in "#{}")
-    names = {ent.text for doc in docs for ent in doc.ents if ent.label_ == "PER"}
-    assert any(name.islower() for name in names) and not all(name.islower() for name in names)
-    numbers = [token for doc in docs for token in doc if token.text.startswith("C-")]
-    assert {token.ent_type_ for token in numbers} == {"ID", ""}
+
+
+def test_letters_have_personal_data(letters: list[Doc]) -> None:
+    labels = set()
+    for doc in letters:
+        labels.update(ent.label_ for ent in doc.ents)
+
+    assert len(letters) == LETTERS["dev"]
+    assert labels == {"PER", "LOC", "ORG", "ID"}
+
+
+def test_all_slots_of_letters_are_filled(letters: list[Doc]) -> None:
+    """The templates have "{name}" where a name goes, and "#" where a digit goes."""
+    for doc in letters:
+        assert not set("#{}") & set(doc.text)
+
+
+def test_names_in_letters_are_not_told_by_a_capital(letters: list[Doc]) -> None:
+    """Some are written small, and others not."""
+    is_lower = set()
+    for doc in letters:
+        is_lower.update(ent.text.islower() for ent in doc.ents if ent.label_ == "PER")
+    assert is_lower == {True, False}
+
+
+def test_numbers_in_letters_are_not_told_by_their_form(letters: list[Doc]) -> None:
+    """Some that begin with "C-" are personal, and others not."""
+    labels = set()
+    for doc in letters:
+        labels.update(token.ent_type_ for token in doc if token.text.startswith("C-"))
+    assert labels == {"ID", ""}

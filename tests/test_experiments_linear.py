@@ -13,31 +13,66 @@ from experiments.runner import Runner, size_of
 VOCAB = spacy.blank("xx").vocab
 
 
+def tagged_doc(text: str) -> Doc:
+    """A sentence of words with the part of speech "X"."""
+    words = text.split()
+    return Doc(VOCAB, words=words, tags=["X"] * len(words))
+
+
+SENTENCES = [
+    "Before it .",
+    "Roma , 3 may ( EFE ) .",
+    "More .",
+    "Lima ( EFECOM ) .",
+    "( AP ) EFE",
+]
+"""Of three articles: what is before the first dateline, and two that begin with a dateline of
+EFE, the agency of CoNLL-2002 Spanish."""
+
+
 def test_articles_begin_with_datelines() -> None:
-    lines = ("Before it .", "Roma , 3 may ( EFE ) .", "More .", "Lima ( EFECOM ) .", "( AP ) EFE")
-    docs = [Doc(VOCAB, words=line.split(), tags=["X"] * len(line.split())) for line in lines]
+    docs = [tagged_doc(text) for text in SENTENCES]
     assert corpora.by_dateline(docs) == [0, 1, 1, 2, 2]
-    joined = corpora.join_groups(docs, corpora.by_dateline(docs))
-    assert [len(list(doc.sents)) for doc in joined] == [1, 2, 2]
-    assert {token.tag_ for doc in joined for token in doc} == {"X"}
-    late = Doc(VOCAB, words=["a"] * 13 + ["(", "EFE"])
+
+
+def test_a_dateline_is_at_the_beginning_of_a_sentence() -> None:
+    """An agency that is named after 13 words is none."""
+    late = tagged_doc("a " * 13 + "( EFE")
     assert corpora.by_dateline([late]) == [0]
+
+
+def test_joined_articles_keep_their_sentences_and_parts_of_speech() -> None:
+    docs = [tagged_doc(text) for text in SENTENCES]
+
+    articles = corpora.join_groups(docs, groups=[0, 1, 1, 2, 2])
+
+    assert [len(list(article.sents)) for article in articles] == [1, 2, 2]
+    for article in articles:
+        assert {token.tag_ for token in article} == {"X"}
 
 
 @pytest.mark.parametrize("corpus", linear.CORPORA, ids=lambda corpus: corpus["title"])
 def test_all_blocks_are_those_of_the_registry(corpus: linear.Corpus) -> None:
     for name in corpus["systems"]:
         for loss in corpus["losses"]:
-            one = linear.stage(corpus, name, loss, 0, 1)
-            assert registry.resolve({"model": one["model"]})["model"].name == "sparse_crf"
-            assert registry.resolve({"loss": one["loss"]})["loss"].compute
-    assert {"memory", "document"} <= {*linear.features(corpus, "two passes")}
+            stage = linear.stage(corpus, name, loss, 0, 1)
+            blocks = registry.resolve({"model": stage["model"], "loss": stage["loss"]})
+            assert blocks["model"].name == "sparse_crf"
+            assert blocks["loss"].compute
+
+
+@pytest.mark.parametrize("corpus", linear.CORPORA, ids=lambda corpus: corpus["title"])
+def test_two_passes_have_features_of_other_docs_and_of_the_doc(corpus: linear.Corpus) -> None:
+    assert {"memory", "document"} <= linear.features(corpus, "two passes").keys()
 
 
 def test_a_row_for_each_system(root: Path, tmp_path: Path) -> None:
-    corpus = next(each for each in linear.CORPORA if each["documents"] == "datelines")
+    (corpus,) = [corpus for corpus in linear.CORPORA if corpus["documents"] == "datelines"]
     size = size_of(linear.SPEC, quick=True)
-    lines = linear.table(Runner(tmp_path / "runs"), corpus, size).splitlines()
-    names = ["| windows only", "| one pass", "| two passes"]
-    assert [line.split(" | ")[0] for line in lines[2:]] == names
-    assert all(0 <= float(line.split(" | ")[4]) <= 100 for line in lines[2:])
+
+    table = linear.table(Runner(tmp_path / "runs"), corpus, size)
+
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]  # after the head and its line
+    assert [row[0] for row in rows] == ["| windows only", "| one pass", "| two passes"]
+    f_scores = [float(row[4]) for row in rows]
+    assert all(0 <= f <= 100 for f in f_scores)

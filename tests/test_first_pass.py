@@ -1,7 +1,8 @@
 """Two passes: labels that a first pass predicts for a word's other occurrences in its doc."""
 
 import random
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -31,21 +32,23 @@ def with_first_pass(kind: dict[str, Any]) -> dict[str, Any]:
 def examples(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
     """Docs that say once of a name what it is, and use it again where nothing shows it."""
     rng = random.Random(seed)
-    found = []
+    clue_of_label = {"PERSON": "Mrs", "CITY": "in"}
+    examples = []
     for _ in range(n_docs):
-        words, ents = [], []
+        words: list[str] = []
+        tags: list[str] = []
         for name in rng.sample(NAMES, 2):
             label = rng.choice(["PERSON", "CITY"])
-            shows = ["Mrs"] if label == "PERSON" else ["in"]
-            for clue in rng.sample([shows, ["and"]], 2):
-                words += [*clue, name, *["so", "it", "was", "."]]
-                ents += ["O", f"B-{label}", *"OOOO"]
+            for word_before in rng.sample([clue_of_label[label], "and"], 2):
+                words += [word_before, name, "so", "it", "was", "."]
+                tags += ["O", f"B-{label}", "O", "O", "O", "O"]
         doc = Doc(nlp.vocab, words=words)
-        found.append(Example(doc, Doc(nlp.vocab, words=words, ents=ents)))
-    return found
+        examples.append(Example(doc, Doc(nlp.vocab, words=words, ents=tags)))
+    return examples
 
 
 def trained(kind: dict[str, Any], n_steps: int = 30) -> Language:
+    """A pipeline that has learned the docs of `examples`."""
     nlp = pipeline(model=kind)
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
@@ -56,48 +59,77 @@ def trained(kind: dict[str, Any], n_steps: int = 30) -> Language:
 
 
 def f_score(nlp: Language) -> float:
+    """F on other docs than those of training."""
     return float(nlp.evaluate(examples(nlp, 40, 7))["ents_f"])
 
 
+class Words(NamedTuple):
+    """The words of a batch of docs."""
+
+    keys: numpy.ndarray  # the word of each token. (N,)
+    takes_part: numpy.ndarray  # whether a token counts as an occurrence of its word. (N,)
+    lengths: numpy.ndarray  # tokens of each doc. (B,)
+
+    def others_of(self, t: int) -> list[int]:
+        """By definition: the tokens of the same doc with the same word as token t."""
+        doc_of_token = numpy.repeat(numpy.arange(len(self.lengths)), self.lengths)
+        others = []
+        for u in range(len(self.keys)):
+            is_same_word = doc_of_token[u] == doc_of_token[t] and self.keys[u] == self.keys[t]
+            if u != t and is_same_word and self.takes_part[u] and self.takes_part[t]:
+                others.append(u)
+        return others
+
+
 @st.composite
-def occurrences(draw: Any) -> Any:
+def words_of_docs(draw: Any) -> Words:
+    """Up to four docs of up to seven tokens, with three different words."""
     lengths = draw(st.lists(st.integers(0, 7), min_size=1, max_size=4))
-    n = sum(lengths)
-    keys = draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
-    takes_part = draw(st.lists(st.booleans(), min_size=n, max_size=n))
-    return (
+    n_tokens = sum(lengths)
+    keys = draw(st.lists(st.integers(1, 3), min_size=n_tokens, max_size=n_tokens))
+    takes_part = draw(st.lists(st.booleans(), min_size=n_tokens, max_size=n_tokens))
+    return Words(
         numpy.asarray(keys, dtype="uint64"),
         numpy.asarray(takes_part, dtype=bool),
         numpy.asarray(lengths, dtype="int32"),
     )
 
 
-@given(occurrences(), st.integers(1, 4), st.integers(0, 1000))
+def expected_features(probs: numpy.ndarray) -> set[str]:
+    """By definition: the features of a token whose other occurrences have these probabilities of
+    labels. Labels with a mean in the lowest range have none. Shape of probs: (others, labels)"""
+    if len(probs) == 0:
+        return set()
+
+    means = probs.mean(axis=0)
+    edges = [0, *BORDERS, 1]
+    names_of_ranges = [f"{low:g}-{high:g}" for low, high in pairwise(edges)]
+    range_of_label = [sum(mean >= border for border in BORDERS) for mean in means]
+    features = set()
+    for label, i in enumerate(range_of_label):
+        if i > 0:
+            features.add(f"{label}:{names_of_ranges[i]}")
+
+    best = int(means.argmax())
+    n_times = {1: "1", 2: "2-3", 3: "2-3"}.get(len(probs), "4+")
+    features.add(f"best:{best}:{names_of_ranges[range_of_label[best]]}:{n_times}")
+    return features
+
+
+@given(words_of_docs(), st.integers(1, 4), st.integers(0, 1000))
 def test_features_say_the_mean_probabilities_of_other_occurrences_of_a_word(
-    problem: Any, n_labels: int, seed: int
+    words: Words, n_labels: int, seed: int
 ):
-    keys, takes_part, lengths = problem
-    doc = numpy.repeat(numpy.arange(len(lengths)), lengths)
-    probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), len(keys))
-    found = find_labels_elsewhere(probs, number_occurrences(keys, takes_part, lengths))
+    n_tokens = len(words.keys)
+    probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), n_tokens)
+
+    numbers = find_labels_elsewhere(probs, number_occurrences(*words))
+
+    assert numbers.shape == (n_tokens, WIDTH)
     names = share_names([str(label) for label in range(n_labels)])
-    assert found.shape == (len(keys), WIDTH)
-    for t in range(len(keys)):
-        others = [
-            probs[u]
-            for u in range(len(keys))
-            if u != t and takes_part[u] and takes_part[t] and (doc[u], keys[u]) == (doc[t], keys[t])
-        ]
-        expected = set()
-        if others:
-            mean, edges = numpy.mean(others, axis=0), [0, *BORDERS, 1]
-            bins = [sum(share >= border for border in BORDERS) for share in mean]
-            ranges = [f"{edges[i]:g}-{edges[i + 1]:g}" for i in bins]
-            n_times = "1" if len(others) == 1 else "2-3" if len(others) < 4 else "4+"
-            best = int(mean.argmax())
-            expected = {f"{label}:{ranges[label]}" for label, i in enumerate(bins) if i}
-            expected.add(f"best:{best}:{ranges[best]}:{n_times}")
-        assert {names[i] for i in found[t] if i >= 0} == expected
+    for t in range(n_tokens):
+        features = {names[number] for number in numbers[t] if number >= 0}
+        assert features == expected_features(probs[words.others_of(t)])
 
 
 @pytest.mark.parametrize("kind", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
@@ -106,21 +138,26 @@ def test_a_first_pass_helps_where_another_occurrence_of_a_word_shows_its_label(
 ) -> None:
     """A name after "Mrs" or "in" has the label of the one after "and", of which nothing else says
     what it is."""
-    assert f_score(trained(with_first_pass(kind))) > 0.95 > 0.85 > f_score(trained(kind))
+    f_of_one_pass = f_score(trained(kind))
+    f_of_two_passes = f_score(trained(with_first_pass(kind)))
+    assert f_of_one_pass < 0.85
+    assert f_of_two_passes > 0.95
 
 
 def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
     """With labels drawn by lot, a model that has seen a doc knows them. The labels that the second
     pass is trained with don't. Half the docs have a copy at the other end of the corpus."""
     nlp = pipeline(model=with_first_pass(SPARSE))
-    words = [f"Name{i}" for i in range(120)]
-    rng, batch = random.Random(0), []
-    for i in range(0, 120, 3):
-        of_doc = [word for word in words[i : i + 3] for _ in range(2)]
-        ents = [f"B-{rng.choice('XY')}" for _ in of_doc]
-        ents[1::2] = ents[::2]
-        doc = Doc(nlp.vocab, words=of_doc)
-        batch.append(Example(doc, Doc(nlp.vocab, words=of_doc, ents=ents)))
+    rng = random.Random(0)
+    batch: list[Example] = []
+    for i in range(40):
+        words: list[str] = []
+        tags: list[str] = []
+        for j in range(3):
+            words += [f"Name{3 * i + j}"] * 2
+            tags += [f"B-{rng.choice('XY')}"] * 2
+        doc = Doc(nlp.vocab, words=words)
+        batch.append(Example(doc, Doc(nlp.vocab, words=words, ents=tags)))
     batch += [Example(eg.predicted.copy(), eg.reference) for eg in batch[:20]]
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
@@ -129,16 +166,19 @@ def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
     features, _ = linear_part(ner.model)
 
     def share_of_right_tokens(examples: list[Example], is_train: bool) -> float:
-        labels = [1 + "XY".index(t.ent_type_) for eg in examples for t in eg.reference]
+        labels: list[int] = []
+        for eg in examples:
+            labels += [["", "X", "Y"].index(token.ent_type_) for token in eg.reference]
         docs = [eg.predicted for eg in examples]
         probs = first_pass.predict(features.find(docs, is_train=is_train), docs)
         numpy.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
         return float((probs.argmax(axis=1) == labels).mean())
 
-    with_copy, without_copy = batch[:20], batch[20:40]
-    for part in (with_copy, without_copy):
-        assert share_of_right_tokens(part, is_train=False) > 0.9
-        assert 0.3 < share_of_right_tokens(part, is_train=True) < 0.7
+    with_copy = batch[:20]
+    without_copy = batch[20:40]
+    for examples_of_half in (with_copy, without_copy):
+        assert share_of_right_tokens(examples_of_half, is_train=False) > 0.9
+        assert 0.3 < share_of_right_tokens(examples_of_half, is_train=True) < 0.7
 
 
 def test_features_of_a_doc_are_the_same_alone_and_in_a_batch() -> None:
@@ -146,9 +186,11 @@ def test_features_of_a_doc_are_the_same_alone_and_in_a_batch() -> None:
     nlp = trained(with_first_pass(SPARSE), n_steps=1)
     ner = nlp.get_pipe("ner")
     docs = [eg.predicted for eg in examples(nlp, 6, 3)]
+
     together = find_features(ner.model, docs).rows
-    alone = numpy.concatenate([find_features(ner.model, [doc]).rows for doc in docs])
-    numpy.testing.assert_array_equal(together, alone)
+    alone = [find_features(ner.model, [doc]).rows for doc in docs]
+
+    numpy.testing.assert_array_equal(together, numpy.concatenate(alone))
 
 
 def test_the_first_pass_is_asked_only_where_a_word_occurs_twice(
@@ -157,14 +199,14 @@ def test_the_first_pass_is_asked_only_where_a_word_occurs_twice(
     nlp = trained(with_first_pass(SPARSE), n_steps=1)
     first_pass = first_pass_of(nlp.get_pipe("ner").model)
     assert first_pass is not None
-    asked: list[str] = []
+    texts_asked: list[str] = []
     predict = first_pass.predict
 
-    def counted(batch: Any, docs: Any = ()) -> Any:
-        asked.extend(doc.text for doc in docs)
+    def recorded_predict(batch: Any, docs: Any = ()) -> Any:
+        texts_asked.extend(doc.text for doc in docs)
         return predict(batch, docs)
 
-    monkeypatch.setattr(first_pass, "predict", counted)
+    monkeypatch.setattr(first_pass, "predict", recorded_predict)
     nlp("and Name1 or name2")
     nlp("and Name1 or Name1")
-    assert asked == ["and Name1 or Name1"]
+    assert texts_asked == ["and Name1 or Name1"]

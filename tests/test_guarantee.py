@@ -18,7 +18,7 @@ from spacy.training import Example
 
 from spacy_costner.analysis.annotating import annotate
 from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.guarantees import find_part, found_at, guarantee, score_spans
+from spacy_costner.analysis.guarantees import find_part, guarantee, score_spans, thresholds_to_find
 from spacy_costner.analysis.predictions import DevPredictions
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
@@ -316,7 +316,7 @@ def test_copies_of_the_component_keep_the_promise(
         copy = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
         copy.from_bytes(guaranteed.to_bytes())
     else:  # as `spacy assemble` does
-        sourced = spacy.blank("en")
+        sourced = spacy.blank("xx")
         sourced.add_pipe("ner", source=guaranteed)
         sourced.to_disk(tmp_path)
         copy = spacy.load(tmp_path)
@@ -539,7 +539,7 @@ def test_an_entity_is_found_at_the_highest_threshold_that_leaves_spans_which_fin
     dev = DevPredictions([], posterior, random_entities(0), numpy.ones(n_tokens, dtype=bool))
     terms = replace(TERMS, found=found, per_label=per_label)
 
-    thresholds = found_at(dev, gold, spans, scores, terms)
+    thresholds = thresholds_to_find(dev, gold, spans, scores, terms)
 
     places = [Place(*span) for span in zip(*spans)]
     by_label = per_label or found == "exact"

@@ -3,10 +3,11 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
@@ -19,7 +20,10 @@ from .support.commands import run
 from .support.pipelines import examples, load
 
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
-SHORT = ["--training.max_epochs", 4]
+SHORT = ["--nlp.lang", "xx", "--training.max_epochs", 4]
+CALIBRATE = ["--calibrate"]
+TUNE = ["--tune", "f"]
+BOTH = [*CALIBRATE, *TUNE]
 
 
 @pytest.fixture(scope="module")
@@ -38,35 +42,77 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("aims", [["--calibrate"], ["--calibrate", "--tune", "f"], ["--tune", "f"]])
-def test_scores_are_of_docs_that_were_held_out(corpus: Path, tmp_path: Path, aims: Any) -> None:
-    result = run("fit", *SHORT, "--train", corpus, "--output", tmp_path, *aims, "--json")
+class Fitted(NamedTuple):
+    """What `fit` has printed as JSON, and the pipeline that it has saved."""
+
+    printed: dict[str, Any]
+    nlp: Language
+
+    @property
+    def performance(self) -> dict[str, Any]:
+        return self.nlp.meta["performance"]
+
+    @property
+    def cfg(self) -> dict[str, Any]:
+        ner: Any = self.nlp.get_pipe("ner")
+        return ner.cfg
+
+
+@pytest.fixture(scope="module", params=[CALIBRATE, BOTH, TUNE], ids=" ".join)
+def fitted(
+    request: pytest.FixtureRequest, corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Fitted:
+    """A pipeline that is calibrated, tuned or both."""
+    output = tmp_path_factory.mktemp("fitted")
+    result = run("fit", *SHORT, "--train", corpus, "--output", output, *request.param, "--json")
     assert result.exit_code == 0, result.output
-    fitted = json.loads(result.stdout)
-    nlp = spacy.load(fitted["path"])
-    performance = nlp.meta["performance"]
-    cfg = nlp.get_pipe("ner").cfg
-    assert performance["measured_on"] == {"source": HELD_OUT, "docs": 80}
+    printed = json.loads(result.stdout)
+    return Fitted(printed, spacy.load(printed["path"]))
+
+
+def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
+    """A model that hasn't seen a doc guesses its label."""
+    assert fitted.performance["measured_on"] == {"source": HELD_OUT, "docs": 80}
+    assert 0.2 < fitted.printed["held_out"]["ents_f"] < 0.7
+    assert 0 < fitted.performance["ents_f"] < 0.7
+
+
+def test_the_final_model_is_trained_on_all_docs(fitted: Fitted, corpus: Path) -> None:
+    """So it knows nearly all of the 80 labels."""
     n_right = 0
-    for doc in DocBin().from_disk(corpus).get_docs(nlp.vocab):
+    for doc in DocBin().from_disk(corpus).get_docs(fitted.nlp.vocab):
         if len(doc):
-            predicted = nlp(doc.text)
+            predicted = fitted.nlp(doc.text)
             n_right += predicted.ents[0].label_ == doc.ents[0].label_
-    assert n_right > 70, "the final model is trained on all docs"
-    assert 0.2 < fitted["held_out"]["ents_f"] < 0.7
-    assert 0 < performance["ents_f"] < 0.7
-    assert (fitted["calibration"] is not None) == ("--calibrate" in aims)
-    if fitted["calibration"]:
-        temperature = fitted["calibration"]["temperature"]["overall"]
-        assert cfg["temperature"]["overall"] == pytest.approx(temperature)
-        assert temperature > 1, "half of what the models are sure of is wrong"
-    if fitted["tuning"]:
-        before = fitted["tuning"]["before"]
-        chosen = fitted["tuning"]["chosen"]
-        assert before["recall"] == pytest.approx(fitted["held_out"]["ents_r"])
-        assert chosen["recall"] == pytest.approx(performance["ents_r"])
-        assert chosen["precision"] == pytest.approx(performance["ents_p"])
-        assert cfg["decoding"]["threshold"] == chosen["value"]
+    assert n_right > 70
+
+
+@pytest.mark.parametrize("fitted", [CALIBRATE, BOTH], indirect=True, ids=" ".join)
+def test_the_temperature_is_that_of_held_out_docs(fitted: Fitted) -> None:
+    """It is above 1, as half of what the models are sure of is wrong."""
+    temperature = fitted.printed["calibration"]["temperature"]["overall"]
+    assert temperature > 1
+    assert fitted.cfg["temperature"]["overall"] == pytest.approx(temperature)
+
+
+@pytest.mark.parametrize("fitted", [BOTH, TUNE], indirect=True, ids=" ".join)
+def test_the_threshold_is_chosen_by_scores_of_held_out_docs(fitted: Fitted) -> None:
+    before = fitted.printed["tuning"]["before"]
+    chosen = fitted.printed["tuning"]["chosen"]
+    assert before["recall"] == pytest.approx(fitted.printed["held_out"]["ents_r"])
+    assert chosen["recall"] == pytest.approx(fitted.performance["ents_r"])
+    assert chosen["precision"] == pytest.approx(fitted.performance["ents_p"])
+    assert fitted.cfg["decoding"]["threshold"] == chosen["value"]
+
+
+@pytest.mark.parametrize("fitted", [TUNE], indirect=True, ids=" ".join)
+def test_a_pipeline_that_is_only_tuned_is_not_calibrated(fitted: Fitted) -> None:
+    assert fitted.printed["calibration"] is None
+
+
+@pytest.mark.parametrize("fitted", [CALIBRATE], indirect=True, ids=" ".join)
+def test_a_pipeline_that_is_only_calibrated_is_not_tuned(fitted: Fitted) -> None:
+    assert fitted.printed["tuning"] is None
 
 
 def test_models_of_two_passes_are_held_out_too(corpus: Path, tmp_path: Path) -> None:
@@ -93,8 +139,10 @@ def test_nothing_is_evaluated_without_a_development_corpus(
 
 
 def assert_not_fitted(output: Path, message: str, *arguments: Any) -> None:
+    """`fit` refuses these arguments with a message, and writes nothing."""
     result = run("fit", *arguments, "--calibrate", "--output", output)
-    assert result.exit_code == 1 and message in result.output
+    assert result.exit_code == 1
+    assert message in result.output
     assert not output.exists()
 
 
@@ -118,7 +166,8 @@ def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_pat
     DocBin(docs=[doc] * (N_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
     options = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
     result = run("fit", *options, "--calibrate")
-    assert result.exit_code == 1 and "folds: expected at most as many as docs" in result.output
+    assert result.exit_code == 1
+    assert "folds: expected at most as many as docs" in result.output
     assert "is trained, but neither calibrated nor tuned" in result.output
 
 

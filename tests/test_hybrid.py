@@ -42,6 +42,7 @@ def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
 
 
 def initialized(model: dict[str, Any] = MODEL, **settings: Any) -> Language:
+    """A pipeline whose linear part is trained, and whose tok2vec is not."""
     random.seed(0)
     nlp = pipeline(model=model, **settings)
     nlp.initialize(lambda: corpus(nlp))
@@ -55,6 +56,7 @@ def predicted_entities(nlp: Language) -> list[list[Any]]:
 
 
 def learn(nlp: Language, optimizer: Optimizer, n_steps: int = 5) -> float:
+    """Train by updates. RETURNS (float): The loss of the last one."""
     losses: dict[str, float] = {}
     for _ in range(n_steps):
         losses = nlp.update(corpus(nlp), sgd=optimizer)
@@ -113,11 +115,15 @@ def test_a_loaded_hybrid_predicts_the_same_and_learns_without_training_its_linea
     nlp = initialized()
     learn(nlp, Adam(0.01))
     nlp.to_disk(tmp_path)
+
     loaded = spacy.load(tmp_path)
-    assert predicted_entities(loaded) == predicted_entities(nlp) != []
-    before = linear_part(loaded.get_pipe("ner").model)[1].rows.copy()
+
+    assert any(predicted_entities(nlp))
+    assert predicted_entities(loaded) == predicted_entities(nlp)
+    _, weights = linear_part(loaded.get_pipe("ner").model)
+    before = weights.rows.copy()
     optimizer = loaded.resume_training()
-    numpy.testing.assert_array_equal(linear_part(loaded.get_pipe("ner").model)[1].rows, before)
+    numpy.testing.assert_array_equal(weights.rows, before)
     learn(loaded, optimizer)
     assert loaded.evaluate(corpus(loaded, seed=1))["ents_f"] > 0.9
 
@@ -125,13 +131,15 @@ def test_a_loaded_hybrid_predicts_the_same_and_learns_without_training_its_linea
 def test_the_linear_part_is_trained_by_updates_after_a_label_was_added() -> None:
     """As it has no weights for the new tags. The label changes no prediction before."""
     nlp = initialized()
-    before = predicted_entities(nlp)
+    entities_before = predicted_entities(nlp)
+
     nlp.get_pipe("ner").add_label("PERSON")
-    assert predicted_entities(nlp) == before
+
+    assert predicted_entities(nlp) == entities_before
     _, weights = linear_part(nlp.get_pipe("ner").model)
-    rows = weights.rows.copy()
+    rows_before = weights.rows.copy()
     learn(nlp, Adam(0.01), 1)
-    assert not numpy.array_equal(weights.rows, rows)
+    assert not numpy.array_equal(weights.rows, rows_before)
 
 
 def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
@@ -145,30 +153,38 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
         return trained
 
     monkeypatch.setattr("spacy_costner.training.folds.train", recorded_train)
-    rows = linear_part(initialized().get_pipe("ner").model)[1].rows
-    assert rows.any() and not numpy.allclose(rows, last_weights[0], atol=1e-3)
+    nlp = initialized()
+
+    _, weights = linear_part(nlp.get_pipe("ner").model)
+    assert weights.rows.any()
+    assert not numpy.allclose(weights.rows, last_weights[0], atol=1e-3)
 
 
 def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them() -> None:
     """Labels are drawn by lot: only weights that were trained on a doc, or on its copy, know them.
     Half the docs have a copy at the other end of the corpus."""
     nlp = pipeline(model={**MODEL, "linear_epochs": 20})
-    rng, batch = random.Random(0), []
+    rng = random.Random(0)
+    batch: list[Example] = []
     for i in range(80):
         words = [f"Name{3 * i + j}" for j in range(3)]
-        ents = [rng.choice(["O", "B-X"]) for _ in words]
-        batch.append(Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=ents)))
+        tags = [rng.choice(["O", "B-X"]) for _ in words]
+        reference = Doc(nlp.vocab, words=words, ents=tags)
+        batch.append(Example(Doc(nlp.vocab, words=words), reference))
     batch += [Example(eg.predicted.copy(), eg.reference) for eg in batch[:40]]
     nlp.initialize(lambda: batch)
     ner = nlp.get_pipe("ner")
 
     def share_of_right_tokens(examples: list[Example], is_train: bool) -> float:
         scores, _ = ner.model([eg.predicted for eg in examples], is_train)
-        is_predicted = scores.emissions.argmax(axis=1) != 0
-        is_gold = [bool(token.ent_type_) for eg in examples for token in eg.reference]
+        is_predicted = scores.emissions.argmax(axis=1) != 0  # tag 0 is O
+        is_gold: list[bool] = []
+        for eg in examples:
+            is_gold += [bool(token.ent_type_) for token in eg.reference]
         return float((is_predicted == is_gold).mean())
 
-    with_copy, without_copy = batch[:40], batch[40:80]
+    with_copy = batch[:40]
+    without_copy = batch[40:80]
     for examples in (with_copy, without_copy):
         assert share_of_right_tokens(examples, is_train=False) > 0.9
         assert 0.3 < share_of_right_tokens(examples, is_train=True) < 0.7
@@ -179,17 +195,27 @@ def test_the_logger_says_at_the_end_where_training_was_no_better_than_the_linear
     last_score: float,
 ) -> None:
     """The first evaluation, 80, is that of the linear part."""
-    nlp, out = initialized(), io.StringIO()
-    log, finish = resolve("loggers", "spacy_costner.HybridLogger.v1")(nlp, out, out)
+    output = io.StringIO()
+    make_loggers = resolve("loggers", "spacy_costner.HybridLogger.v1")
+    log, finish = make_loggers(initialized(), output, output)
+
     checkpoints = []
     for step, score in enumerate([80.0, 60.0, last_score]):
         checkpoints.append((score, step))
-        info = {"epoch": 0, "step": step, "losses": {"ner": 1.0}, "other_scores": {"ents_f": score}}
-        log({**info, "score": score, "checkpoints": checkpoints})
-        log(None)
-        assert "linear part" not in out.getvalue()
+        evaluation = {
+            "epoch": 0,
+            "step": step,
+            "losses": {"ner": 1.0},
+            "other_scores": {"ents_f": score},
+            "score": score,
+            "checkpoints": checkpoints,
+        }
+        log(evaluation)
+        log(None)  # a step without evaluation
+        assert "linear part" not in output.getvalue()
     finish()
-    assert ("no better than its linear part" in out.getvalue()) is (last_score <= 80)
+
+    assert ("no better than its linear part" in output.getvalue()) is (last_score <= 80)
 
 
 def test_a_negative_number_of_epochs_is_refused() -> None:

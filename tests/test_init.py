@@ -199,7 +199,7 @@ def test_losses_and_decodings_are_those_that_which_loss_md_recommends(
 ) -> None:
     """`losses` are the stages of training. `cost_weight` is how the cost is weighed when the best
     model is chosen: -1 minimises it, 0 shows it alone, None has none."""
-    text = init(**options)
+    text = init(**{"lang": "xx", **options})
 
     loss = block(text, "components.ner.loss")
     stages = list(loss["*"].values()) if "*" in loss else [loss]
@@ -252,7 +252,7 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
     ],
 )
 def test_settings_follow_from_options(options: Any, path: str, value: Any) -> None:
-    assert block(init(**options), f"components.ner.{path}") == value
+    assert block(init(**{"lang": "xx", **options}), f"components.ner.{path}") == value
 
 
 @pytest.mark.parametrize("loss_name", LOSSES)
@@ -317,7 +317,7 @@ def test_models_are_evaluated_once_an_epoch_at_least(
     """And training doesn't end before the end of an epoch for want of patience."""
     doc = ("Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1))
     path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
-    config = Config().from_str(init(model=model, train_path=path, dev_path=path))
+    config = Config().from_str(init(lang="xx", model=model, train_path=path, dev_path=path))
     batcher = config["training"]["batcher"]
     if isinstance(batcher["size"], dict):  # it grows: there are fewest batches at its end
         batcher["size"] = batcher["size"]["stop"]
@@ -336,9 +336,8 @@ def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
     """60,000 words."""
     doc = ("Oslo" + " rain" * 19, "B-city" + " O" * 19)
     path = write_docs(tmp_path / "train.spacy", [doc] * 3000)
-    text = init(model="hybrid", train_path=path, dev_path=path)
-    batch_size = block(text, "training.batcher.size")
-    assert (batch_size["stop"] if isinstance(batch_size, dict) else batch_size) == 600
+    text = init(lang="xx", model="hybrid", train_path=path, dev_path=path)
+    assert block(text, "training.batcher.size.stop") == 600
     assert block(text, "training.max_steps") == 3000
     assert block(text, "components.tok2vec.model.embed.rows")[0] == 1000
 
@@ -349,7 +348,8 @@ def test_with_many_labels_o_is_one_tag(
     model: Any, n_labels: int, outside: str, tmp_path: Path
 ) -> None:
     path = write_docs(tmp_path / "train.spacy", [("a b", f"B-L{i} O") for i in range(n_labels)])
-    assert block(init(model=model, train_path=path), "components.ner.outside") == outside
+    text = init(lang="xx", model=model, train_path=path)
+    assert block(text, "components.ner.outside") == outside
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -364,7 +364,7 @@ def test_without_options_it_is_the_config_in_configs(model: Any) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("loss", ["SoftmaxMargin", "SoftmaxMargin,Risk"])
 def test_sections_have_comments_and_lines_are_short(model: Any, loss: str) -> None:
-    text = init(model=model, loss=loss, train_path=CORPUS, **TREE)
+    text = init(lang="xx", model=model, loss=loss, train_path=CORPUS, **TREE)
 
     assert text.startswith("# Made by spacy-costner")
     lines = text[text.index("[paths]") :].splitlines()
@@ -441,9 +441,7 @@ def test_a_dash_prints_the_config() -> None:
     assert "--parameter bias" in result.output
 
 
-def test_next_commands_check_fit_calibrate_and_evaluate(
-    my_config: Path,
-) -> None:
+def test_next_commands_check_fit_calibrate_and_evaluate(my_config: Path) -> None:
     """As they are printed; the first two are run."""
     corpus = Path("corpus.spacy")
     make_corpus(corpus)
@@ -456,6 +454,7 @@ def test_next_commands_check_fit_calibrate_and_evaluate(
     assert fit[:2] == ["costner", "fit"]
     assert calibrate[:3] == ["costner", "calibrate", "training/model-best"]
     assert evaluate[:2] == ["evaluate", "training/calibrated"]
+
     checked = run(*check[1:])
     assert checked.exit_code == 0, checked.output
     fitted = run(*fit[1:], "--training.max_epochs", 1)

@@ -111,7 +111,7 @@ def pipeline_of_groups(
     labels = {}
     if not competing:
         labels = {name: {"labels": labels_of_group} for name, labels_of_group in groups.items()}
-    nlp = spacy.blank("en", config={"initialize": {"components": labels}})
+    nlp = spacy.blank("xx", config={"initialize": {"components": labels}})
     if model is LISTENING:
         nlp.add_pipe("tok2vec", config={"model": SMALL["model"]["tok2vec"]})
     for name in groups:
@@ -142,7 +142,7 @@ def trained(request: pytest.FixtureRequest) -> Language:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A .spacy file with TEXTS, each six times."""
     path = tmp_path_factory.mktemp("corpus") / "train.spacy"
-    DocBin(docs=docs_with_spans(spacy.blank("en")) * 6).to_disk(path)
+    DocBin(docs=docs_with_spans(spacy.blank("xx")) * 6).to_disk(path)
     return path
 
 
@@ -170,7 +170,7 @@ def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
     words = product(("Ann", "Bo"), ("left", "saw"), ("bank", "port"), ("Oslo", "Rome"))
     texts = [(f"{who} {did} the {what} of {where}", spans) for who, did, what, where in words]
 
-    of_entities = spacy.blank("en")
+    of_entities = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2"}
     of_entities.add_pipe("cost_sensitive_ner", name="others", config=config)
     docs = docs_with_spans(of_entities, GROUPS["others"], texts)
@@ -187,12 +187,11 @@ def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
         eg.predicted.set_ents([Span(eg.predicted, 0, 2, "PER")])
     train(of_spans, examples)
 
-    expected = weights_of(of_entities.get_pipe("others").model)
-    assert expected[0].any()
-    for weights, expected_weights in zip(
-        weights_of(of_spans.get_pipe("others").model), expected, strict=True
-    ):
-        assert_array_equal(weights, expected_weights)
+    weights = weights_of(of_spans.get_pipe("others").model)
+    expected_weights = weights_of(of_entities.get_pipe("others").model)
+    assert expected_weights[0].any()
+    for array, expected in zip(weights, expected_weights, strict=True):
+        assert_array_equal(array, expected)
 
 
 def weights_of(model: Any) -> list[numpy.ndarray]:
@@ -242,7 +241,7 @@ def test_tokens_of_the_key_for_missing_are_not_annotated() -> None:
 def test_spans_of_other_labels_count_where_they_do_not_overlap_with_own_ones(
     labels: list[str] | None, own_labels: list[str], expected: list[Place]
 ) -> None:
-    (doc,) = docs_with_spans(spacy.blank("en"), texts=[TEXTS[1]])
+    (doc,) = docs_with_spans(spacy.blank("xx"), texts=[TEXTS[1]])
 
     as_entities = spans_as_entities(doc, "sc", labels, own_labels=own_labels)
 
@@ -278,7 +277,7 @@ def test_filter_spans_is_refused_without_a_spans_key() -> None:
 
 
 def test_an_added_label_is_untrained_until_an_update_with_it() -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     ner: Any = nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
     without_per = examples_of(docs_with_spans(nlp, ["ORG"]))
     train(nlp, without_per, steps=1)
@@ -315,9 +314,11 @@ def test_entities_and_spans_of_other_labels_stay(trained: Language) -> None:
         doc = trained(doc)
 
         assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE"), (4, 5, "EVENT")]
-        assert [(ent.start, ent.end, ent.label_) for ent in doc.ents] == [(4, 5, "EVENT")]
-        scores = doc.spans["sc"].attrs["scores"]
-        assert (scores[:2] > 0.5).all() and numpy.isnan(scores[2])
+        (ent,) = doc.ents
+        assert (ent.start, ent.end, ent.label_) == (4, 5, "EVENT")
+        *scores, score_of_event = doc.spans["sc"].attrs["scores"]
+        assert min(scores) > 0.5
+        assert numpy.isnan(score_of_event)
 
 
 def test_an_empty_text_has_no_spans(trained: Language) -> None:
@@ -326,12 +327,14 @@ def test_an_empty_text_has_no_spans(trained: Language) -> None:
 
 def test_scores_of_others_stay_with_their_spans() -> None:
     """Spans are in the order of the text, and their scores with them."""
-    doc = spacy.blank("en").make_doc("a b c")
+    doc = spacy.blank("xx").make_doc("a b c")
     spans = [Span(doc, 1, 3, "X"), Span(doc, 0, 1, "ORG"), Span(doc, 2, 3, "Y")]
     attrs = {"scores": numpy.asarray([0.25, 0.5, 0.75]), "more": 1}
     doc.spans["sc"] = SpanGroup(doc, name="sc", spans=spans, attrs=attrs)
 
-    replace_spans(doc, "sc", [Span(doc, 0, 2, "PER")], numpy.asarray([0.9]), ("ORG", "PER"))
+    # ORG and PER are the labels of the component: its ORG goes.
+    new_spans = [Span(doc, 0, 2, "PER")]
+    replace_spans(doc, "sc", new_spans, numpy.asarray([0.9]), ("ORG", "PER"))
 
     assert places_of(doc) == [(0, 2, "PER"), (1, 3, "X"), (2, 3, "Y")]
     assert doc.spans["sc"].attrs["scores"].tolist() == [0.9, 0.25, 0.75]
@@ -357,7 +360,7 @@ def test_filter_spans_trains_on_the_longest_of_spans_that_overlap() -> None:
 
 
 def test_the_same_span_twice_is_no_overlap() -> None:
-    (doc,) = docs_with_spans(spacy.blank("en"), ["ORG"], [TEXTS[0]])
+    (doc,) = docs_with_spans(spacy.blank("xx"), ["ORG"], [TEXTS[0]])
     doc.spans["sc"].extend(doc.spans["sc"])
 
     assert [ent.label_ for ent in spans_as_entities(doc, "sc", ["ORG"]).ents] == ["ORG"]
@@ -368,12 +371,18 @@ def test_each_component_writes_confidences_to_a_key_of_its_own() -> None:
 
     doc = nlp(BANK_OF_OSLO)
 
+    score_of_place = dict(zip(places_of(doc), doc.spans["sc"].attrs["scores"]))
     for name, labels in GROUPS.items():
-        places = [place for place in places_of(doc) if place[2] in labels]
-        assert places_of(doc, f"{name}_confidence") == places and places
+        scores_of_component = {}
+        for place, score in score_of_place.items():
+            if place[2] in labels:
+                scores_of_component[place] = pytest.approx(score)
+        confidences = {}
+        for span in doc.spans[f"{name}_confidence"]:
+            confidences[span.start, span.end, span.label_] = span._.confidence
+        assert confidences
+        assert confidences == scores_of_component
         assert doc.spans[f"{name}_confidence_alternatives"]
-        prob = doc.spans["sc"].attrs["scores"][places_of(doc).index(places[0])]
-        assert doc.spans[f"{name}_confidence"][0]._.confidence == pytest.approx(prob)
 
 
 def test_confidences_need_another_key_than_the_spans() -> None:
@@ -416,7 +425,7 @@ def through_bytes(nlp: Language, folder: Path) -> Language:
 
 def through_source(nlp: Language, folder: Path) -> Language:
     """Its components in a new pipeline of the same vocab."""
-    new = spacy.blank("en", vocab=nlp.vocab)
+    new = spacy.blank("xx", vocab=nlp.vocab)
     for name in GROUPS:
         new.add_pipe(name, source=nlp)
     return new
@@ -426,7 +435,7 @@ def through_assemble(nlp: Language, folder: Path) -> Language:
     """`spacy assemble`, of a config whose components name the saved pipeline as their source."""
     nlp.to_disk(folder / "pipeline")
     components = {name: {"source": str(folder / "pipeline")} for name in GROUPS}
-    config = Config({"nlp": {"lang": "en", "pipeline": [*GROUPS]}, "components": components})
+    config = Config({"nlp": {"lang": "xx", "pipeline": [*GROUPS]}, "components": components})
     config.to_disk(folder / "config.cfg")
     arguments = ["assemble", str(folder / "config.cfg"), str(folder / "assembled")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
@@ -446,7 +455,7 @@ def test_a_copied_pipeline_predicts_the_same(
 
 
 def test_a_component_predicts_its_spans_without_the_other(trained: Language) -> None:
-    nlp = spacy.blank("en", vocab=trained.vocab)
+    nlp = spacy.blank("xx", vocab=trained.vocab)
     nlp.add_pipe("others", source=trained)
 
     assert places_of(nlp(BANK_OF_ROME)) == [(0, 4, "ORG")]
@@ -533,7 +542,7 @@ def check_docs_of_tasks(docs: Sequence[Doc]) -> None:
 @reads_tasks
 def test_jsonl_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
-    docs = list(read_docs(spacy.blank("en"), path, SPANS_KEY))
+    docs = list(read_docs(spacy.blank("xx"), path, SPANS_KEY))
     check_docs_of_tasks(docs)
     assert not any(doc.ents for doc in docs)
 
@@ -549,7 +558,7 @@ def test_convert_keeps_spans_that_overlap(suffix: str, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)
     assert counts["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and counts["missing"] == 4
-    check_docs_of_tasks(list(read_docs(spacy.blank("en"), output, SPANS_KEY)))
+    check_docs_of_tasks(list(read_docs(spacy.blank("xx"), output, SPANS_KEY)))
 
 
 @reads_tasks
@@ -565,7 +574,7 @@ def test_the_reader_of_configs_reads_spans(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
     block = {"@readers": "spacy_costner.read.v1", "path": str(path), "spans_key": "sc"}
     reader = registry.resolve({"reader": block})["reader"]
-    check_docs_of_tasks([eg.reference for eg in reader(spacy.blank("en"))])
+    check_docs_of_tasks([eg.reference for eg in reader(spacy.blank("xx"))])
 
 
 @reads_tasks
@@ -587,7 +596,7 @@ def test_label_studio_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
     task = {"data": {"text": "the bank of Rome"}, "annotations": [{"result": results}]}
     path = write_jsonl(tmp_path / "tasks.json", [task])
 
-    (doc,) = read_docs(spacy.blank("en"), path, SPANS_KEY)
+    (doc,) = read_docs(spacy.blank("xx"), path, SPANS_KEY)
 
     assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
 
@@ -597,7 +606,7 @@ def test_rejected_spans_of_prodigy_are_incorrect_ones(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "tasks.jsonl", [rejected])
     options = ReadOptions(spans_key="sc", incorrect_spans_key="no")
 
-    (doc,) = read_docs(spacy.blank("en"), path, options)
+    (doc,) = read_docs(spacy.blank("xx"), path, options)
 
     assert places_of(doc, "no") == [(3, 4, "ORG")] and "sc" not in doc.spans
 
@@ -606,7 +615,7 @@ def test_entities_in_columns_are_read_as_spans(tmp_path: Path) -> None:
     path = tmp_path / "columns.iob"
     path.write_text("the O\nbank B-ORG\nof -\nRome B-GPE\n")
 
-    (doc,) = read_docs(spacy.blank("en"), path, SPANS_KEY)
+    (doc,) = read_docs(spacy.blank("xx"), path, SPANS_KEY)
 
     assert places_of(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
     assert is_missing(doc, "sc").tolist() == [False, False, True, False]
@@ -720,14 +729,14 @@ def test_init_refuses_a_spans_key_without_groups_and_corpus() -> None:
 def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
     """At most 1 % of the spans of a label may be lost: A and B overlap in 2 tokens of 100 of B, A
     and C in 1 of 100 of C, B and C in 99."""
-    doc = Doc(spacy.blank("en").vocab, words=["w"] * 400)
+    doc = Doc(spacy.blank("xx").vocab, words=["w"] * 400)
     tokens_of_label = {"A": range(300), "B": range(298, 398), "C": range(299, 399)}
     spans = [Span(doc, i, i + 1, label) for label in "ABC" for i in tokens_of_label[label]]
     doc.spans["sc"] = spans
     path = tmp_path / "train.spacy"
     DocBin(docs=[doc]).to_disk(path)
 
-    corpus = measure_corpus(path, "en", "sc")
+    corpus = measure_corpus(path, "xx", "sc")
 
     assert corpus.overlaps["A", "B"] == 2 and corpus.overlaps["B", "C"] == 99
     assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}

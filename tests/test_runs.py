@@ -21,9 +21,9 @@ from spacy_costner.analysis.runs import (
     _make_task,
     check_address,
     fingerprint,
-    kept,
     local_processes,
     ray_cluster,
+    read_cache,
     remembered,
     run_all,
     run_one,
@@ -286,6 +286,6 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damaged: byte
     path = tmp_path / "value.json"
     path.write_bytes(damaged)
 
-    assert kept(path, "a") is None
+    assert read_cache(path, "a") is None
     assert remembered(path, "a", lambda: 2) == 2
-    assert kept(path, "a") == 2
+    assert read_cache(path, "a") == 2

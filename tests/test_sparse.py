@@ -23,6 +23,7 @@ def random_rows(rng: numpy.random.Generator, n_tokens: int = N) -> numpy.ndarray
 
 
 def normal(rng: numpy.random.Generator, *shape: int) -> numpy.ndarray:
+    """Random numbers as float32."""
     return rng.normal(size=shape).astype("float32")
 
 
@@ -68,7 +69,9 @@ def test_collected_gradients_are_those_of_a_dense_product() -> None:
     d_scores = normal(rng, N, K)
     d_scores[2] = 0
     place_of = numpy.full(V, -1, dtype="int32")
+
     active, active_gradient = sparse.collect_rows(rows, d_scores, place_of)
+
     gradient = numpy.zeros((V, K))
     gradient[active] = active_gradient
     numpy.testing.assert_allclose(gradient, incidence(rows).T @ d_scores, atol=1e-5)
@@ -84,9 +87,11 @@ def test_gradients_are_added_to_those_that_are_there() -> None:
     d_scores = normal(rng, N, K)
     gradient = rng.normal(size=(V, K))
     expected = gradient + incidence(rows).T @ d_scores
+
     sparse.add_rows(rows, d_scores, gradient)
     sparse.add_rows(rows[:0], d_scores[:0], gradient)
     sparse.add_rows(rows[:, :0].copy(), d_scores, gradient)
+
     numpy.testing.assert_allclose(gradient, expected, rtol=1e-6)
 
 
@@ -148,8 +153,10 @@ def test_keys_have_the_numbers_that_were_set() -> None:
     keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
     numbers = sparse.IdMap()
     assert (numbers.find(keys) == -1).all()
+
     numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
     numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
+
     expected = numpy.arange(len(keys))
     expected[3000:4000] = -1
     numpy.testing.assert_array_equal(numbers.find(keys), expected)
@@ -158,12 +165,15 @@ def test_keys_have_the_numbers_that_were_set() -> None:
 def test_merged_rows_are_those_that_tokens_have_together() -> None:
     """Of 7 rows, 0 and 3 are always together, and so are 1 and 4. No token has row 6."""
     rows = numpy.asarray([[0, 3, 5], [4, -1, 1], [3, 2, 0], [-1, -1, -1]], dtype="int32")
+
     merged = merge_equal(rows, 7)
-    group_of_row = [set(numpy.flatnonzero(merged.group_of == group)) for group in merged.group_of]
-    assert group_of_row == [{0, 3}, {1, 4}, {2}, {0, 3}, {1, 4}, {5}, {6}]
-    sizes = [len(group) for group in group_of_row]
-    assert (merged.roots[merged.group_of] == numpy.sqrt(sizes)).all()
-    assert merged.rows.shape == (4, 2)
+
+    rows_of_groups = {tuple(numpy.flatnonzero(merged.group_of == g)) for g in merged.group_of}
+    assert rows_of_groups == {(0, 3), (1, 4), (2,), (5,), (6,)}
+    # The root of the number of rows in the group of each row.
+    roots = merged.roots[merged.group_of]
+    numpy.testing.assert_allclose(roots**2, [2, 2, 1, 2, 2, 1, 1], rtol=1e-6)
+    assert merged.rows.shape == (4, 2)  # no token has more than two groups
     assert (merged.rows[3] == -1).all()
 
 
@@ -174,8 +184,11 @@ def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
     # Each token has up to S different rows; those with row 2 in their first slot have row V, too.
     rows = rng.permuted(numpy.tile(numpy.arange(V), (N, 1)), axis=1)[:, :S].astype("int32")
     rows[rng.random(size=rows.shape) < 0.4] = -1
-    rows = numpy.concatenate([rows, numpy.where(rows[:, :1] == 2, V, -1)], axis=1).astype("int32")
+    row_with_2 = numpy.where(rows[:, :1] == 2, V, -1)
+    rows = numpy.concatenate([rows, row_with_2], axis=1).astype("int32")
+
     merged = merge_equal(rows, V + 1)
+
     vectors = rng.normal(size=(len(merged.roots), K))
     weights = merged.spread(vectors)
     numpy.testing.assert_allclose(merged.merge(weights), vectors)
@@ -248,8 +261,10 @@ def test_arguments_that_do_not_fit_are_named_and_not_changed(
     function(*arguments)
     before = pickle.dumps(arguments)
     wrong_arguments = [changes.get(i, argument) for i, argument in enumerate(arguments)]
+
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         function(*wrong_arguments)
+
     assert pickle.dumps(arguments) == before
 
 

@@ -19,7 +19,7 @@ from spacy.vectors import Mode, Vectors
 from spacy.vocab import Vocab
 from thinc.api import Adam, Model, Optimizer
 
-from spacy_costner.features import Features, Template
+from spacy_costner.features import FeatureBatch, Features, Template
 from spacy_costner.features.static_vectors import STANDARD_DEVIATION
 from spacy_costner.losses import sequential
 from spacy_costner.ml import (
@@ -52,17 +52,25 @@ FEATURES = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True
 
 
 def vocab_with(vectors: dict[str, Any]) -> Vocab:
+    """A vocab whose words have these vectors."""
     vocab = spacy.blank("xx").vocab
     for word, vector in vectors.items():
         vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
     return vocab
 
 
+def vector_of(word: str) -> list[int]:
+    """By definition: the vector of a word as it is written, or in lower case, or zeros."""
+    return WORDS.get(word, WORDS.get(word.lower(), [0] * DIM))
+
+
 def docs_of(vocab: Vocab) -> list[Doc]:
+    """A doc of each of TEXTS, the second without words."""
     return [Doc(vocab, words=text.split()) for text in TEXTS]
 
 
 def features_of(vocab: Vocab, **windows: int) -> Features:
+    """Features with static vectors, built on TEXTS."""
     template = Template(windows={"ORTH": 1, **windows}, include_static_vectors=True)
     features = Features(template)
     features.build_vocab(docs_of(vocab))
@@ -82,41 +90,59 @@ def crf(vocab: Vocab, *, window: int = 1, n_tags: int = 3, **settings: Any) -> M
 
 @pytest.fixture()
 def vocab() -> Vocab:
+    """The vocab of WORDS."""
     return vocab_with(WORDS)
 
 
 # Inputs
 
 
+def read_vectors(batch: FeatureBatch) -> numpy.ndarray:
+    """The vector of each token, of features without a window. Shape: (n_tokens, DIM)"""
+    assert batch.vectors is not None and batch.vector_ids is not None
+    return batch.vectors.read(batch.vector_ids[:, 0])
+
+
+def scale_of(batch: FeatureBatch) -> float:
+    """The number by which all vectors are multiplied."""
+    assert batch.vectors is not None
+    return batch.vectors.scale
+
+
 def test_a_word_has_its_vector_as_written_or_in_lower_case(vocab: Vocab) -> None:
-    """A word without a vector has zeros. All are multiplied by one number."""
+    """A word without a vector has zeros."""
     features = features_of(vocab, static_vectors=0)
     words = ["a", "A", "Rome", "rome", "ROME", "c"]
+
     batch = features.find([Doc(vocab, words=words)])
-    assert batch.vectors is not None and batch.vector_ids is not None
-    found = batch.vectors.read(batch.vector_ids[:, 0])
+
     names = ["a", "a", "Rome", "rome", "rome"]
-    expected = numpy.asarray([*(WORDS[name] for name in names), [0, 0, 0]])
-    scale = found[0, 0] / expected[0, 0]
-    assert_allclose(found, scale * expected, rtol=1e-6)
-    # All four vectors are those of words of the training docs.
-    numbers = scale * numpy.asarray([*WORDS.values()])
+    expected = numpy.asarray([*(WORDS[name] for name in names), [0] * DIM])
+    assert_allclose(read_vectors(batch), scale_of(batch) * expected, rtol=1e-6)
+
+
+def test_vectors_are_scaled_to_a_standard_deviation(vocab: Vocab) -> None:
+    """Of the numbers of all four vectors, each of which a word of TEXTS has."""
+    batch = features_of(vocab).find(docs_of(vocab))
+    numbers = scale_of(batch) * numpy.asarray(list(WORDS.values()))
     assert numbers.std() == pytest.approx(STANDARD_DEVIATION)
 
 
 def test_windows_end_where_docs_end(vocab: Vocab) -> None:
+    """The number of the vector before each token, of its own, and of that after it; -1 is none."""
     features = features_of(vocab, static_vectors=1)
+
     batch = features.find(docs_of(vocab))
-    assert batch.vector_ids is not None
+
     row_of = {word: vocab.vectors.key2row[vocab.strings[word]] for word in WORDS}
     a, b, upper, lower = (row_of[word] for word in ("a", "b", "Rome", "rome"))
-    expected = [
+    assert batch.vector_ids is not None
+    assert batch.vector_ids.tolist() == [
         [-1, a, b], [a, b, a], [b, a, -1], [a, -1, -1],  # a b a c
         [-1, upper, a], [upper, a, -1],  # Rome A
         [-1, lower, b], [lower, b, -1],  # ROME b
         [-1, -1, -1],  # c
     ]  # fmt: skip
-    assert batch.vector_ids.tolist() == expected
 
 
 @pytest.mark.parametrize("window", [0, 1, 3])
@@ -128,41 +154,53 @@ def test_scores_gain_the_products_of_the_window(vocab: Vocab, window: int) -> No
     batch = find_features(model, docs)
     n_offsets = 2 * window + 1
     assert features.n_vector_rows == weights.n_vector_rows == n_offsets * DIM
-    without = weights.potentials(batch._replace(vector_ids=None)).emissions
-    by_offset = weights.vector_weights.reshape(n_offsets, DIM, 3)
-    expected = without.copy()
+
+    emissions = weights.potentials(batch).emissions
+
+    without_vectors = weights.potentials(batch._replace(vector_ids=None)).emissions
+    weights_of_offset = weights.vector_weights.reshape(n_offsets, DIM, 3)
+    products = numpy.zeros_like(emissions)
     token = 0
     for doc in docs:
         for i in range(len(doc)):
-            for o in range(-window, window + 1):
-                if 0 <= i + o < len(doc):
-                    word = doc[i + o].text
-                    vector = WORDS.get(word, WORDS.get(word.lower(), [0, 0, 0]))
-                    scale = features.lookup.vector_column.scale  # type: ignore[union-attr]
-                    expected[token] += scale * numpy.asarray(vector) @ by_offset[o + window]
+            for neighbour in range(max(0, i - window), min(len(doc), i + window + 1)):
+                vector = scale_of(batch) * numpy.asarray(vector_of(doc[neighbour].text))
+                products[token] += vector @ weights_of_offset[neighbour - i + window]
             token += 1
-    assert_allclose(weights.potentials(batch).emissions, expected, rtol=1e-5, atol=1e-5)
-    assert not numpy.allclose(expected, without)
+    assert abs(products).max() > 0.1
+    assert_allclose(emissions, without_vectors + products, rtol=1e-5, atol=1e-5)
 
 
 def test_scores_of_vectors_are_told_by_offset(vocab: Vocab) -> None:
+    """Shape: (n_tokens, offsets, tags)"""
     model = crf(vocab)
     _, weights = linear_part(model)
     batch = find_features(model, docs_of(vocab))
-    by_offset = weights.score_vectors(batch)
-    total = weights.potentials(batch).emissions
-    without = weights.potentials(batch._replace(vector_ids=None)).emissions
-    assert_allclose(by_offset.sum(axis=1), total - without, atol=1e-5)
-    assert not by_offset[-1].any()  # of the doc "c", which has no vector
-    assert weights.score_vectors(batch._replace(vector_ids=None)).shape == (len(total), 0, 3)
+
+    scores_of_offsets = weights.score_vectors(batch)
+
+    emissions = weights.potentials(batch).emissions
+    without_vectors = weights.potentials(batch._replace(vector_ids=None)).emissions
+    assert_allclose(scores_of_offsets.sum(axis=1), emissions - without_vectors, atol=1e-5)
+    assert not scores_of_offsets[-1].any()  # of the doc "c", which has no vector
+
+
+def test_without_vectors_there_are_no_scores_of_offsets(vocab: Vocab) -> None:
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    batch = find_features(model, docs_of(vocab))._replace(vector_ids=None)
+    assert weights.score_vectors(batch).shape == (len(GOLD.tags), 0, 3)
 
 
 def test_words_with_a_vector_are_counted(vocab: Vocab) -> None:
     """Each time that they are there: all words of the texts but twice "c"."""
-    features = features_of(vocab)
-    coverage = features.vector_coverage
+    coverage = features_of(vocab).vector_coverage
     assert coverage is not None
     assert coverage.as_text() == "7 of 9 words (78%) have a static vector"
+
+
+def test_counts_of_words_with_a_vector_are_not_saved(vocab: Vocab) -> None:
+    features = features_of(vocab)
     loaded = Features(features.template).from_bytes(features.to_bytes())
     assert loaded.vector_coverage is None
 
@@ -176,14 +214,23 @@ def test_predictions_are_the_scores_of_training(
     monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(vocab, window=window)
     _, weights = linear_part(model)
-    texts = ["a c b", "Rome", "A A x a", " ".join(f"b w{i} rome" for i in range(50))]
-    batches = [[Doc(vocab, words=text.split())] for text in texts] + [docs_of(vocab)]
-    for _ in range(2):
+    many_new_words = " ".join(f"b w{i} rome" for i in range(50))
+    batches = [docs_of(vocab)]
+    for text in ("a c b", "Rome", "A A x a", many_new_words):
+        batches.append([Doc(vocab, words=text.split())])
+
+    def check_predictions() -> None:
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
-        weights.begin_update(find_features(model, docs))[1](model.predict(docs))
-        weights.finish_update(Optimizer(0.1))
+
+    check_predictions()
+    # An update, with its scores as gradient, makes it forget the sums of words.
+    docs = docs_of(vocab)
+    potentials, backprop = weights.begin_update(find_features(model, docs))
+    backprop(potentials)
+    weights.finish_update(Optimizer(0.1))
+    check_predictions()
 
 
 def test_sums_of_words_are_the_same_in_any_order() -> None:
@@ -192,16 +239,20 @@ def test_sums_of_words_are_the_same_in_any_order() -> None:
     words = ["a", "b", *(f"w{i}" for i in range(30))]
     rng = numpy.random.default_rng(0)
     vocab = vocab_with({word: rng.normal(size=100) for word in words})
-    together = crf(vocab)
-    one_by_one = crf(vocab)
-    expected = together.predict([Doc(vocab, words=words)]).emissions
+    sums_together = crf(vocab)
+    sums_one_by_one = crf(vocab)
+    docs = [Doc(vocab, words=words)]
+
     for word in reversed(words):
-        one_by_one.predict([Doc(vocab, words=[word])])
-    assert_array_equal(one_by_one.predict([Doc(vocab, words=words)]).emissions, expected)
+        sums_one_by_one.predict([Doc(vocab, words=[word])])
+
+    expected = sums_together.predict(docs).emissions
+    assert_array_equal(sums_one_by_one.predict(docs).emissions, expected)
 
 
 @given(st.lists(st.integers(0, 20), max_size=30))
 def test_distinct_ids_are_numbered(ids: list[int]) -> None:
+    """`number_of_id` says of each id where it is among the distinct ones."""
     distinct_ids, number_of_id = number_distinct(numpy.asarray(ids, dtype="int32"), 21)
     assert sorted(distinct_ids.tolist()) == sorted(set(ids))
     assert distinct_ids[number_of_id].tolist() == ids
@@ -231,15 +282,21 @@ def test_gradients_of_an_update(vocab: Vocab, window: int) -> None:
     for _ in range(2):
         potentials, backprop = model.begin_update(docs)
         backprop(sequential(potentials, GOLD).gradient)
-    rows, part = weights.gradient()
+    rows, gradient_of_rows = weights.gradient()
+
     assert len(set(rows.tolist())) == len(rows)
     gradient = numpy.zeros_like(weights.rows)
-    gradient[rows] = part
+    gradient[rows] = gradient_of_rows
     for index in numpy.ndindex(gradient.shape):
         expected = central_difference(value, weights.rows, index)
         assert gradient[index] == pytest.approx(expected, abs=4e-3), index
-    first = weights.n_features
-    assert gradient[first : first + weights.n_vector_rows].all(axis=1).any()
+    assert gradient[is_row_of_vectors(weights)].all(axis=1).any()
+
+
+def is_row_of_vectors(weights: SparseWeights) -> numpy.ndarray:
+    """Whether a row of weights is of vectors: these come after those of features. Shape: (V,)"""
+    numbers = numpy.arange(len(weights.rows)) - weights.n_features
+    return (numbers >= 0) & (numbers < weights.n_vector_rows)
 
 
 @pytest.mark.usefixtures("all_vectors")
@@ -247,9 +304,12 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
     model = crf(vocab)
     _, weights = linear_part(model)
     batch = find_features(model, docs_of(vocab))
+
     numpy.random.seed(0)
-    samples = [weights.begin_update(batch, 0.3)[0].emissions for _ in range(4000)]
-    assert_allclose(numpy.mean(samples, axis=0), weights.potentials(batch).emissions, atol=0.25)
+    samples = [weights.begin_update(batch, dropout=0.3)[0].emissions for _ in range(4000)]
+
+    expected = weights.potentials(batch).emissions
+    assert_allclose(numpy.mean(samples, axis=0), expected, atol=0.25)
 
 
 def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
@@ -257,11 +317,13 @@ def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
     model = crf(vocab)
     _, weights = linear_part(model)
     batch = find_features(model, docs_of(vocab))
-    without = weights.potentials(batch._replace(vector_ids=None)).emissions
-    of_vectors = weights.potentials(batch).emissions - without
+    without_vectors = weights.potentials(batch._replace(vector_ids=None)).emissions
+    scores_of_vectors = weights.potentials(batch).emissions - without_vectors
+
     numpy.random.seed(0)
     samples = [weights.begin_update(batch)[0].emissions for _ in range(4000)]
-    expected = without + (1 - VECTOR_DROPOUT) * of_vectors
+
+    expected = without_vectors + (1 - VECTOR_DROPOUT) * scores_of_vectors
     assert_allclose(numpy.mean(samples, axis=0), expected, atol=0.1)
 
 
@@ -271,16 +333,17 @@ def test_weights_of_vectors_have_a_learning_rate_of_their_own(vocab: Vocab) -> N
     model = crf(vocab, learn_rate=0.2)
     _, weights = linear_part(model)
     before = weights.rows.copy()
+
     potentials, backprop = model.begin_update(docs_of(vocab))
     backprop(sequential(potentials, GOLD).gradient)
-    rows, _ = weights.gradient()
+    rows_with_gradient, _ = weights.gradient()
     weights.finish_update(Optimizer(0.0))
+
     change = abs(weights.rows - before)
-    is_of_vector = numpy.zeros(len(change), dtype=bool)
-    is_of_vector[weights.n_features : weights.n_features + weights.n_vector_rows] = True
+    is_of_vector = is_row_of_vectors(weights)
     assert change[is_of_vector].max() == pytest.approx(0.2 * VECTOR_RATE, rel=1e-3)
     assert change[~is_of_vector].max() == pytest.approx(0.2, rel=1e-3)
-    assert not change[numpy.setdiff1d(numpy.arange(len(change)), rows)].any()
+    assert not numpy.delete(change, rows_with_gradient, axis=0).any()
 
 
 def initialized(**settings: Any) -> tuple[Language, list[Example]]:
@@ -304,34 +367,38 @@ def test_gradients_of_the_total_loss(outside: str) -> None:
     ner = nlp.get_pipe("ner")
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4)
     rng = numpy.random.default_rng(1)
-    vector = rng.normal(size=total.read_weights().shape)
-    assert vector.shape == (total.shape[0] * total.shape[1],)
-    _, gradient = total(vector)
+    point = rng.normal(size=total.read_weights().shape)
+    n_rows, n_tags = total.shape
+    assert point.shape == (n_rows * n_tags,)
+
+    _, gradient = total(point)
+
     for _ in range(8):
-        step = 1e-2 * rng.normal(size=vector.shape)
-        difference = total(vector + step)[0] - total(vector - step)[0]
-        assert difference == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
+        step = 1e-2 * rng.normal(size=point.shape)
+        above, _ = total(point + step)
+        below, _ = total(point - step)
+        assert above - below == pytest.approx(2 * float(gradient @ step), rel=2e-3, abs=2e-4)
 
 
 def test_the_total_loss_is_that_of_the_model() -> None:
-    """With the weights of the vector, and the squares of those of vectors counted by their own
-    penalty."""
+    """And the squares of its weights, those of vectors with a penalty of their own."""
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
-    parts = (ner.model, ner.objective, ner.chain_tags, examples)
-    total = TotalLoss(*parts, c2=0.1, c2_of_vectors=0.4)
-    vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
-    value, _ = total(vector)
-    total.write_weights(vector)
-    assert_allclose(total.read_weights(), vector, atol=1e-6)
-    squares = (weights.rows.astype("float64") ** 2).sum()
-    squares_of_vectors = (weights.vector_weights.astype("float64") ** 2).sum()
+    total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4)
+    point = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
+
+    value, _ = total(point)
+
+    total.write_weights(point)
+    assert_allclose(total.read_weights(), point, atol=1e-6)
+    squares = numpy.square(weights.rows.astype("float64"))
+    is_of_vector = is_row_of_vectors(weights)
+    penalty = 0.1 * squares[~is_of_vector].sum() + 0.4 * squares[is_of_vector].sum()
     docs = [eg.predicted for eg in examples]
     (targets,) = ner.objective.targets(examples, ner.chain_tags).to_list()
     result, _ = ner.objective.evaluate(targets, ner.model.predict(docs), ner.progress)
-    expected = result.value + 0.1 * (squares - squares_of_vectors) + 0.4 * squares_of_vectors
-    assert value == pytest.approx(expected, rel=1e-5)
+    assert value == pytest.approx(result.value + penalty, rel=1e-5)
 
 
 # Training
@@ -360,6 +427,7 @@ def name_examples(nlp: Language, first: int, end: int) -> list[Example]:
 
 
 def pipeline(model: dict[str, Any], **features: Any) -> Language:
+    """A pipeline with the vectors of all names and places, and these features."""
     nlp = spacy.blank("xx")
     for word, vector in name_vectors().items():
         nlp.vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
@@ -370,6 +438,7 @@ def pipeline(model: dict[str, Any], **features: Any) -> Language:
 
 
 def updated(nlp: Language, n_steps: int = 30) -> Language:
+    """Train a pipeline on the first 30 names and places."""
     fix_random_seed(0)
     batch = name_examples(nlp, 0, 30)
     optimizer = nlp.initialize(lambda: batch)
@@ -379,6 +448,7 @@ def updated(nlp: Language, n_steps: int = 30) -> Language:
 
 
 def f_of_new_words(nlp: Language) -> float:
+    """F on the other 30 names and places."""
     return nlp.evaluate(name_examples(nlp, 30, 60))["ents_f"]
 
 
@@ -418,8 +488,8 @@ def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
     docs = [eg.predicted for eg in batch]
     features = find_features(model, docs, is_train=True)
     held_out = weights.score_held_out(features).emissions
-    without = weights.score_held_out(features._replace(vector_ids=None)).emissions
-    assert not numpy.allclose(held_out, without, atol=0.1)
+    without_vectors = weights.score_held_out(features._replace(vector_ids=None)).emissions
+    assert not numpy.allclose(held_out, without_vectors, atol=0.1)
     assert f_of_new_words(nlp) > 0.95
 
 
@@ -438,16 +508,19 @@ def test_a_larger_penalty_makes_weights_of_vectors_smaller() -> None:
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
-    sizes: list[tuple[float, float]] = []
+
+    size_of_vectors = {}
+    size_of_features = {}
     for c2_of_vectors in (0.1, 10.0):
-        parts = (ner.model, ner.objective, ner.chain_tags, examples)
-        total = TotalLoss(*parts, c2=0.1, c2_of_vectors=c2_of_vectors)
+        training_data = (ner.model, ner.objective, ner.chain_tags, examples)
+        total = TotalLoss(*training_data, c2=0.1, c2_of_vectors=c2_of_vectors)
         start = numpy.zeros(total.read_weights().shape)
         total.write_weights(lbfgs.minimise_by_lbfgs(total, start).vector)
-        sizes.append(
-            (float(abs(weights.vector_weights).sum()), float(abs(weights.emissions).sum()))
-        )
-    assert sizes[1][0] < 0.2 * sizes[0][0] and sizes[1][1] > sizes[0][1]
+        size_of_vectors[c2_of_vectors] = abs(weights.vector_weights).sum()
+        size_of_features[c2_of_vectors] = abs(weights.emissions).sum()
+
+    assert size_of_vectors[10.0] < 0.2 * size_of_vectors[0.1]
+    assert size_of_features[10.0] > size_of_features[0.1]
 
 
 def test_online_steps_are_those_of_update() -> None:
@@ -458,13 +531,15 @@ def test_online_steps_are_those_of_update() -> None:
     optimizer = Adam(0.1)
     numpy.random.seed(0)
     nlp.update(examples, sgd=optimizer)
-    expected = weights.rows.copy()
+    rows_after_update = weights.rows.copy()
     weights.restart(start)
     ner.cfg["progress"] = Progress()._asdict()
+
     batches = read_batches(ner, [examples])
     numpy.random.seed(0)
     train(ner, batches, optimizer, max_epochs=1)
-    assert_array_equal(weights.rows, expected)
+
+    assert_array_equal(weights.rows, rows_after_update)
 
 
 @pytest.mark.parametrize("has_cache", [False, True])
@@ -475,12 +550,15 @@ def test_windows_of_pieces_see_the_words_beyond(has_cache: bool, tmp_path: Path)
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape)
-    whole = find_features(ner.model, [eg.predicted for eg in examples], is_train=True)
+
     pieces = read_pieces(ner, examples, 1, cache=tmp_path if has_cache else None)
+
     assert len(pieces) > len(examples)
     batch, _ = pieces[0].store.read(numpy.arange(len(pieces)))
-    assert_array_equal(batch.vector_ids, whole.vector_ids)
-    assert_array_equal(weights.potentials(batch).emissions, weights.potentials(whole).emissions)
+    of_whole_docs = find_features(ner.model, [eg.predicted for eg in examples], is_train=True)
+    assert_array_equal(batch.vector_ids, of_whole_docs.vector_ids)
+    expected = weights.potentials(of_whole_docs).emissions
+    assert_array_equal(weights.potentials(batch).emissions, expected)
 
 
 def test_threads_predict_the_same(vocab: Vocab) -> None:
@@ -494,14 +572,15 @@ def test_threads_predict_the_same(vocab: Vocab) -> None:
     def predict(_: int) -> numpy.ndarray:
         return numpy.concatenate([model.predict([doc]).emissions for doc in docs])
 
-    for found in in_threads(predict):
-        assert_array_equal(found, expected)
+    for emissions in in_threads(predict):
+        assert_array_equal(emissions, expected)
 
 
 # Vectors that are computed
 
 
 def floret_vocab(n_rows: int = 50) -> Vocab:
+    """A vocab whose vectors are sums of random rows, by the hashes of parts of words."""
     vocab = spacy.blank("xx").vocab
     rows = numpy.random.default_rng(0).normal(size=(n_rows, DIM)).astype("float32")
     vocab.vectors = Vectors(
@@ -514,15 +593,20 @@ def test_floret_has_a_vector_for_every_word() -> None:
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
     words = ["a", "newword", "A", "a"]
+
     batch = features.find([Doc(vocab, words=words)])
-    assert batch.vectors is not None and batch.vector_ids is not None
-    expected = vocab.vectors.get_batch(words) * batch.vectors.scale
-    assert_allclose(batch.vectors.read(batch.vector_ids[:, 0]), expected, rtol=1e-6)
+
+    expected = vocab.vectors.get_batch(words) * scale_of(batch)
+    assert_allclose(read_vectors(batch), expected, rtol=1e-6)
+
+
+def test_predictions_with_floret_are_the_scores_of_training() -> None:
+    vocab = floret_vocab()
     model = crf(vocab)
     docs = docs_of(vocab)
     _, weights = linear_part(model)
-    computed = weights.potentials(find_features(model, docs)).emissions
-    assert_allclose(model.predict(docs).emissions, computed, atol=1e-5)
+    expected = weights.potentials(find_features(model, docs)).emissions
+    assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
 
 
 def test_vectors_of_training_stay_when_words_are_forgotten(
@@ -540,15 +624,15 @@ def test_vectors_of_training_stay_when_words_are_forgotten(
         # The first prediction fills the cache, and the second begins another.
         features.find([Doc(vocab, words=f"{text} x y z w".split())])
         features.find([Doc(vocab, words=["v"])])
-    last = batches[-1].vectors
-    assert last is not None
+
     for text, batch in zip(texts, batches):
-        assert batch.vectors is last and batch.vector_ids is not None
-        expected = vocab.vectors.get_batch(text.split()) * last.scale
-        assert_allclose(last.read(batch.vector_ids[:, 0]), expected, rtol=1e-6)
+        assert batch.vectors is batches[-1].vectors
+        expected = vocab.vectors.get_batch(text.split()) * scale_of(batch)
+        assert_allclose(read_vectors(batch), expected, rtol=1e-6)
 
 
 def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for those of 10 words, and of the 5 that come when they are there."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
@@ -562,18 +646,23 @@ def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipeline_with_vectors_survives(tmp_path: Path) -> None:
+    """On disk, as bytes, pickled, and in other processes."""
     nlp = updated(pipeline(SPARSE, **COMBINATIONS["two passes"]))
-    docs = [eg.reference.text for eg in name_examples(nlp, 25, 40)]
-    expected = [doc.to_json()["ents"] for doc in nlp.pipe(docs)]
-    assert any(expected)
+    texts = [eg.reference.text for eg in name_examples(nlp, 25, 40)]
+
+    def entities(nlp: Language, **options: Any) -> list[Any]:
+        return [doc.to_json()["ents"] for doc in nlp.pipe(texts, **options)]
+
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     from_bytes = pipeline(SPARSE, **COMBINATIONS["two passes"]).from_bytes(nlp.to_bytes())
-    pickled = pickle.loads(pickle.dumps(nlp))
-    for again in (loaded, from_bytes, pickled):
-        assert [doc.to_json()["ents"] for doc in again.pipe(docs)] == expected
-    found = loaded.pipe(docs, n_process=2, batch_size=4)
-    assert [doc.to_json()["ents"] for doc in found] == expected
+    unpickled = pickle.loads(pickle.dumps(nlp))
+
+    expected = entities(nlp)
+    assert any(expected)
+    for copied in (loaded, from_bytes, unpickled):
+        assert entities(copied) == expected
+    assert entities(loaded, n_process=2, batch_size=4) == expected
 
 
 def test_labels_can_be_added() -> None:
@@ -583,7 +672,9 @@ def test_labels_can_be_added() -> None:
     docs = [eg.predicted for eg in name_examples(nlp, 25, 40)]
     before = ner.model.predict(docs)
     n_tags = len(before.start)
+
     ner.add_label("DATE")
+
     after = ner.model.predict(docs)
     assert_allclose(after.emissions[:, :n_tags], before.emissions, atol=1e-5)
     assert_allclose(after.transitions[:n_tags, :n_tags], before.transitions, atol=1e-5)
@@ -592,28 +683,35 @@ def test_labels_can_be_added() -> None:
     assert f_of_new_words(nlp) > 0.95
 
 
-def test_a_component_can_be_sourced() -> None:
-    """Into a pipeline with the same vectors; into one without, it refuses docs."""
+def test_a_component_can_be_sourced_into_a_pipeline_with_the_same_vectors() -> None:
     nlp = updated(pipeline(SPARSE))
-    expected = f_of_new_words(nlp)
     other = spacy.blank("xx")
     other.vocab.vectors = nlp.vocab.vectors
+
     other.add_pipe("ner", source=nlp)
-    assert f_of_new_words(other) == expected
-    without = spacy.blank("xx")
+
+    assert f_of_new_words(other) == f_of_new_words(nlp)
+
+
+def test_a_component_that_is_sourced_into_a_pipeline_without_vectors_refuses_docs() -> None:
+    """spaCy warns of it."""
+    nlp = updated(pipeline(SPARSE), n_steps=1)
+    without_vectors = spacy.blank("xx")
     with pytest.warns(UserWarning, match="W113"):
-        without.add_pipe("ner", source=nlp)
+        without_vectors.add_pipe("ner", source=nlp)
     with pytest.raises(ValueError, match="as in training, it has none"):
-        without("Name1 and Place1")
+        without_vectors("Name1 and Place1")
 
 
 def test_models_without_vectors_load_as_before() -> None:
     weights = SparseWeights()
     weights.allocate(2, 3)
     weights.rows[:] = 1
-    again = SparseWeights().from_bytes(weights_up_to_0_3(weights))
-    assert again.n_vector_rows == 0
-    assert_array_equal(again.rows, weights.rows)
+
+    loaded = SparseWeights().from_bytes(weights_up_to_0_3(weights))
+
+    assert loaded.n_vector_rows == 0
+    assert_array_equal(loaded.rows, weights.rows)
 
 
 @pytest.mark.parametrize("damage", [{"dim": -1}, {"dim": "3"}, {"scale": 0.0}, {"scale": "x"}])
@@ -627,7 +725,7 @@ def test_damaged_settings_are_refused(vocab: Vocab, damage: dict[str, Any]) -> N
 
 # What is refused
 
-LIKE = {"a": [1, 1, 1], "b": [1, 1, 1]}
+EQUAL_VECTORS = {"a": [1, 1, 1], "b": [1, 1, 1]}
 
 
 @pytest.mark.parametrize(
@@ -637,7 +735,7 @@ LIKE = {"a": [1, 1, 1], "b": [1, 1, 1]}
         ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, 3]}, ".* none of their 6 words has one"),
-        (LIKE, "expected vectors that differ between words .* got the same one for all"),
+        (EQUAL_VECTORS, "expected vectors that differ between words .* got the same one for all"),
     ],
 )
 def test_vectors_that_say_nothing_are_refused(vectors: dict[str, Any], message: str) -> None:
@@ -660,9 +758,8 @@ def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> 
     for _ in range(2):
         for docs_vocab, word in ((vocab, "b"), (other, "a"), (vocab, "a")):
             batch = features.find([Doc(docs_vocab, words=[word])])
-            assert batch.vectors is not None and batch.vector_ids is not None
-            vector = docs_vocab.get_vector(word) * batch.vectors.scale
-            assert_allclose(batch.vectors.read(batch.vector_ids[:, 0]), [vector])
+            vector = docs_vocab.get_vector(word) * scale_of(batch)
+            assert_allclose(read_vectors(batch), [vector])
     with pytest.raises(ValueError, match="the same vectors in a batch"):
         features.find([Doc(vocab, words=["a"]), Doc(other, words=["a"])])
 

@@ -89,7 +89,7 @@ def test_choices_are_those_of_the_highest_gain_at_each_step(
     for _ in range(9):
         gains = []
         for i, (value, share) in enumerate(zip(values, shares)):
-            decayed = share.parts * decay ** n_chosen_with_word[share.features]
+            decayed = share.shares * decay ** n_chosen_with_word[share.features]
             gains.append(-1.0 if i in expected else value * float(decayed.sum()))
         if max(gains) <= 0:  # with a decay of 0: the others may come in any order
             break

@@ -18,7 +18,8 @@ LABELS = ["PER", "sports-team"]
 def sentences(draw: st.DrawFn) -> tuple[list[int], Entities]:
     """Lengths of some sentences, and entities that cross none of their borders."""
     lengths = draw(st.lists(st.integers(0, 6), max_size=4))
-    entities, start = [], 0
+    entities = []
+    start = 0
     for length in lengths:
         cuts = draw(st.lists(st.integers(start, start + length), unique=True).map(sorted))
         for begin, end in pairwise(cuts):
@@ -95,7 +96,8 @@ def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
 def test_a_split_path_has_the_entities_of_the_path_that_it_is_of(scheme: str, length: int) -> None:
     """They are encoded as the same paths again, split and collapsed."""
     labels = labels_for(length)
-    plain, split_tags = Tags(labels, scheme), Tags(labels, scheme, "before")
+    plain = Tags(labels, scheme)
+    split_tags = Tags(labels, scheme, "before")
     lengths = numpy.asarray([length], dtype="int32")
     for path in legal_paths(plain, length):
         split = split_path(split_tags, path)
@@ -123,7 +125,8 @@ def test_sentences_are_split_one_by_one(scheme: str, sentence: tuple[list[int], 
     split = tags.split_outside(encoded, numpy.asarray(lengths, dtype="int32"))
 
     path = tags.collapsed.encode(entities, sum(lengths)).tolist()
-    expected, start = [], 0
+    expected: list[int] = []
+    start = 0
     for length in lengths:
         expected += split_path(tags, tuple(path[start : start + length]))
         start += length
@@ -143,7 +146,8 @@ def test_missing_tags_and_o_before_them_are_not_split() -> None:
 
 def test_tags_with_a_single_o_leave_paths_and_values_as_they_are() -> None:
     tags = Tags(["a"], "IOB2")
-    path, values = numpy.asarray([0, -1, 1]), numpy.ones((2, 3))
+    path = numpy.asarray([0, -1, 1])
+    values = numpy.ones((2, 3))
 
     assert tags.collapsed is tags
     assert tags.split_outside(path, numpy.asarray([3])) is path
@@ -155,9 +159,11 @@ def test_collapse_adds_up_the_values_of_all_o() -> None:
     tags = Tags(["a", "b"], "IOB2", "before")
     assert tags.names == ("O", "B-a", "I-a", "O-a", "B-b", "I-b", "O-b")
     assert tags.label_of.tolist() == [-1, 0, 0, -1, 1, 1, -1]
+    # Powers of two, so that a sum says what it is of.
     values = numpy.asarray([[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]])
+    value_of_o = 1.0 + 8.0 + 64.0
 
-    assert tags.collapse(values).tolist() == [[1.0 + 8.0 + 64.0, 2.0, 4.0, 16.0, 32.0]]
+    assert tags.collapse(values).tolist() == [[value_of_o, 2.0, 4.0, 16.0, 32.0]]
     assert tags.collapse(values == 8).tolist() == [[True, False, False, False, False]]
 
 

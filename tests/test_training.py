@@ -302,7 +302,7 @@ def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
     """If the loss needs no start. The folds that are held out of them are trained in the same way,
     though they have fewer docs."""
     monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
-    monkeypatch.setattr(preparation, "MOST_WEIGHTS", n_weights)
+    monkeypatch.setattr(preparation, "MAX_WEIGHTS", n_weights)
     reasons: list[str] = []  # why each training ended: it says how it was done
     for name in ("train", "train_at_once"):
         train_in_preparation = getattr(preparation, name)

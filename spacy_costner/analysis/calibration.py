@@ -1,4 +1,9 @@
-"""Calibrate confidences by a temperature, fitted on development docs."""
+"""Calibrate confidences by a temperature, fitted on development docs.
+
+Scores are divided by the temperature before probabilities are computed from them. The best
+temperature has the lowest log loss on the entities that a model predicts. There may be one for all
+labels, or one for each. Their logarithms are what is fitted, by BFGS.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -28,27 +33,28 @@ from .predictions import (
     turn_on_confidence,
 )
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 """The most steps of a minimisation."""
 
-MOST_HALVINGS = 40
-"""How often a step is halved before the direction is given up."""
+MAX_HALVINGS = 40
+"""How often a step is halved before its direction is given up."""
 
-LEAST_SHARE = 1e-4
+MIN_SHARE = 1e-4
 """A step has to lower the value by this share of what the gradient promises."""
 
 PRECISION = 1e-4
-"""The gradient at which it ends, in nats for a unit of the logarithm of a temperature."""
+"""The gradient at which minimisation ends, in nats for a unit of the logarithm of a temperature."""
 
 MAX_LOG = float(numpy.log(100))
-"""The highest logarithm of a temperature, as where all predictions are wrong. Where all are correct
-it ends at the lowest, minus this."""
+"""The highest logarithm of a temperature; the lowest is minus this. Without limits there would be
+no best one if all predictions are wrong (the highest) or correct (the lowest)."""
 
-LEAST_LIKELIHOOD = 1e-12
-"""Lower ones count as this, as their logarithm may be infinite."""
+MIN_LIKELIHOOD = 1e-12
+"""Lower likelihoods count as this, as the logarithm of 0 is infinite."""
 
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
-"""A function to minimise: from the place to its value and gradient. Shapes: (P,) to (P,)"""
+"""A function to minimise: takes its parameters, and returns its value and gradient. Shapes: (P,) to
+(P,)"""
 
 
 class Calibration(NamedTuple):
@@ -81,7 +87,7 @@ class Calibration(NamedTuple):
 class Answers(NamedTuple):
     """The entities that a model predicts for docs.
 
-    posterior (Posterior): Their posterior.
+    posterior (Posterior): The posterior of the docs.
     entities (Entities): The entities.
     is_correct (Array1d): Whether each is annotated. Shape: (E,)
     """
@@ -133,8 +139,18 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit the temperature of a component on the predictions of one model or of several, and set
-    it, with the scores for `watch`: see `calibrate`."""
+    """Fit the temperature of a component, and set it. Also set the scores of these docs, against
+    which `watch` tests others.
+
+    devs (Sequence[DevPredictions]): What models predict for docs: one model for all docs, or the
+        model of each fold for its docs.
+    nlp (Language): The pipeline of the component.
+    ner (CostSensitiveNER): The component.
+    source (str): The name of the docs.
+    per_label (bool): Fit a temperature for each label.
+    RETURNS (Calibration): The temperature, and the calibration error before and after.
+    RAISES (ValueError): If no entity is predicted.
+    """
     answer_sets = [predict_best(dev) for dev in devs]
     is_correct = numpy.concatenate([answers.is_correct for answers in answer_sets])
     if not len(is_correct):
@@ -169,20 +185,24 @@ def calibrate_on(
 
 
 def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
-    """The mean log loss of predicted entities, in nats. Shapes: (E,), (E,)"""
+    """The mean log loss of predicted entities, in nats.
+
+    probs (Floats1d): Their probabilities. Shape: (E,)
+    is_correct (Array1d): Whether each is annotated. Shape: (E,)
+    """
     likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
-    log_likelihood = numpy.log(numpy.maximum(likelihood, LEAST_LIKELIHOOD))
+    log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
     return -float(log_likelihood.mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Name the temperatures at the edge of their range, where the docs determine none: a sentence
-    for each."""
-    values = {"temperature": temperature.overall}
+    """Make a sentence of each temperature that is at the edge of its range. The docs don't say
+    what it should be."""
+    value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
-        values[f"temperature of {label}"] = value
+        value_of_name[f"temperature of {label}"] = value
     notes = []
-    for name, value in values.items():
+    for name, value in value_of_name.items():
         if abs(numpy.log(value)) > MAX_LOG - PRECISION:
             notes.append(
                 f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
@@ -198,10 +218,13 @@ def predict_best(dev: DevPredictions) -> Answers:
 
 
 def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Temperature:
-    """Find the temperature with the lowest log loss on predicted entities, of posteriors with the
-    same labels. The temperature of each label is regularised towards the overall one.
+    """Find the temperature with the lowest log loss on predicted entities. The temperature of each
+    label is regularised towards the overall one.
 
     min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
+
+    answer_sets (Sequence[Answers]): The predicted entities. The posteriors have the same labels.
+    per_label (bool): Fit a temperature for each label.
     """
     labels = answer_sets[0].posterior.tags.labels
     # In float64: differences of the loss near its minimum are below the precision of float32.
@@ -210,25 +233,29 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
         exact_sets.append(answers._replace(posterior=in_float64(answers.posterior)))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
-        """The objective and its gradient, of log T or of log T, log T_1, ..., log T_L."""
+        """The objective and its gradient, by the logarithms of temperatures: log T, or log T,
+        log T_1, ..., log T_L."""
         temperature = make_temperature(logs, labels)
         loss = 0.0
-        slopes = numpy.zeros(len(labels) + 1)
+        gradient = numpy.zeros(len(labels) + 1)
         for answers in exact_sets:
             tempered = answers._replace(posterior=answers.posterior.with_temperature(temperature))
-            loss_of_set, slopes_of_set = find_loss(tempered)
+            loss_of_set, gradient_of_set = find_loss(tempered)
             loss += loss_of_set
-            slopes += slopes_of_set
-        if len(logs) == 1:  # all labels have the overall temperature
-            return loss, slopes.sum(keepdims=True)
+            gradient += gradient_of_set
+        if len(logs) == 1:
+            # All labels have the overall temperature, which gets the gradients of all.
+            return loss, gradient.sum(keepdims=True)
+        # The penalty, and its gradient
         difference = logs[1:] - logs[0]
         loss += float(difference @ difference)
-        slopes[0] -= 2 * difference.sum()
-        slopes[1:] += 2 * difference
-        return loss, slopes
+        gradient[0] -= 2 * difference.sum()
+        gradient[1:] += 2 * difference
+        return loss, gradient
 
     logs = minimise_by_bfgs(evaluate, numpy.zeros(1))
     if per_label:
+        # All begin at the best overall temperature.
         logs = minimise_by_bfgs(evaluate, numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 
@@ -254,98 +281,110 @@ def find_loss(answers: Answers) -> tuple[float, Floats1d]:
     """
     posterior, entities, is_correct = answers
     tags = posterior.tags
-    # A path can have an entity in several ways: without the white space after it, or with some.
-    # `entity_of` is the entity of each way. Shapes: (S,)
-    log_probs, entity_of, backprop = posterior.entity_log_probs(entities)
-    way_probs = numpy.exp(log_probs)
-    probs = numpy.bincount(entity_of, way_probs, minlength=len(is_correct))
-    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), LEAST_LIKELIHOOD)
+    # A path can have an entity as several spans: without the white space after it, or with some.
+    # The probability of the entity is the sum of those of its spans. Shapes: (S,)
+    log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
+    span_probs = numpy.exp(log_probs)
+    probs = numpy.bincount(entity_of_span, span_probs, minlength=len(is_correct))
+    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), MIN_LIKELIHOOD)
     d_probs = numpy.where(is_correct, -1, 1) / likelihood
-    d_log_probs = d_probs[entity_of] * way_probs
-    gradient = backprop(d_log_probs)
+    d_log_probs = d_probs[entity_of_span] * span_probs
+    d_potentials = backprop(d_log_probs)
 
-    # Each score times its gradient: of emissions, transitions, start and end. A forbidden
-    # transition has the score -inf and no gradient.
+    # Each score times its derivative: of emissions, transitions, start and end. A forbidden
+    # transition has the score -inf and the derivative 0.
     products = []
-    for scores, d_scores in zip(posterior.potentials[:4], gradient[:4]):
+    for scores, d_scores in zip(posterior.potentials[:4], d_potentials[:4]):
         finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
         products.append(finite_scores * d_scores)
-    # Emissions have the temperature of the label of their tag, and O, which is label -1, the
-    # overall one, as have all transitions.
-    emissions, *transitions = products
-    slopes = numpy.bincount(
-        tags.label_of + 1, emissions.sum(axis=0), minlength=len(tags.labels) + 1
+    # The emission of a tag has the temperature of its label. O, which has the label -1, has the
+    # overall temperature, and so have transitions, start and end.
+    of_emissions, *of_transitions = products
+    sums = numpy.bincount(
+        tags.label_of + 1, of_emissions.sum(axis=0), minlength=len(tags.labels) + 1
     )
-    slopes[0] += sum(product.sum() for product in transitions)
-    return -float(numpy.log(likelihood).sum()), -slopes
+    sums[0] += sum(product.sum() for product in of_transitions)
+    return -float(numpy.log(likelihood).sum()), -sums
 
 
 def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
-    """Minimise a smooth function of few numbers between -`MAX_LOG` and `MAX_LOG`, from its value
-    and gradient, by BFGS with backtracking. Numbers at a limit stay there while the gradient keeps
-    them. Warns if the gradient of the others isn't below `PRECISION` at the end.
+    """Minimise a smooth function of few parameters by BFGS with backtracking. Parameters stay
+    between -`MAX_LOG` and `MAX_LOG`. Warns if the gradient isn't below `PRECISION` at the end, but
+    for parameters that are held at a limit.
+
+    evaluate (Objective): The function.
+    start (Floats1d): The first parameters. Shape: (P,)
+    RETURNS (Floats1d): The best parameters. Shape: (P,)
 
     Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
     """
     identity = numpy.eye(len(start))
-    place = start
-    value, slope = evaluate(place)
+    parameters = start
+    value, gradient = evaluate(parameters)
     inverse = identity  # the inverse of the Hessian, as far as the steps have shown it
-    is_free = numpy.ones(len(place), dtype=bool)
-    for _ in range(MOST_STEPS):
+    is_free = numpy.ones(len(parameters), dtype=bool)
+    for _ in range(MAX_STEPS):
+        # A parameter is held at a limit if the function falls beyond it.
         was_free = is_free
-        # At a limit, and downhill is beyond it.
-        is_held_low = (place <= -MAX_LOG) & (slope > 0)
-        is_held_high = (place >= MAX_LOG) & (slope < 0)
+        is_held_low = (parameters <= -MAX_LOG) & (gradient > 0)
+        is_held_high = (parameters >= MAX_LOG) & (gradient < 0)
         is_free = ~(is_held_low | is_held_high)
-        if not (numpy.abs(slope[is_free]) >= PRECISION).any():
-            return place
+        if not (numpy.abs(gradient[is_free]) >= PRECISION).any():
+            return parameters
+
         if (is_free != was_free).any():
             inverse = identity
-        free_slope = numpy.where(is_free, slope, 0)
-        direction = numpy.where(is_free, -inverse @ free_slope, 0)
-        # At most a factor of e at once, as the loss is far from a parabola.
+        free_gradient = numpy.where(is_free, gradient, 0)
+        direction = numpy.where(is_free, -inverse @ free_gradient, 0)
+        # A temperature changes by a factor of e at most, as the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
-        step = search_line(evaluate, place, value, slope, direction)
+        step = search_line(evaluate, parameters, value, gradient, direction)
         if step is None:
-            # Even downhill nothing is lower: rounding errors are larger than what is left.
             if (inverse == identity).all():
+                # Nothing is lower even along the gradient: rounding errors are larger than what is
+                # left to gain.
                 break
             inverse = identity
             continue
-        inverse = update_inverse(inverse, step.place - place, step.slope - slope)
-        place, value, slope = step
-    steepest = float(numpy.abs(slope[is_free]).max())
+        change = step.parameters - parameters
+        inverse = update_inverse(inverse, change, step.gradient - gradient)
+        parameters, value, gradient = step
+    steepest = float(numpy.abs(gradient[is_free]).max())
     warnings.warn(
         f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
-        f"most {MOST_STEPS} steps: the temperature may not be the best one",
+        f"most {MAX_STEPS} steps: the temperature may not be the best one",
         stacklevel=2,
     )
-    return place
+    return parameters
 
 
 class Step(NamedTuple):
-    """The end of a step: the place, and the value and gradient there. Shapes: (P,), (P,)"""
+    """The end of a step."""
 
-    place: Floats1d
-    value: float
-    slope: Floats1d
+    parameters: Floats1d  # shape: (P,)
+    value: float  # of the function there
+    gradient: Floats1d  # of the function there. Shape: (P,)
 
 
 def search_line(
     evaluate: Objective,
-    place: Floats1d,
+    parameters: Floats1d,
     value: float,
-    slope: Floats1d,
+    gradient: Floats1d,
     direction: Floats1d,
 ) -> Step | None:
-    """The first step along a direction, halved each time, that goes low enough; None if there is
-    none. Nocedal & Wright (2006), eq. 3.4"""
-    for n_halvings in range(MOST_HALVINGS):
-        candidate = numpy.clip(place + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
+    """Find the first step along a direction that goes low enough. The whole direction is tried
+    first, then half of it, and so on. None if no step is found.
+
+    parameters (Floats1d): Where the step begins, with the value and gradient there. Shape: (P,)
+
+    Nocedal & Wright (2006), eq. 3.4
+    """
+    for n_halvings in range(MAX_HALVINGS):
+        candidate = numpy.clip(parameters + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
         step = Step(candidate, *evaluate(candidate))
-        promised_change = float(slope @ (candidate - place))
-        if step.value <= value + LEAST_SHARE * promised_change:
+        promised_change = float(gradient @ (candidate - parameters))
+        if step.value <= value + MIN_SHARE * promised_change:
             return step
     return None
 

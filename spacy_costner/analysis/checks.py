@@ -1,6 +1,8 @@
-"""Check data and config before training.
+"""Check data and config before training. (`spacy debug data` checks the data of spaCy's own `ner`
+only.)
 
-`spacy debug data` checks the data of spaCy's own `ner` only.
+A finding is a problem of a corpus or of the config, with all docs that have it. Errors are what
+training or prediction can't do right; warnings may be mistakes in the data.
 """
 
 import re
@@ -46,18 +48,22 @@ SHORT = 5
 """Docs with fewer tokens, such as numbers and headings, are often equal by chance."""
 
 LONG = 500
-"""Tokens that no sentence has."""
+"""The number of tokens of a doc that can't be a single sentence."""
 
-SHIFTED = 1.1
-"""How many times as often words are in entities, if entities were a token earlier or later, for a
-warning. In the Spanish corpus of CoNLL-2002 it is 0.5, in GENIA 0.8."""
+SHIFT_RATIO = 1.1
+"""There is a warning if annotation would be this much more consistent with all entities a token
+earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5, in GENIA
+0.8."""
 
-MANY, SURE = 3, 0.9
-"""Words of at least this number and share of tokens in entities are names."""
+MIN_NAME_TOKENS = 3
+"""A word with fewer tokens isn't taken for a name: see `check_lost_annotation`."""
 
-LOST = 0.08
-"""If more than this share of docs have names and no entities, annotation is lost: 0.2 % in
-CoNLL-2002, 0.5 % in GENIA."""
+MIN_NAME_SHARE = 0.9
+"""A word is taken for a name if at least this share of its tokens is in entities."""
+
+MAX_LOST_SHARE = 0.08
+"""There is a warning if more than this share of docs have names and no entities. In CoNLL-2002 it
+is 0.2 %, in GENIA 0.5 %."""
 
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
 """UTF-8 that was read as Latin-1 or Windows-1252, and the mark for what can't be read."""
@@ -65,8 +71,8 @@ MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)
 INVISIBLE = re.compile(r"\S*[\xad\u200b\u2060\ufeff]\S*")
 """Soft hyphens, zero-width spaces and byte order marks. Zero-width joiners are part of words."""
 
-MOST_CUT = 2
-"""Letters that are left of labels such as LOC and MISC, cut by two."""
+MAX_CUT_LENGTH = 2
+"""The length of the longest labels that were cut: `spacy convert` takes two letters off MISC."""
 
 CONTRADICTION = "docs with the same words have different entities"
 
@@ -107,7 +113,8 @@ LOST_SPANS = (
     "components, or lose these spans by filter_spans = true"
 )
 
-ERROR, WARNING = "error", "warning"
+ERROR = "error"
+WARNING = "warning"
 
 
 class DocPlace(NamedTuple):
@@ -143,8 +150,8 @@ class AnnotatedDoc(NamedTuple):
 
 
 class EntityWords(NamedTuple):
-    """The words of all docs with entities, and which of their tokens are in entities. The docs
-    stand one after another, with a placeholder on either side of each.
+    """The words of all docs with entities, and which of their tokens are in entities. The tokens of
+    the docs are concatenated, with a placeholder before and after each doc.
 
     words (Array1d): The distinct words, as hashes. The first is 0, the placeholder. Shape: (W,)
     n_tokens (Ints1d): How many tokens have each word. Shape: (W,)
@@ -158,19 +165,25 @@ class EntityWords(NamedTuple):
     entity_tokens: Ints1d
 
     def count_in_entities(self, shift: int = 0) -> Ints1d:
-        """How many tokens of each word are in entities, or would be if all entities were so many
+        """How many tokens of each word are in entities, or would be if all entities were `shift`
         tokens later. Shape: (W,)"""
         shifted_words = self.word_of_token[self.entity_tokens + shift]
         n_in_entities = numpy.bincount(shifted_words, minlength=len(self.words))
-        n_in_entities[0] = 0  # An entity may have left its doc for a placeholder, not for more.
+        # Word 0 is the placeholder: an entity at the end of a doc may have been shifted to one.
+        n_in_entities[0] = 0
         return n_in_entities
 
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
-        """The share of tokens in entities among the other tokens with the same word, as the mean
-        over all tokens in entities: high if annotation is consistent."""
+        """How consistent annotation is: of the other tokens with the same word, the share that is
+        in entities, too, as the mean over all tokens in entities.
+
+        n_in_entities (Ints1d): How many tokens of each word are in entities. Shape: (W,)
+        """
+        # For a word with n of its m tokens in entities, each of the n has the share
+        # (n - 1) / (m - 1).
         n_other_tokens = numpy.maximum(self.n_tokens - 1, 1)
-        shares_of_words = n_in_entities * (n_in_entities - 1) / n_other_tokens
-        return float(shares_of_words.sum() / max(n_in_entities.sum(), 1))
+        sums_of_shares = n_in_entities * (n_in_entities - 1) / n_other_tokens
+        return float(sums_of_shares.sum() / max(n_in_entities.sum(), 1))
 
 
 class Check(NamedTuple):
@@ -184,6 +197,7 @@ class Check(NamedTuple):
 
     @property
     def has_errors(self) -> bool:
+        """Whether there is any error among the findings."""
         return any(finding.severity == ERROR for finding in self.findings)
 
 
@@ -213,12 +227,17 @@ def check(
     interpolated = nlp.config.interpolate()
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
+
+    # Read the corpora
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
     corpora: dict[str, list[Example]] = {}
     file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), readers):
-        corpora[corpus], findings_of_files = read_corpus(nlp, corpus, read)
-        file_findings += findings_of_files
+        examples, findings_of_corpus = read_corpus(nlp, corpus, read)
+        corpora[corpus] = examples
+        file_findings += findings_of_corpus
+
+    # Check them
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
@@ -316,16 +335,18 @@ def check_corpora(
     RETURNS (Check): The counts of the corpora, and what was found.
     """
     findings: list[Finding] = []
+    # With a `spans_key`, everything after this checks the spans as entities.
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
         own_labels = ner.annotation.own_labels or labels
         severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
-        # What follows checks the spans as entities.
         span_corpora = corpora
         corpora = {}
         for corpus, examples in span_corpora.items():
             corpora[corpus] = [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
+
+    # Labels, and the config
     counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}
     if labels is None:
         labels = sorted(counts["train"])
@@ -337,6 +358,8 @@ def check_corpora(
     if evaluations is not None and not evaluations.are_enough:
         severity = WARNING if evaluations.are_after_training else ERROR
         findings.append(Finding(severity, "config", evaluations.objection()))
+
+    # Docs
     n_tokens: dict[str, int] = {}
     for corpus, examples in corpora.items():
         docs = [eg.reference for eg in examples]
@@ -398,7 +421,8 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
 
 
 def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Find the development docs whose text is in the training corpus. Short texts may be."""
+    """Find the development docs whose text is in the training corpus, too. Short texts don't
+    count: they are often equal by chance."""
     train_texts = {eg.reference.text for eg in corpora["train"]}
     for i, eg in enumerate(corpora["dev"]):
         if eg.reference.text in train_texts and len(eg.reference) >= SHORT:
@@ -428,31 +452,37 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
     counts (dict[str, Counter]): By corpus, the number of entities of each label.
     labels (Sequence[str]): The labels of the component.
     """
-    train = counts["train"]
-    dev = counts["dev"]
-    rare = [f"{label} ({train[label]})" for label in labels if train[label] < FEW_ENTITIES]
+    train_counts = counts["train"]
+    dev_counts = counts["dev"]
+    rare: list[str] = []
+    for label in labels:
+        if train_counts[label] < FEW_ENTITIES:
+            rare.append(f"{label} ({train_counts[label]})")
     if rare:
         message = f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}"
         yield Finding(WARNING, "train", message)
-    unknown = [label for label in labels if not dev[label]]
-    if unknown:
-        message = f"labels of no entity, their scores are unknown: {', '.join(unknown)}"
+
+    not_in_dev = [label for label in labels if not dev_counts[label]]
+    if not_in_dev:
+        message = f"labels of no entity, their scores are unknown: {', '.join(not_in_dev)}"
         yield Finding(WARNING, "dev", message)
-    spellings: dict[str, list[str]] = {}  # by the letters of a label, in lower case
-    for label in sorted({*labels, *train, *dev}):
+
+    spellings: dict[str, list[str]] = {}  # labels by their letters, in lower case
+    for label in sorted({*labels, *train_counts, *dev_counts}):
         letters = re.sub(r"[\W_]", "", label).casefold()
         spellings.setdefault(letters, []).append(label)
     alike = [" and ".join(names) for names in spellings.values() if len(names) > 1]
     if alike:
         message = f"labels differ only in capitals or punctuation: {', '.join(alike)}"
         yield Finding(WARNING, "train", message)
-    if labels and all(len(label) <= MOST_CUT for label in labels):
+
+    if labels and all(len(label) <= MAX_CUT_LENGTH for label in labels):
         yield Finding(WARNING, "train", f"all labels are very short: {', '.join(labels)}. {CUT}")
 
 
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
-    """Check that the annotation of words is the same in all docs: it may be shifted by a token in
-    all, or lost in some docs."""
+    """Check that words are annotated alike in all docs. If they aren't, entities may be shifted by
+    a token, or the annotation of some docs may be lost."""
     entity_words = find_entity_words(docs)
     yield from check_shift(corpus, entity_words)
     yield from check_lost_annotation(corpus, docs, entity_words)
@@ -460,13 +490,15 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
 
 def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
     """Count the words of all docs with entities."""
-    # A row for each token, its word and its tag of spaCy. A row of zeros on either side of each doc
-    # keeps entities that are shifted by one from the words of another doc. Shape: (N, 2)
-    rows = [numpy.zeros((1, 2), "uint64")]
+    # The hash of the word and the ENT_IOB of each token. Shape: (N, 2) A row of zeros before and
+    # after each doc is the placeholder: an entity that is shifted by one never reaches the words of
+    # another doc.
+    token_arrays = [numpy.zeros((1, 2), "uint64")]
     for doc in docs:
         if doc.ents:
-            rows.append(numpy.pad(doc.to_array([ORTH, ENT_IOB]), ((1, 1), (0, 0))))
-    word_hashes, iob = numpy.concatenate(rows).T
+            token_array = doc.to_array([ORTH, ENT_IOB])
+            token_arrays.append(numpy.pad(token_array, ((1, 1), (0, 0))))
+    word_hashes, iob = numpy.concatenate(token_arrays).T
     words, word_of_token, n_tokens = numpy.unique(
         word_hashes, return_inverse=True, return_counts=True
     )
@@ -475,12 +507,12 @@ def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
 
 
 def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
-    """Check that annotation isn't shifted: that words are not more often in entities if all
-    entities were a token earlier or later."""
+    """Check that annotation isn't shifted: it would not be more consistent if all entities were a
+    token earlier or later. See `EntityWords.share_elsewhere`."""
     share = entity_words.share_elsewhere(entity_words.count_in_entities())
     for shift, direction in ((-1, "earlier"), (1, "later")):
         shifted_share = entity_words.share_elsewhere(entity_words.count_in_entities(shift))
-        if shifted_share > SHIFTED * share:
+        if shifted_share > SHIFT_RATIO * share:
             message = (
                 f"of words in entities, {share:.0%} are in entities elsewhere, too, but "
                 f"{shifted_share:.0%} would be if entities began one token {direction}"
@@ -491,11 +523,11 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that there are few docs without entities that have words which are nearly always in
-    entities where a doc has some."""
+    """Check that annotation isn't lost: that few docs without any entity have names. A name is a
+    word that is nearly always in entities, in the docs with entities."""
     n_tokens = entity_words.n_tokens
-    is_sure = entity_words.count_in_entities() >= SURE * n_tokens
-    names = entity_words.words[(n_tokens >= MANY) & is_sure]
+    is_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
+    names = entity_words.words[(n_tokens >= MIN_NAME_TOKENS) & is_in_entities]  # as hashes
     places: list[DocPlace] = []
     for i, doc in enumerate(docs):
         is_outside = doc.to_array(ENT_IOB) == ent_iob.OUTSIDE
@@ -505,7 +537,7 @@ def check_lost_annotation(
         if is_name.any():
             first_name = doc[int(is_name.argmax())]
             places.append(place_in_doc(i, doc, first_name.text))
-    if len(places) > LOST * len(docs):
+    if len(places) > MAX_LOST_SHARE * len(docs):
         message = "docs have no entities, but words that are in entities in other docs"
         yield Finding(WARNING, corpus, message, places)
 
@@ -532,9 +564,9 @@ def check_docs(
             ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
             first = first_docs.setdefault(words, AnnotatedDoc(i, ents))
             if ents != first.ents:
-                text = (
-                    f"{[*ents - first.ents]} against {[*first.ents - ents]} in doc {first.number}"
-                )
+                only_here = [*ents - first.ents]
+                only_there = [*first.ents - ents]
+                text = f"{only_here} against {only_there} in doc {first.number}"
                 problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
@@ -572,15 +604,16 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
     """Find entities of a doc that a component can't learn or predict, or learns otherwise."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    incorrect_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
-    refused = {(span.start, span.end, span.label_) for span in incorrect_spans}
+    # Spans that annotators have rejected, by begin, end and label
+    rejected_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
+    rejected = {(span.start, span.end, span.label_) for span in rejected_spans}
     borders = ner.annotation.find_training_borders([eg])
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
         if borders.any() and crosses_border(eg, ent, borders):
             yield Problem(WARNING, CROSSING, text)
-        # An incorrect span without a label refuses all labels.
-        if refused & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
+        # A rejected span without a label rejects all labels.
+        if rejected & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
             message = "entities are among the incorrect spans: their docs are not used"
             yield Problem(ERROR, message, text)
         if ent.label_ not in labels:

@@ -27,9 +27,9 @@ class FilesRead(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """What a corpus is."""
+    """What a corpus has."""
 
-    found: FilesRead
+    found: FilesRead  # what was found in its files
     docs: int
     sentences: int
     tokens: int
@@ -60,7 +60,7 @@ def convert(
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
     doc_id (str | None): Key of the id of the document that a text or sentence is from.
     lang (str): Language of the tokenizer for texts without tokens.
-    RETURNS (Converted): What the corpus is.
+    RETURNS (Converted): What the corpus has.
     RAISES (ValueError): If there is no such output format, or a file can't be read.
     """
     check_suffix(output_path)
@@ -97,7 +97,7 @@ def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRea
     n_missing = 0
     for doc in docs:
         n_tokens += len(doc)
-        # The first token begins a sentence also if the doc has no sentence starts.
+        # The first token always begins a sentence, even if the doc has no sentence starts.
         n_sentences += 1 + int((doc.to_array("SENT_START")[1:] == 1).sum())
         if spans_key is None:
             labels.update(ent.label_ for ent in doc.ents)
@@ -116,7 +116,10 @@ def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRea
 
 
 def check_suffix(path: Path) -> None:
-    """Check that a corpus can be written to a file with this suffix."""
+    """Check that a corpus can be written to a file with this suffix.
+
+    RAISES (ValueError): If there is no such format.
+    """
     if path.suffix not in SUFFIXES:
         suffix = path.suffix or "no suffix"
         raise ValueError(
@@ -129,12 +132,13 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
 
     path (Path): The file.
     docs (Sequence[Doc]): The docs.
-    spans_key (str | None): The key of the spans that JSONL has; its spans are `doc.ents` if None.
+    spans_key (str | None): JSONL gets the spans under this key. None: it gets `doc.ents`.
     RETURNS (int): The number of tokens of white space that are left out: columns can't have them.
     """
     n_left_out = 0
 
     def write(new_path: Path) -> None:
+        """Write the docs to a temporary file, which `save_file` then moves to `path`."""
         nonlocal n_left_out
         if path.suffix == ".spacy":
             DocBin(docs=docs).to_disk(new_path)

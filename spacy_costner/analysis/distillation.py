@@ -1,4 +1,10 @@
-"""Distill teachers into a student: their answers become its training corpus."""
+"""Distill teachers into a student.
+
+Teachers are trained pipelines. What they predict for unlabelled text are their answers, and these
+become the training corpus of the student, which is smaller or faster. An answer has entities, and
+in `doc.spans` the confidence of each likely entity. With soft targets it also has the distribution
+of the teachers over tags. The answers may also come from a file.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +38,7 @@ from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
 from ..readers.sentences import copy_tokens
 from ..saving import check_folder, save_file
+from ..spans import missing_spans
 from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
@@ -41,13 +48,13 @@ from .preparation import FACTORY, Corpus, can_be_fitted, component_block
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
-"""The key in `doc.spans` of what teachers take for entities, with their confidence."""
+"""The key in `doc.spans` of the likely entities of an answer, with their confidence."""
 
 JSONL = (".jsonl", ".json")
 """The suffixes of a file of answers in place of teachers."""
 
-LEAST_PROB = 0.05
-"""Entities of a lower probability that a teacher doesn't predict are left out."""
+MIN_PROB = 0.05
+"""Entities that a teacher doesn't predict are likely from this probability on."""
 
 DOCS_PER_FILE = 250
 """The docs of a file of answers."""
@@ -66,10 +73,10 @@ class Evaluation(NamedTuple):
 
 
 class EntityCounts(NamedTuple):
-    """The predicted entities of a doc that stay, and those that are missing."""
+    """The predicted entities of an answer."""
 
-    n_sure: int
-    n_missing: int
+    n_sure: int  # those that stay
+    n_missing: int  # those that became missing annotation, as their confidence is too low
 
 
 class CorpusCounts(NamedTuple):
@@ -77,7 +84,7 @@ class CorpusCounts(NamedTuple):
 
     n_docs: int
     n_entities: int  # those to learn from
-    n_missing: int  # those that are missing, as their confidence is too low
+    n_missing: int  # those that became missing annotation, as their confidence is too low
 
 
 class Distilled(NamedTuple):
@@ -86,8 +93,8 @@ class Distilled(NamedTuple):
     path: Path
     n_docs: int  # those with answers
     n_entities: int  # those that the student learned from
-    n_missing: int  # those that are missing, as their confidence is too low
-    rows: list[Evaluation]  # each teacher, all of them if there are several, the student
+    n_missing: int  # those that became missing annotation, as their confidence is too low
+    rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
 
 
 def distill(
@@ -110,13 +117,14 @@ def distill(
     raw_paths (Sequence[Path]): The text: see `read_texts`. None with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     soft (bool): Learn the probabilities of the teachers, not their entities.
-    min_confidence (float): Less certain entities are missing, not O.
+    min_confidence (float): The tokens of less certain entities are missing annotation, not O.
     gold_path (Path | None): Annotated corpus to learn from, too.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student so many times, and average weights.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
+    # Check all that can be checked before teachers are asked
     has_file = check_teachers(teachers, raw_paths, soft=soft, min_confidence=min_confidence)
     if n_seeds > 1 and not can_be_fitted(config):
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
@@ -124,6 +132,7 @@ def distill(
     for name in ("model-last", "model-best"):
         check_folder(output_path / name)
 
+    # Make the training corpus of the answers
     blank = load_without_components(config)
     pipelines: list[Language] = []
     if has_file:
@@ -136,10 +145,10 @@ def distill(
     if gold_path is not None:
         save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
 
+    # Train the student, and compare it with its teachers
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
     path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
-
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
     return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
@@ -160,7 +169,8 @@ def evaluate_all(
     config = student.config.interpolate()
     (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows: list[Evaluation] = []
-    # Loaded again, for their speed: `pipelines` compute probabilities of alternatives, too.
+    # Teachers are loaded again to measure their speed: those of `pipelines` are slower, as they
+    # compute the probabilities of alternatives, too.
     for name in teachers:
         rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
     if len(rows) > 1:
@@ -243,13 +253,13 @@ def load_without_components(config: Config) -> Language:
 
 
 def load_teacher(name: str | Path) -> Language:
-    """Load a pipeline, and have it write the probabilities of its entities and of other likely
-    ones to docs."""
+    """Load a pipeline. Its components write the probability of each predicted and each likely
+    entity to docs: see `MIN_PROB`."""
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
             check_ents("distill", pipe)
-            pipe.set_confidence(Confidence(alternatives=LEAST_PROB))
+            pipe.set_confidence(Confidence(alternatives=MIN_PROB))
     return nlp
 
 
@@ -262,11 +272,14 @@ def save_answers(
     soft: bool = False,
 ) -> Iterator[Doc]:
     """Have teachers annotate texts, and save their answers: a file for each `DOCS_PER_FILE` docs,
-    in a folder with the fingerprint of teachers and text. Files of an earlier run are read.
+    in a folder with the fingerprint of teachers and text. If an earlier run has saved a file, it is
+    read, and the teachers aren't asked again.
 
     vocab (Vocab): The vocab that the answers get.
+    soft (bool): Whether answers have soft targets.
     YIELDS (Doc): The answers.
-    RAISES (ValueError): If the teachers have no soft targets and are to have, or other labels.
+    RAISES (ValueError): If answers are to have soft targets, and a teacher can't compute them, or
+        teachers have different labels.
     """
     if soft:
         label_sets = {frozenset(chain_of(teacher).labels) for teacher in teachers}
@@ -287,7 +300,7 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The component of a teacher that has its distribution over paths: its cost_sensitive_ner.
+    """The component of a teacher whose distribution over paths is known: its cost_sensitive_ner.
 
     RAISES (ValueError): If it doesn't have exactly one.
     """
@@ -308,48 +321,48 @@ def ask_teachers(
     teachers (Sequence[Language]): The teachers.
     docs (Sequence[Doc]): The docs. They don't change.
     soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
-    RETURNS (list[Doc]): Docs with the entities that a single teacher predicts or, of several, those
-        whose mean probability is above one half. `read_scores` reads their probabilities.
+    RETURNS (list[Doc]): The answers. They have the entities that the teacher predicts or, of
+        several teachers, those whose mean probability is above one half. `read_scores` reads the
+        probabilities.
     RAISES (ValueError): If a teacher merges or splits tokens.
     """
-    predicted: list[list[Doc]] = []  # by teacher
+    docs_of_teachers: list[list[Doc]] = []  # the docs as each teacher has predicted them
     for nlp in teachers:
         copies = [copy_tokens(doc, nlp.vocab, sentences=True) for doc in docs]
-        predicted.append(list(nlp.pipe(copies)))
-        check_tokens(docs, predicted[-1])
+        predicted = list(nlp.pipe(copies))
+        check_tokens(docs, predicted)
+        docs_of_teachers.append(predicted)
 
     answers: list[Doc] = []
-    # For each doc what each teacher has predicted
-    for doc, docs_of_teachers in zip(docs, zip(*predicted)):
-        scores = mean_scores(docs_of_teachers)
+    for doc, *predictions in zip(docs, *docs_of_teachers):
+        scores = mean_scores(predictions)
         ents = majority(scores)
         if len(teachers) == 1:
-            ents = entities_of(docs_of_teachers[0])
+            ents = entities_of(predictions[0])
         answer = copy_tokens(doc, sentences=True)
         answer.set_ents([Span(answer, *entity) for entity in ents])
         write_scores(answer, scores)
         answers.append(answer)
     if soft:
-        write_soft_targets(answers, teachers, predicted)
+        write_soft_targets(answers, teachers, docs_of_teachers)
     return answers
 
 
 def write_soft_targets(
-    answers: Sequence[Doc], teachers: Sequence[Language], predicted: Sequence[Sequence[Doc]]
+    answers: Sequence[Doc], teachers: Sequence[Language], docs_of_teachers: Sequence[Sequence[Doc]]
 ) -> None:
-    """Write the mean distribution of teachers to docs.
+    """Write the mean distribution of teachers to their answers.
 
-    predicted (Sequence[Sequence[Doc]]): The same docs as each teacher has predicted them.
+    docs_of_teachers (Sequence[Sequence[Doc]]): The docs as each teacher has predicted them.
     """
     targets_of_teachers: list[Iterator[dict[str, Any]]] = []
-    for nlp, docs in zip(teachers, predicted):
+    for nlp, docs in zip(teachers, docs_of_teachers):
         posterior = chain_of(nlp).posterior(docs)
         targets_of_docs = soft_targets.expectations(
             posterior.potentials, posterior.tags, posterior.doc_of
         )
         targets_of_teachers.append(targets_of_docs)
-    # For each doc the targets of each teacher
-    for answer, targets in zip(answers, zip(*targets_of_teachers)):
+    for answer, *targets in zip(answers, *targets_of_teachers):
         answer.user_data[soft_targets.KEY] = soft_targets.mean(targets)
 
 
@@ -372,8 +385,8 @@ def entities_of(doc: Doc) -> list[Entity]:
 
 
 def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
-    """The mean confidence of each entity over teachers: 1 where a teacher predicts it without a
-    score, 0 where it isn't among the likely ones.
+    """The mean confidence of each entity over teachers. A teacher that predicts it without a score
+    has the confidence 1, one that doesn't find it likely has 0.
 
     docs (Sequence[Doc]): The same doc as each teacher has predicted it.
     """
@@ -387,8 +400,8 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
-    """Read the confidence of spans from all groups of a doc that have scores in their `attrs`, as
-    spaCy's spancat, a cost_sensitive_ner and `write_scores` write them."""
+    """Read the confidence of entities: from all groups of spans of a doc that have scores in their
+    `attrs`. spaCy's spancat, a cost_sensitive_ner and `write_scores` write such groups."""
     scores: dict[Entity, float] = {}
     for group in doc.spans.values():
         scores_of_group = group.attrs.get("scores")
@@ -400,21 +413,28 @@ def read_scores(doc: Doc) -> dict[Entity, float]:
 
 
 def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
-    """Write the confidence of likely entities to a doc, from where `read_scores` reads it. They may
-    overlap."""
+    """Write the confidence of likely entities, which may overlap, to a doc. `read_scores` reads
+    it."""
     spans = [Span(doc, *entity) for entity in scores]
     attrs = {"scores": list(scores.values())}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
 
 
 def majority(scores: dict[Entity, float]) -> list[Entity]:
-    """The entities that are more probable than not. They don't overlap, as each teacher gives the
-    entities of a token probabilities that sum to 1 at most."""
+    """The entities that are more probable than not. They don't overlap: the probabilities of the
+    entities with the same token sum to 1 at most.
+
+    scores (dict[Entity, float]): The probability of each likely entity.
+    """
     chosen: list[Entity] = []
-    for entity in sorted(scores, key=lambda entity: -scores[entity]):
+    most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
+    for entity in most_probable_first:
         begin, end, _ = entity
-        # Rounding may raise two that exclude each other, of one half each, above it.
-        is_free = all(end <= other[0] or other[1] <= begin for other in chosen)
+        # Of two overlapping entities with one half each, rounding may put both above one half.
+        is_free = True
+        for chosen_begin, chosen_end, _ in chosen:
+            if begin < chosen_end and chosen_begin < end:
+                is_free = False
         if scores[entity] > 0.5 and is_free:
             chosen.append(entity)
     return chosen
@@ -478,8 +498,8 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Cor
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
-    """Add annotated docs to a training corpus. Each counts as much in training as its weight says;
-    a doc of a teacher has 1."""
+    """Add annotated docs to a training corpus. In training each counts `weight` times as much as an
+    answer of the teachers."""
     gold = list(docs)
     for doc in gold:
         doc.user_data[WEIGHT] = weight
@@ -487,25 +507,34 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
-    """Make what a teacher isn't sure of missing annotation, from which a student learns nothing.
+    """Turn what a teacher isn't sure of into missing annotation, from which a student learns
+    nothing. The doc is changed.
 
-    That is the tokens of predicted entities whose confidence is below the minimum, and of others
-    whose confidence is so high that the teacher isn't sure of their absence: above 1 less the
-    minimum. The doc is changed.
+    The annotation of a token is missing in two cases. It is in a predicted entity whose confidence
+    is below `min_confidence`. Or it is in a likely entity that the teacher doesn't predict, and
+    whose absence has a confidence below `min_confidence`.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)
-    sure = [entity for entity in predicted if scores.get(entity, 1.0) >= min_confidence]
-    is_missing = doc.to_array("ENT_IOB") == MISSING
-    for entity in {*predicted, *scores}.difference(sure):
-        begin, end, _ = entity
-        if entity in predicted or scores[entity] > 1 - min_confidence:
-            is_missing[begin:end] = True
+    sure: list[Entity] = []
+    unsure: list[Entity] = []
+    for entity in predicted:
+        if scores.get(entity, 1.0) >= min_confidence:
+            sure.append(entity)
+        else:
+            unsure.append(entity)
+    n_missing = len(unsure)
+    for entity, score in scores.items():
+        if entity not in predicted and score > 1 - min_confidence:
+            unsure.append(entity)
+
+    missing = doc.to_array("ENT_IOB") == MISSING  # whether the annotation of each token is
+    for begin, end, _ in unsure:
+        missing[begin:end] = True
     for begin, end, _ in sure:
-        is_missing[begin:end] = False
-    missing = [doc[i : i + 1] for i in numpy.flatnonzero(is_missing).tolist()]
-    doc.set_ents([Span(doc, *entity) for entity in sure], missing=missing)
-    return EntityCounts(n_sure=len(sure), n_missing=len(predicted) - len(sure))
+        missing[begin:end] = False
+    doc.set_ents([Span(doc, *entity) for entity in sure], missing=missing_spans(doc, missing))
+    return EntityCounts(n_sure=len(sure), n_missing=n_missing)
 
 
 def save_docs(path: Path, docs: Iterable[Doc]) -> None:
@@ -536,7 +565,8 @@ def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
 def evaluate_together(
     teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
 ) -> Evaluation:
-    """Evaluate the mean of teachers. They run one after another, so seconds and megabytes add up.
+    """Evaluate what teachers predict together. They run one after another, so their seconds and
+    megabytes add up.
 
     teachers (Sequence[Language]): The teachers, which write probabilities: see `load_teacher`.
     rows (Sequence[Evaluation]): The row of each, with its speed and size.

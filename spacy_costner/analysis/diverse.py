@@ -1,4 +1,9 @@
-"""Choosing items that are worth much together: what is like those chosen before is worth less."""
+"""Choose items that are worth much together.
+
+An item has features, and each feature has a share of its value. The more chosen items have a
+feature, the less its share is worth in the next one. So items that are like those chosen before are
+worth less.
+"""
 
 import heapq
 from collections.abc import Sequence
@@ -9,14 +14,14 @@ from thinc.types import Floats1d, Ints1d
 
 
 class Shares(NamedTuple):
-    """Why an item is worth something: its features, and what share of its value each has.
+    """The features of an item, and the share of its value that each has.
 
     features (Ints1d): The features, each once. Shape: (F,)
-    parts (Floats1d): The share of each; their sum is 1. Shape: (F,)
+    shares (Floats1d): The share of each; their sum is 1. Shape: (F,)
     """
 
     features: Ints1d
-    parts: Floats1d
+    shares: Floats1d
 
 
 def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
@@ -28,12 +33,12 @@ def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shar
     least (float): Features whose sum is at most this part of the largest sum are left out.
     RETURNS (Shares): The shares; without features, if no sum is above 0.
     """
-    distinct, place = numpy.unique(features, return_inverse=True)
+    distinct, feature_of_occurrence = numpy.unique(features, return_inverse=True)
     # With weights, `bincount` sums those of the occurrences of each feature. Shape: (distinct,)
-    totals = numpy.bincount(place, weights, minlength=len(distinct))
-    is_large = totals > least * totals.max(initial=0.0)
-    large_totals = totals[is_large]
-    return Shares(distinct[is_large], large_totals / large_totals.sum())
+    sums = numpy.bincount(feature_of_occurrence, weights, minlength=len(distinct))
+    is_large = sums > least * sums.max(initial=0.0)
+    large_sums = sums[is_large]
+    return Shares(distinct[is_large], large_sums / large_sums.sum())
 
 
 def choose_diverse(
@@ -43,8 +48,8 @@ def choose_diverse(
 
         gain_i = value_i sum_f share_if decay^(number of items with f that are chosen)
 
-    No gain ever rises. So the gain of an item is computed again only when it comes first ("lazy
-    greedy").
+    The gain of an item never rises. So it is computed again only when the item comes first by the
+    gain that it had before ("lazy greedy").
 
     values (Floats1d): The value of each item, at least 0. Shape: (items,)
     shares (Sequence[Shares]): The features of each item.
@@ -56,9 +61,8 @@ def choose_diverse(
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".
     """
     n_chosen: dict[int, int] = {}  # for each feature the number of chosen items with it
-    # Before anything is chosen the gain of an item is its value, as its shares sum to 1. heapq has
-    # the smallest first, so gains are negative here. They may be out of date: they are then too
-    # large.
+    # The gain that each item had when it was last computed, or a higher one. At first that is its
+    # value, as its shares sum to 1. heapq has the smallest first, so gains are negative here.
     heap = [(-value, i) for i, value in enumerate(values.tolist())]
     heapq.heapify(heap)
     chosen: list[int] = []
@@ -67,9 +71,9 @@ def choose_diverse(
         features = shares[i].features.tolist()
         n_before = [n_chosen.get(feature, 0) for feature in features]
         decays = decay ** numpy.asarray(n_before, dtype="float64")
-        gain = float(values[i]) * float((shares[i].parts * decays).sum())
+        gain = float(values[i]) * float((shares[i].shares * decays).sum())
         if heap and (-gain, i) > heap[0]:
-            # Another item may gain more: this one is put back with its gain of now.
+            # Another item may gain more. This one is put back with the gain that it has now.
             heapq.heappush(heap, (-gain, i))
             continue
         chosen.append(i)

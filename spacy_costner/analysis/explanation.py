@@ -1,4 +1,9 @@
-"""Explain a linear model and its predictions by the weights of features."""
+"""Explain a linear model and its predictions by the weights of features.
+
+A linear model has a weight for each feature and tag, and for each transition between tags. The
+score of a path is the sum of the weights of its features and transitions, and the best path has the
+highest score.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,7 +52,7 @@ class TokenReason(NamedTuple):
     token: str
     tag: str
     score: float  # the sum of the weights of its features for the tag
-    transition: float  # from the tag before or from the start; of the last token, also to the end
+    transition: float  # the weight of the transition to the tag; of the last token, also to the end
     features: list[FeatureWeight]  # those with the largest absolute weights
 
 
@@ -129,19 +134,20 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Put transitions, start and end into a table, [from, to]: the start is the last row, the end
-    the last column, and 0 or False where they meet: no path goes from the start to the end.
+    """Put transitions, start and end into one table, [from, to]. The start is the last row, and the
+    end the last column. Where they meet is 0 or False: no path goes from the start to the end.
 
-    parts (SparseWeights | Potentials | Constraints): What has weights, scores or masks of these.
+    parts (SparseWeights | Potentials | Constraints): Has `transitions`, `start` and `end`: weights,
+        scores, or whether they are allowed.
     dtype (str): The type of the table.
     RETURNS (Array2d): The table. Shape: (K + 1, K + 1)
     """
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
-    table[:-1, :-1] = transitions
-    table[-1, :-1] = parts.start
-    table[:-1, -1] = parts.end
+    table[:n_tags, :n_tags] = transitions
+    table[n_tags, :n_tags] = parts.start
+    table[:n_tags, n_tags] = parts.end
     return table
 
 
@@ -162,11 +168,11 @@ def explain_tokens(
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 
-    # The weight of the transition to each token from the one before, (N,). A doc may have several
-    # sequences: at the first token of each, it is that of the start.
+    # The weight of the transition from the tag of the token before to that of each token. A doc may
+    # have several sequences: at the first token of each, it is the weight of the start.
     first = first_tokens(scores.lengths)
     last = last_tokens(scores.lengths)
-    transitions = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])
+    transitions = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])  # shape: (N,)
     transitions[first] = weights.start[path[first]]
     transitions[last] += weights.end[path[last]]
 
@@ -177,7 +183,7 @@ def explain_tokens(
     for i, token in enumerate(doc):
         tag = path[i]
         rows = batch.rows[i]
-        rows = rows[rows >= 0]
+        rows = rows[rows >= 0]  # -1: no feature
         # The features of the token, then the static vectors in its window, if they are inputs.
         names = [feature_names[row] for row in rows] + vector_names
         feature_weights = weights.emissions[rows, tag]

@@ -1,4 +1,8 @@
-"""Whether docs can measure a component: they have its labels, and it wasn't trained on them."""
+"""Whether docs can measure a component: they have its labels, and it wasn't trained on them.
+
+Sentences that a component was trained on are known by their hashes, which it keeps. Only long
+sentences count, as short ones are often equal by chance: see `training.known_text`.
+"""
 
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -11,12 +15,12 @@ from spacy.training import Example
 from ..pipeline.component import CostSensitiveNER
 from ..training.known_text import LONG, sentence_ids
 
-TOLD = 0.02
-"""The share of known sentences from which on it is said. By chance it is 0.1 % in GENIA and in
+MAX_KNOWN_SHARE = 0.02
+"""Above this share of known sentences a note says so. By chance the share is 0.1 % in GENIA and in
 CoNLL-2000."""
 
-N_SHOWN = 10
-"""Labels that are named."""
+MAX_NAMED_LABELS = 10
+"""The most labels that a note names."""
 
 
 class KnownSentences(NamedTuple):
@@ -43,21 +47,25 @@ def find_faults(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """What makes docs misleading as a measure of a component: labels that it doesn't know, and
+    """Find what makes docs misleading as a measure of a component: labels that it doesn't know, and
     sentences that it was trained on.
 
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
+    examples (Iterable[Example]): The docs.
     source (str): The name of the docs.
     inner_nodes (Iterable[str]): Labels that the component predicts by a label tree.
-    must_share (bool): Whether it is an error if it knows none of the labels.
-    RETURNS (list[str]): A sentence for each; empty if there is nothing to say.
-    RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
+    must_share (bool): Whether it is an error if the component knows none of the labels.
+    RETURNS (list[str]): A sentence for each fault; empty if there is none.
+    RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
+        none of their labels.
     """
     examples = list(examples)
     faults = find_unknown_labels(
         nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
     )
     known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
-    if known_sentences.n_known > TOLD * known_sentences.n_sentences:
+    if known_sentences.n_known > MAX_KNOWN_SHARE * known_sentences.n_sentences:
         faults.append(f"{source}: {known_sentences.as_text()}: scores on them are too high")
     return faults
 
@@ -75,15 +83,16 @@ def count_known_sentences(ner: CostSensitiveNER, docs: Iterable[Doc]) -> KnownSe
 
 
 def count_known_in_doc(trained_on: Container[int], doc: Doc) -> KnownSentences:
-    """Count the long sentences of a doc of which training has seen the hash."""
+    """Count the long sentences of a doc that a component was trained on: those whose hash is in
+    `trained_on`."""
     ids = sentence_ids(doc)
     n_known = sum(sentence_id in trained_on for sentence_id in ids)
     return KnownSentences(n_known, len(ids))
 
 
 def is_known_doc(trained_on: Container[int], doc: Doc) -> bool:
-    """Whether at least half of the long sentences of a doc are among those with these hashes, which
-    a component was trained on. A doc without long sentences isn't known."""
+    """Whether a component was trained on at least half of the long sentences of a doc: on those
+    whose hash is in `trained_on`. A doc without long sentences isn't known."""
     n_known, n_sentences = count_known_in_doc(trained_on, doc)
     return n_known > 0 and 2 * n_known >= n_sentences
 
@@ -97,18 +106,18 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Name the labels of docs that a component doesn't know, in a sentence: a list of it, or an
-    empty one. See `find_faults` for the arguments.
+    """Name the labels of docs that a component doesn't know. See `find_faults` for the arguments
+    and the error.
 
-    RAISES (ValueError): If the docs have entities, it knows none of their labels, and must.
+    RETURNS (list[str]): A sentence with the labels; empty if it knows all of them.
     """
     key = ner.annotation.spans_key
-    labels_of_model = {*ner.labels, *inner_nodes}
+    known_labels = {*ner.labels, *inner_nodes}
     if key is not None:
         # Several components share a key, each with labels of its own.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
-                labels_of_model.update(pipe.labels)
+                known_labels.update(pipe.labels)
     counts: Counter[str] = Counter()
     for eg in examples:
         doc = eg.reference
@@ -116,17 +125,16 @@ def find_unknown_labels(
         counts.update(span.label_ for span in spans)
     unknown: list[str] = []  # the most frequent first
     for label, _ in counts.most_common():
-        if label not in labels_of_model:
+        if label not in known_labels:
             unknown.append(label)
     if not unknown:
         return []
     if len(unknown) == len(counts) and must_share:
         raise ValueError(
-            f"{source}: expected docs with labels of {ner.name}, one of {sorted(labels_of_model)}, "
+            f"{source}: expected docs with labels of {ner.name}, one of {sorted(known_labels)}, "
             f"got {sorted(unknown)}"
         )
-    labels_and_counts = [f"{label} ({counts[label]:,})" for label in unknown[:N_SHOWN]]
-    shown = ", ".join(labels_and_counts)
-    if len(unknown) > N_SHOWN:
-        shown += f" and {len(unknown) - N_SHOWN} others"
-    return [f"{source}: {ner.name} doesn't know the labels {shown}: these entities count as missed"]
+    named = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:MAX_NAMED_LABELS])
+    if len(unknown) > MAX_NAMED_LABELS:
+        named += f" and {len(unknown) - MAX_NAMED_LABELS} others"
+    return [f"{source}: {ner.name} doesn't know the labels {named}: these entities count as missed"]

@@ -1,4 +1,9 @@
-"""`fit`: train a linear model, calibrate it and tune it."""
+"""`fit`: train a linear model, calibrate it and tune it.
+
+Calibration and tuning need docs that the model was not trained on. They are those of the
+development corpus. Without one, the training docs are divided into folds, and models that have not
+seen a fold predict it: these are the held-out docs.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +27,7 @@ from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
 from ..readers.sentences import copy_sentences
-from ..saving import as_json, check_folder, save_folder, save_text
+from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
@@ -50,6 +55,7 @@ from .preparation import (
     prepare,
     train_linear,
 )
+from .saved_strings import save_pipeline
 from .tuning import Tuning, check_parameter, parse_aim, tune_on
 
 DIR_MODEL = "model-best"
@@ -62,7 +68,7 @@ HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 """The scores that are shown, by the ends of their names in `nlp.evaluate`."""
 
-STOPPED = """
+STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
 again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
 
@@ -75,11 +81,11 @@ class Fitted:
     outcomes: Mapping[str, Trained]  # by component: several if they share a `spans_key`
     scores: dict[str, Any]  # on the development corpus, before calibration and tuning
     nlp: Language
-    ners: Sequence[CostSensitiveNER]
+    ners: Sequence[CostSensitiveNER]  # the components that were trained
     has_dev: bool  # whether there is a development corpus
     calibration: Calibration | None = None
     tuning: Tuning | None = None
-    held_out: dict[str, Any] | None = None  # scores before, without a development corpus
+    held_out: dict[str, Any] | None = None  # scores on held-out docs, before both
     notes: Sequence[str] = ()  # what to know of the scores on the development corpus
 
     @property
@@ -92,11 +98,11 @@ class Fitted:
     @property
     def n_weights(self) -> int:
         """The number of weights of all components."""
-        total = 0
+        n_weights = 0
         for ner in self.ners:
             _, weights = linear_part(ner.model)
-            total += weights.rows.size
-        return total
+            n_weights += weights.rows.size
+        return n_weights
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
@@ -116,7 +122,7 @@ class Fitted:
         return "\n".join(lines)
 
     def scores_text(self) -> str:
-        """The scores before calibration and tuning, and of what docs."""
+        """The scores before calibration and tuning, and the docs that they are of."""
         source = "dev"
         scores: dict[str, Any] | None = self.scores
         if not self.has_dev:
@@ -125,14 +131,14 @@ class Fitted:
         if scores is None:
             return "not evaluated: there is no development corpus"
         prefix = score_prefix(self.ners[0])
-        parts: list[str] = []
+        score_texts: list[str] = []
         for letter, word in DEV_SCORES.items():
             score = scores.get(f"{prefix}_{letter}")
             if score is not None:
-                parts.append(f"{word} {100 * score:.2f}")
-        if not parts:
+                score_texts.append(f"{word} {100 * score:.2f}")
+        if not score_texts:
             return f"{source}: not scored"
-        return f"{source}: {', '.join(parts)}"
+        return f"{source}: {', '.join(score_texts)}"
 
     def as_dict(self) -> dict[str, Any]:
         """What is printed as JSON."""
@@ -166,7 +172,7 @@ class Fitted:
         lines += [f"note: {note}" for note in self.notes]
         text = "\n".join(lines)
         if self.is_interrupted:
-            text += STOPPED
+            text += STOPPED_MESSAGE
         return text
 
 
@@ -197,7 +203,7 @@ def fit(
     dev_path (Path | None): Development corpus, as --paths.dev.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
-    tune (str | None): Tune there: f, precision=0.9 or recall=0.9. See `costner tune`.
+    tune (str | None): Tune on the same docs: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
     file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
@@ -206,7 +212,7 @@ def fit(
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     RETURNS (Fitted): The saved pipeline and the results.
-    RAISES (ValueError): If the config's component can't be trained, or not so.
+    RAISES (ValueError): If the component of the config can't be trained, or not with these options.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
@@ -226,6 +232,7 @@ def fit(
     if vectors is not None:
         config = with_static_vectors(config, vectors)
 
+    # Load the pipeline, and check all that can be checked before training
     path = output_path / DIR_MODEL
     check_folder(path)
     linear = load_linear(config)
@@ -244,16 +251,18 @@ def fit(
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
 
+    # Read the corpora: also the development docs, as training would be in vain if they had faults
     examples = prepare(linear, train_corpus, in_memory=cache is None)
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
     notes: list[str] = []
-    if dev_corpus is not None:  # before training, which would be in vain
-        to_measure = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
-        dev = list(progress(to_measure, desc="read dev", unit="doc"))
+    if dev_corpus is not None:
+        dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
+        dev = list(progress(dev_examples, desc="read dev", unit="doc"))
         notes = find_faults(nlp, ner, dev, dev_source)
 
+    # Train, evaluate and save
     outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
     # It is saved without scores if evaluation is interrupted.
     scores: dict[str, Any] = {}
@@ -267,6 +276,7 @@ def fit(
     if fitted.is_interrupted or not is_improved:
         return fitted
 
+    # Calibrate and tune
     try:
         improved = improve(
             fitted,
@@ -281,7 +291,7 @@ def fit(
     except ValueError as error:
         message = f"{error}\n{path} is trained, but neither calibrated nor tuned"
         raise ValueError(message) from error
-    save_folder(path, nlp.to_disk)
+    save_pipeline(path, nlp)
     return improved
 
 
@@ -298,8 +308,8 @@ def note_sentence_starts(
     source: str,
     scores: Mapping[str, Any],
 ) -> list[str]:
-    """Say how good a pipeline would be if it had sentence starts, where docs are annotated with
-    some that it doesn't see.
+    """Evaluate a pipeline with the sentence starts of the annotation, too, if it learned from
+    sentence starts and none of its components sets them.
 
     ners (Sequence[CostSensitiveNER]): Its components that were trained.
     dev (Sequence[Example]): The docs.
@@ -337,12 +347,22 @@ def train_components(
     n_seeds: int,
     cache: Path | None,
 ) -> dict[str, Trained]:
-    """Train the components of a pipeline, one after another. Returns how training ended for each,
-    up to the one that Ctrl-C stopped. With a cache the pipeline is saved after each epoch, as
-    training takes long then."""
+    """Train the components of a pipeline, one after another.
+
+    linear (LinearPipeline): The pipeline and its settings of training.
+    ners (Sequence[CostSensitiveNER]): The components to train.
+    examples (Iterable[Example]): The training docs.
+    path (Path): The folder for the pipeline.
+    n_seeds (int): Train each so many times, and average weights.
+    cache (Path | None): Folder for features and targets. Training takes long then, so the pipeline
+        is saved after each epoch.
+    RETURNS (dict[str, Trained]): How training ended for each component, up to the one that Ctrl-C
+        stopped.
+    """
     nlp, _, training = linear
 
     def save_unfinished(trained: Trained) -> None:
+        """Save the pipeline as it is after an epoch."""
         (ner,) = ners  # a cache is for one component: see `check_options`
         # The averages of the weights are saved, as `spacy train` does.
         with nlp.use_params(training["optimizer"].averages or {}):
@@ -381,7 +401,7 @@ def improve(
     starts), so that it can warn when it is given docs that were read otherwise.
 
     fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
-    dev (Sequence[Example]): The development docs; none if it has none.
+    dev (Sequence[Example]): The development docs; empty without a development corpus.
     examples (Iterable[Example]): The training docs, for folds.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
@@ -393,8 +413,11 @@ def improve(
     nlp = fitted.nlp
     (ner,) = fitted.ners
     parameter = ""  # what is tuned
-    if aim is not None:  # before folds are trained, which would be in vain
+    if aim is not None:
+        # Checked first: folds would be trained in vain.
         parameter = check_parameter(nlp, ner)
+
+    # Predict docs that the model was not trained on
     if fitted.has_dev:
         source = dev_source
         predictions = [predict_dev(nlp, ner, dev)]
@@ -413,17 +436,20 @@ def improve(
     if calibrate:
         calibration = calibrate_on(predictions, nlp, ner, source)
         fitted = replace(fitted, calibration=calibration)
-        predictions = [part.with_temperature(calibration.temperature) for part in predictions]
+        # Of the development docs, or of the docs of each fold
+        temperature = calibration.temperature
+        predictions = [predicted.with_temperature(temperature) for predicted in predictions]
     if aim is not None:
         tuning = tune_on(predictions, nlp, ner, parameter, **aim)
         fitted = replace(fitted, tuning=tuning)
 
+    # Record the scores with the new temperature and decoding
     if fitted.has_dev:
         scores = evaluate_dev(nlp, ner, predictions[0])
         n_docs = len(dev)
     else:
         scores = score_predictions(nlp, ner, predictions)
-        n_docs = sum(len(part.examples) for part in predictions)
+        n_docs = sum(len(predicted.examples) for predicted in predictions)
     record_scores(nlp, scores, source, n_docs)
     return fitted
 
@@ -431,7 +457,16 @@ def improve(
 def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
-    """Train and save a pipeline: by `fit` if it can, or by `spacy train`. Returns its path."""
+    """Train and save a pipeline: by `fit` if it has only linear models to train, otherwise as
+    `spacy train` does. Returns its path.
+
+    config (Config): A config for `spacy train`, with variables filled in.
+    output_path (Path): The folder for the pipeline.
+    log (IO[str]): Gets what is to be said of training.
+    n_seeds (int): For `fit`: train so many times, and average weights.
+    use_gpu (int): GPU ID or -1 for CPU.
+    RAISES (KeyboardInterrupt): If somebody stopped `fit`: its pipeline is not complete.
+    """
     if can_be_fitted(config):
         fitted = fit(config, output_path, n_seeds=n_seeds)
         if fitted.is_interrupted:
@@ -449,7 +484,8 @@ def train_pipeline(
 
 @contextmanager
 def updates_shown(nlp: Language) -> Iterator[None]:
-    """Show a progress bar of the updates of a pipeline, whose log isn't on the terminal."""
+    """Show a progress bar that counts the updates of a pipeline while it is trained. It is for a
+    training whose log isn't on the terminal."""
     training = nlp.config.interpolate()["training"]
     update = nlp.update
     total = None
@@ -460,11 +496,14 @@ def updates_shown(nlp: Language) -> Iterator[None]:
     bar = progress(desc="train", unit="update", total=total)
 
     def update_and_count(*args: Any, **kwargs: Any) -> dict[str, float]:
+        """Do what `nlp.update` does, and count it."""
         losses = update(*args, **kwargs)
         bar.update()
         return losses
 
-    vars(nlp)["update"] = update_and_count  # spaCy has no callback after an update
+    # spaCy has no callback after an update. An attribute of the object hides the method of its
+    # class until it is deleted.
+    vars(nlp)["update"] = update_and_count
     try:
         with bar:
             yield
@@ -482,8 +521,12 @@ def write_config(
     aim: str | None,
     command: str,
 ) -> Path:
-    """Write the config that `init` writes for corpora to an output folder. Another config that is
-    there is kept, which is an error."""
+    """Write the config that `init` makes for the corpora to the output folder. For the arguments
+    see `fit`.
+
+    RAISES (ValueError): If there is no training corpus, or another config in the folder, which is
+        not overwritten.
+    """
     if train_path is None:
         raise ValueError("fit: --train: expected a corpus if there is no config, got none")
     path = output_path / "config.cfg"
@@ -519,8 +562,12 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """A config whose linear models have the static vectors of a pipeline, a package or a folder, as
-    inputs."""
+    """Copy a config, and have its linear models take static vectors as inputs.
+
+    config (Config): The config.
+    vectors (str): Package or folder of a pipeline with static vectors.
+    RAISES (ValueError): If there is no such pipeline, or no linear model in the config.
+    """
     check_vectors_option(vectors, "linear")
     changed = config.copy()
     changed.setdefault("initialize", {})["vectors"] = vectors
@@ -612,7 +659,7 @@ def save_trained(
     finite = {name: loss for name, loss in losses.items() if isfinite(loss)}
     update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite})
     before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
-    save_folder(path, before_to_disk(nlp).to_disk)
+    save_pipeline(path, before_to_disk(nlp))
 
 
 def predict_held_out(
@@ -633,12 +680,15 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score the entities of held-out docs by the posteriors of the models of their folds, decoded
-    as the component decodes. The docs stay as they are."""
+    """Score the entities of held-out docs. The probabilities are those of the models of the folds;
+    entities are decoded from them as the component does. The docs are not modified.
+
+    predictions (Sequence[DevPredictions]): The docs of each fold, and their probabilities.
+    """
     examples: list[Example] = []
-    for part in predictions:
-        docs = [eg.predicted.copy() for eg in part.examples]
-        predict(ner, docs, part.posterior, ner.confidence)
-        examples += replace_predicted(part.examples, docs)
+    for predictions_of_fold in predictions:
+        docs = [eg.predicted.copy() for eg in predictions_of_fold.examples]
+        predict(ner, docs, predictions_of_fold.posterior, ner.confidence)
+        examples += replace_predicted(predictions_of_fold.examples, docs)
     scores = Scorer(nlp).score(examples)
     return dict(as_json(scores))

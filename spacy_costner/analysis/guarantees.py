@@ -1,4 +1,10 @@
-"""Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining."""
+"""Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining.
+
+Spans of a doc with a score of at least a threshold are its set. The thresholds are chosen on
+calibration docs by conformal methods (`metrics/conformal.py`), so that the promise holds on docs
+from the same source. A promise has a limit, such as a miss rate of at most 0.05. It may be for all
+docs together, or for each part: each label, each group of docs, or both.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -27,28 +33,30 @@ from .checks import SHORT
 from .fitness import count_known_sentences, find_unknown_labels, is_known_doc
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
-BATCH = 64
-"""Docs whose spans are scored together."""
+BATCH_SIZE = 64
+"""The number of docs whose spans are scored together."""
 
-ROW = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
-"""A span that may be in a set, or an annotated entity: see `score_spans`."""
+SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
+"""The columns of a span that may be in a set, or of an annotated entity: see `ScoredSpans`."""
 
-MOST_KNOWN = 0.25
-"""The highest share of sentences that the component was trained on. In the development docs of
-Spanish CoNLL-2002 it is 0.14: articles are there twice."""
+MAX_KNOWN_SHARE = 0.25
+"""With more sentences than this share that the component was trained on, docs are refused. In the
+development docs of Spanish CoNLL-2002 the share is 0.14: some articles are there twice."""
 
-LOWEST = 1e-6
+MIN_THRESHOLD = 1e-6
 """The least threshold: the set then has all spans that are searched for."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are written down, too, for the plot of `report`."""
 
-STRICTNESS = numpy.append(1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)).round(4)
-"""The thresholds that are tested for false alarms, in this order: the strictest first."""
-
+ALARM_THRESHOLDS = numpy.append(
+    1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
+).round(4)
+"""The thresholds that are tested for false alarms, in this order: from 0.999 down to 0.01. Near 1
+they lie closer together, as small changes matter there."""
 
 FindThreshold = Callable[[float], float | None]
-"""From a limit to the threshold that keeps it."""
+"""Finds the threshold that keeps a limit; None if there is none."""
 
 
 class Part(NamedTuple):
@@ -56,13 +64,13 @@ class Part(NamedTuple):
 
     group: str  # "" without groups
     label: str  # "" for all labels
-    docs: int  # that count
+    docs: int  # the number of docs that count
     entities: int
-    threshold: float | None  # the least score in the set; None if the limit can't be reached
+    threshold: float | None  # the least score in the set; None if the limit can't be promised
     reachable: float | None  # the lowest limit that can be promised with these docs
     docs_needed: int | None  # for the limit; None if no number of docs is enough
-    spans: float  # in the set, for each entity
-    levels: list[list[float]]  # other limits with their thresholds
+    spans: float  # the number of spans in the set for each entity
+    levels: list[list[float]]  # [limit, threshold] for this limit and others, in order
 
 
 class Risk(NamedTuple):
@@ -89,13 +97,15 @@ class Guarantee(NamedTuple):
 
 
 class ScoredSpans(NamedTuple):
-    """Tables of rows as in `ROW`, and the scores of docs for the test for a shift.
+    """The spans that may be in the sets of docs, and the annotated entities: structured arrays with
+    the columns of `SCORED_SPAN`.
 
     spans (ArrayXd): Spans that may be in the sets. The score is infinity if a span is in the set
-        whatever the threshold; "found" is whether the span is correct.
-    gold (ArrayXd): Annotated entities. The score is the highest threshold at which an entity is
-        found, 0 if it is never "found".
-    entropies (Floats1d): See `DevPredictions.entropies`. Shape: (B,)
+        whatever the threshold; "found" is whether the span is correct. Shape: (S,)
+    gold (ArrayXd): Annotated entities. The score is the highest threshold at which the set finds
+        an entity, 0 if there is none; "found" is whether there is one. Shape: (E,)
+    entropies (Floats1d): The scores of docs for the test for a shift: see
+        `DevPredictions.entropies`. Shape: (B,)
     """
 
     spans: ArrayXd
@@ -167,11 +177,12 @@ def guarantee(
     examples = list(examples)
     notes += find_unknown_labels(nlp, ner, examples, source)
     known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
-    if known_sentences.n_known > MOST_KNOWN * known_sentences.n_sentences:
+    if known_sentences.n_known > MAX_KNOWN_SHARE * known_sentences.n_sentences:
         raise ValueError(
             f"expected docs that the pipeline was not trained on, got {source}, where "
             f"{known_sentences.as_text()}"
         )
+
     used, not_counted = leave_out(ner, examples, by_group)
     scored = score_spans(nlp, ner, used, terms)
     parts = find_parts(ner, scored, used, terms)
@@ -196,7 +207,8 @@ def guarantee(
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
-    """The thresholds of the groups that something can be promised of, by group."""
+    """The thresholds of each group, by its name. Groups of which nothing can be promised have
+    none."""
     groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
@@ -211,18 +223,21 @@ def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thre
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
-    """What may weaken a promise: the pipeline was chosen on the calibration docs. If it was trained
-    on them, nothing can be promised."""
+    """Say what may weaken a promise: that the pipeline was chosen on the calibration docs.
+
+    source (str): The path of the calibration docs.
+    RAISES (ValueError): If the pipeline was trained on them.
+    """
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
     measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
-    uses = {
+    path_of_use = {
         "are the development docs of training": paths.get("dev"),
         "were used to calibrate or tune": measured_on.get("source"),
     }
     notes = []
-    for use, path in uses.items():
+    for use, path in path_of_use.items():
         if path == source:
             notes.append(f"{source} {use}, and may be too easy.")
     return notes
@@ -231,10 +246,17 @@ def find_notes(nlp: Language, source: str) -> list[str]:
 def leave_out(
     ner: CostSensitiveNER, examples: Iterable[Example], by_group: str | None
 ) -> tuple[list[Example], dict[str, int]]:
-    """Leave out docs that a promise can't be based on: "training docs", known by their sentences
-    or, to models with label memory, by their whole text; "docs with missing tags"; and those
-    without a group. Docs "without entities" stay: no miss rate counts them. Returns the other docs,
-    and the numbers of docs of these kinds."""
+    """Leave out docs that a promise can't be based on. They are of three kinds:
+
+    - "training docs". They are known by their sentences or, if the model has label memory, by
+      their whole text;
+    - "docs with missing tags";
+    - docs without a value of the key `by_group`.
+
+    RETURNS (tuple[list[Example], dict[str, int]]): The other docs, and the number of docs of each
+        kind. "docs without entities" are counted, too: they stay, but no miss rate counts them.
+    RAISES (ValueError): If no docs with entities are left.
+    """
     without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
     if by_group is not None:
@@ -283,7 +305,8 @@ def score_spans(
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
     n_docs = 0  # in the batches before
-    for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH):
+    for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH_SIZE):
+        # The spans that may be in the sets, and their scores. Shape: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
@@ -293,17 +316,19 @@ def score_spans(
         spans = spans.select(has_own_label)
         scores = scores[has_own_label]
 
-        # A span is correct if it would be found in a set of the annotated entities.
-        certain = numpy.ones(len(dev.gold.begin))
-        is_correct = found_at(dev, spans, dev.gold, certain, terms) > 0
-        highest_threshold = found_at(dev, dev.gold, spans, scores, terms)
-        is_found = highest_threshold > 0
+        # A span is correct if the annotated entities would find it, each with the score 1.
+        scores_of_gold = numpy.ones(len(dev.gold.begin))
+        is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
+        # An annotated entity is found if the spans find it at any threshold.
+        gold_thresholds = thresholds_to_find(dev, dev.gold, spans, scores, terms)
+        is_found = gold_thresholds > 0
+
         doc_of_span = n_docs + dev.doc_of(spans)
         doc_of_gold = n_docs + dev.doc_of(dev.gold)
         span_columns = [spans.label, doc_of_span, scores, is_correct]
-        gold_columns = [dev.gold.label, doc_of_gold, highest_threshold, is_found]
-        span_tables.append(numpy.rec.fromarrays(span_columns, dtype=ROW))
-        gold_tables.append(numpy.rec.fromarrays(gold_columns, dtype=ROW))
+        gold_columns = [dev.gold.label, doc_of_gold, gold_thresholds, is_found]
+        span_tables.append(numpy.rec.fromarrays(span_columns, dtype=SCORED_SPAN))
+        gold_tables.append(numpy.rec.fromarrays(gold_columns, dtype=SCORED_SPAN))
         entropies.append(dev.entropies())
         n_docs += len(batch)
     return ScoredSpans(
@@ -314,12 +339,18 @@ def score_spans(
 def add_predicted(
     dev: DevPredictions, predicted: Entities, spans: Entities, scores: Floats1d
 ) -> tuple[Entities, Floats1d]:
-    """Add the predicted entities to spans with scores: they are always in a set that limits misses,
-    as if their score were infinite. Shape: (S,)"""
-    is_new = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
-    infinite = numpy.full(len(predicted.begin), numpy.inf)
-    together = concatenate_entities(predicted, spans.select(is_new))
-    return together, numpy.append(infinite, scores[is_new])
+    """Add the predicted entities to spans with scores. They are always in a set that limits misses,
+    as if their score were infinite.
+
+    predicted (Entities): The predicted entities. Some of them may be among the spans.
+    spans (Entities): The spans.
+    scores (Floats1d): Their scores. Shape: (S,)
+    RETURNS (tuple[Entities, Floats1d]): The predicted entities, then the other spans; their scores.
+    """
+    is_not_predicted = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
+    infinite_scores = numpy.full(len(predicted.begin), numpy.inf)
+    all_spans = concatenate_entities(predicted, spans.select(is_not_predicted))
+    return all_spans, numpy.append(infinite_scores, scores[is_not_predicted])
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
@@ -328,44 +359,57 @@ def concatenate_entities(first: Entities, second: Entities) -> Entities:
     return Entities(*columns)
 
 
-def found_at(
+def thresholds_to_find(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
-    """The highest threshold at which each wanted entity is found by the spans with at least that
-    score, above 0; 0 if none finds it. Shape: (E,)
+    """The highest threshold at which the set finds each wanted entity. The set has the spans whose
+    score is at least the threshold.
 
-    wanted (Entities): The E entities.
-    spans (Entities): The S spans, and their scores. Shape: (S,)
+    wanted (Entities): The E entities to find.
+    spans (Entities): The S spans.
+    scores (Floats1d): The scores of the spans, above 0. Shape: (S,)
     terms (Terms): When an entity is found.
+    RETURNS (Floats1d): The thresholds; 0 for an entity that no set finds. Shape: (E,)
     """
-    owner, cells = find_cells(dev, concatenate_entities(wanted, spans), terms)
+    # The units of the wanted entities come first, then those of the spans.
+    owners, units = find_units(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
-    is_wanted = owner < n_wanted  # the wanted entities come first
-    span_of_cell = owner[~is_wanted] - n_wanted
-    # The highest score of the spans that have a cell, by cell: 0 if none has it.
-    highest = numpy.zeros(cells.max(initial=0) + 1)
-    numpy.maximum.at(highest, cells[~is_wanted], scores[span_of_cell])
-    # An entity is found with its last cell: the least of them over its cells, which stand together.
-    first_cells = numpy.flatnonzero(numpy.diff(owner[is_wanted], prepend=-1))
-    return numpy.minimum.reduceat(highest[cells[is_wanted]], first_cells)
+    is_of_wanted = owners < n_wanted
+    wanted_units = units[is_of_wanted]
+    span_units = units[~is_of_wanted]
+    span_of_unit = owners[~is_of_wanted] - n_wanted
+
+    # The set has a unit up to the highest score of the spans with it: 0 if no span has it.
+    highest_scores = numpy.zeros(units.max(initial=0) + 1)
+    numpy.maximum.at(highest_scores, span_units, scores[span_of_unit])
+
+    # An entity is found while the set has all of its units: up to the least of their scores. The
+    # units of an entity follow each other. Owners rise, so its first unit is where they change.
+    first_units = numpy.flatnonzero(numpy.diff(owners[is_of_wanted], prepend=-1))
+    return numpy.minimum.reduceat(highest_scores[wanted_units], first_units)
 
 
-def find_cells(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
-    """What spans of a set need to have for each entity to be found, numbered as cells: the entity
-    itself, or all of its tokens, with its label if there is a promise for each. Returns the entity
-    of each cell, ascending, and the cells: those of two entities are the same where they share
-    what is needed. Shapes: (C,)"""
+def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
+    """What a set has to have for each entity to be found, as numbered units. By `terms.found` the
+    only unit of an entity is the entity itself ("exact"), or its tokens are ("covered"). With a
+    promise for each label, a token is another unit for each label.
+
+    RETURNS (tuple[Ints1d, Ints1d]): The index of the entity that each unit is of, ascending, and
+        the number of the unit. Entities that need the same have the same unit. Shapes: (U,)
+    """
     if terms.found == "exact":
-        owner = numpy.arange(len(entities.begin))
-        _, cells = numpy.unique(dev.entity_keys(entities), return_inverse=True)
-        return owner, cells
-    owner, cells = ranges(entities.begin, entities.end)
-    if terms.per_label:
-        # Labels from -1, those of the model, and one for all inner nodes. Each has N cells.
-        n_tokens = len(dev.is_counted)
-        label = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
-        cells = cells + (label[owner] + 1) * n_tokens
-    return owner, cells
+        owners = numpy.arange(len(entities.begin))
+        _, units = numpy.unique(dev.entity_keys(entities), return_inverse=True)
+        return owners, units
+    owners, tokens = ranges(entities.begin, entities.end)
+    if not terms.per_label:
+        return owners, tokens
+    # The numbers of units are (label, token), as an index of a flattened array. Labels begin at -1;
+    # above those of the model, all inner nodes count as one.
+    n_tokens = len(dev.is_counted)
+    labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
+    units = (labels[owners] + 1) * n_tokens + tokens
+    return owners, units
 
 
 def find_parts(
@@ -377,7 +421,7 @@ def find_parts(
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
-        is_in_group = group_of_doc == group  # shape: (D,)
+        is_in_group = group_of_doc == group  # whether each doc is. Shape: (D,)
         spans = scored.spans[is_in_group[scored.spans["doc"]]]
         gold = scored.gold[is_in_group[scored.gold["doc"]]]
         if terms.per_label:
@@ -396,8 +440,15 @@ def find_parts(
 
 
 def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Terms) -> Part:
-    """What can be promised of scored spans and entities, as in `ScoredSpans`, without a name of the
-    group and the label. Several parts share what may fail."""
+    """Find what can be promised of one part.
+
+    spans, gold (ArrayXd): Its spans and annotated entities, as in `ScoredSpans`.
+    n_docs (int): The number of docs of its group.
+    n_parts (int): The number of parts. If each may fail with the same probability, all promises
+        hold with the confidence of the terms.
+    terms (Terms): What is to be promised.
+    RETURNS (Part): The part, without the names of its group and label.
+    """
     delta: float | None = None  # the probability that the promise of this part fails
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
@@ -432,18 +483,29 @@ def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms
 
 
 def miss_risk(gold: ArrayXd, terms: Terms, delta: float | None) -> Risk:
-    """What is missed of annotated entities, as in `ScoredSpans`. Docs without entities don't
-    count."""
+    """The share of annotated entities that sets miss. Docs without entities don't count.
+
+    gold (ArrayXd): The annotated entities, as in `ScoredSpans`.
+    terms (Terms): What the share is of.
+    delta (float | None): The probability that the promise may fail. None: it holds on average.
+    """
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
-    (lowest,) = losses.mean(numpy.asarray([LOWEST])).tolist()
+    (lowest,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
     return Risk(losses.n, lowest, losses.binary, find_threshold)
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """The share of spans that are wrong, of scored spans as in `ScoredSpans`."""
+    """The share of the spans of sets that are wrong.
+
+    spans (ArrayXd): The spans, as in `ScoredSpans`.
+    n_docs (int): The number of docs.
+    delta (float): The probability that the promise may fail.
+    """
     is_wrong = ~spans["found"]
-    risks = conformal.false_alarm_risk(spans["score"], is_wrong, spans["doc"], n_docs, STRICTNESS)
+    risks = conformal.false_alarm_risk(
+        spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
+    )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
     # The first threshold is the strictest.
     return Risk(n_docs, float(risks[0]), False, find_threshold)
@@ -453,31 +515,35 @@ def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
     """The threshold that keeps a miss rate, rounded down to four digits; None if there is none."""
-    threshold = conformal.threshold(losses, limit, delta=delta, floor=LOWEST)
+    threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
-    # Rounded, as a score of another batch may differ in its last digits.
-    n_before_point = math.floor(math.log10(threshold)) + 1
+    # Rounded down: in another batch the score of the same span may differ in its last digits.
+    n_before_point = math.floor(math.log10(threshold)) + 1  # digits; 0 for 0.1234, -1 for 0.01234
     power = 10.0 ** (4 - n_before_point)
     rounded_down = math.floor(threshold * power) / power
-    return float(f"{max(rounded_down, LOWEST):.4g}")
+    return float(f"{max(rounded_down, MIN_THRESHOLD):.4g}")
 
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
-    """The threshold that keeps a share of false alarms: the last of `STRICTNESS` that passes; None
-    if none does. The risks are those of its thresholds, (S,)."""
+    """The threshold that keeps a share of false alarms: the last of `ALARM_THRESHOLDS` that passes
+    its test; None if none does.
+
+    risks (Floats1d): The share of false alarms at each of these thresholds. Shape: (thresholds,)
+    """
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
     if n_passed == 0:
         return None
-    return float(STRICTNESS[n_passed - 1])
+    return float(ALARM_THRESHOLDS[n_passed - 1])
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """The lowest limit with a threshold, rounded up to four digits after the point; None if there
-    is none below 1."""
-    low = 0.0  # has no threshold
-    high = 1.0  # has one, unless it stays 1
+    """The lowest limit that has a threshold, rounded up to four digits after the point; None if
+    there is none below 1."""
+    # By bisection. `low` has no threshold. `high` has one, as soon as it is below 1.
+    low = 0.0
+    high = 1.0
     while high - low > 1e-4:
         middle = (low + high) / 2
         if find_threshold(middle) is None:
@@ -528,13 +594,14 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         return []
     # The thresholds of each group by limit, and the limits that all groups have.
     thresholds_of_groups: dict[str | None, dict[float, float]] = {}
-    for name_of_group, promised in promise.groups.items():
-        thresholds_of_groups[name_of_group] = {
-            limit: threshold for limit, threshold in promised.levels
-        }
-    limits_of_groups = [set(thresholds) for thresholds in thresholds_of_groups.values()]
-    limits = set.intersection(*limits_of_groups)
+    for name_of_group, thresholds in promise.groups.items():
+        by_limit: dict[float, float] = {}
+        for limit, threshold in thresholds.levels:
+            by_limit[limit] = threshold
+        thresholds_of_groups[name_of_group] = by_limit
+    limits = set.intersection(*[set(by_limit) for by_limit in thresholds_of_groups.values()])
 
+    # The docs of these groups, and the thresholds of each doc by limit
     in_groups: list[Example] = []
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
@@ -544,11 +611,13 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for eg in used:
         group = group_of(eg.reference, promise.by_group)
         thresholds_of_docs.append(thresholds_of_groups[group])
+
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     observed = []
     for limit in sorted(limits):
-        # The threshold of each doc, (D,). Scores divided by it are missed below 1.
-        doc_thresholds = numpy.asarray([thresholds[limit] for thresholds in thresholds_of_docs])
+        # Docs of different groups have different thresholds. After a division by that of its doc,
+        # the threshold of all scores is 1.
+        doc_thresholds = numpy.asarray([by_limit[limit] for by_limit in thresholds_of_docs])  # (D,)
         relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
         (miss_rate,) = losses.mean(numpy.ones(1)).tolist()

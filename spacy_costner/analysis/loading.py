@@ -14,9 +14,11 @@ from ..settings import check_overrides
 
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config with other settings, which it has to have.
+    """Read a config for training, and override some of its settings.
 
-    RAISES (ValueError): If the file isn't a config for training.
+    path (str | Path): The file.
+    overrides (Mapping[str, Any]): Values of settings, by names such as "paths.train".
+    RAISES (ValueError): If the file isn't a config for training, or doesn't have such a setting.
     """
     config = open_config(path)
     for name in ("nlp", "training"):
@@ -44,7 +46,14 @@ def open_config(path: str | Path) -> Config:
 def load_pipeline(
     model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
-    """Load a pipeline, a package or a folder, also one that a killed process left half saved."""
+    """Load a pipeline. If a process was killed while it saved the pipeline, the folder is put in
+    order first: see `saving.clear`.
+
+    model (str | Path): The pipeline, a package or a folder.
+    code_path (str | Path | None): Python file with registered functions to be imported.
+    use_gpu (int): GPU ID or -1 for CPU.
+    RAISES (ValueError): If it is a file.
+    """
     if Path(model).is_file():
         raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
     setup_gpu(use_gpu, silent=True)

@@ -1,4 +1,8 @@
-"""Predictions for annotated docs: the posterior is computed once, for all decodings and scores."""
+"""Predictions for annotated docs: the posterior is computed once, for all decodings and scores.
+
+Entities count if all of their tokens are annotated, and none was preset by another component.
+`DevPredictions` keeps what counts, and looks entities up in it.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -65,17 +69,17 @@ class DevPredictions(NamedTuple):
 
     def are_counted(self, entities: Entities) -> Array1d:
         """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
-        # How many tokens before each token don't count, (N + 1,). If it is the same at both ends of
-        # an entity, all of its tokens count.
+        # How many tokens before each token don't count. Shape: (N + 1,) If all tokens of an entity
+        # count, it is the same before its first token and before the one after its last.
         n_ignored = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
         has_counted_tokens = n_ignored[entities.end] == n_ignored[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of(self, entities: Entities) -> Ints1d:
-        """The doc of each entity. Shape: (E,)"""
-        ends = numpy.cumsum(self.posterior.doc_lengths)
-        # The first doc that ends after the begin of the entity.
-        return numpy.searchsorted(ends, entities.begin, side="right")
+        """The index of the doc of each entity. Shape: (E,)"""
+        doc_ends = numpy.cumsum(self.posterior.doc_lengths)
+        # An entity is in the first doc that ends after its first token.
+        return numpy.searchsorted(doc_ends, entities.begin, side="right")
 
     def count_in_docs(self, entities: Entities) -> Ints1d:
         """The number of the entities in each doc. Shape: (B,)"""
@@ -89,7 +93,9 @@ class DevPredictions(NamedTuple):
     def entity_keys(self, entities: Entities) -> Ints1d:
         """A number for each entity, the same for the same tokens and label. All inner nodes of a
         label tree count as one label. Shape: (E,)"""
-        # Begin, end and label are the digits of one number: end <= N, and -1 <= label <= n_labels.
+        # Begin, end and label become the digits of one number, as in (begin * 10 + end) * 10 +
+        # label. An end is up to N, and so has N + 1 values. A label is from -1 up to `n_labels`,
+        # which is any inner node.
         n_tokens = len(self.is_counted)
         n_labels = len(self.posterior.tags.labels)
         extents = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
@@ -126,7 +132,10 @@ def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[
 
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
-    """RAISES (ValueError): If a component has a `spans_key`, and a command works on `doc.ents`."""
+    """Check that a component writes `doc.ents`, for a command that works on them.
+
+    RAISES (ValueError): If it has a `spans_key`.
+    """
     key = ner.annotation.spans_key
     if key is not None:
         raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
@@ -174,25 +183,26 @@ def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
 
 
 def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
-    """The posterior of the docs of several batches, in the memory of the CPU."""
+    """Concatenate the posteriors of several batches, in the memory of the CPU."""
     emissions: list[Floats2d] = []
     lengths: list[Ints1d] = []
     is_space: list[Array1d] = []
     doc_of: list[Ints1d] = []
     n_docs = 0  # in the batches before
     for posterior in posteriors:
-        # The batches have the same transitions.
         scores = map_scores(to_numpy, posterior.scores)
         emissions.append(scores.emissions)
         lengths.append(scores.lengths)
         is_space.append(posterior.is_space)
         doc_of.append(posterior.doc_of + n_docs)
         n_docs += len(posterior.doc_lengths)
+    # All batches have the same transitions, start and end: those of the last one are kept.
+    all_scores = scores._replace(
+        emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
+    )
     return replace(
         posteriors[0],
-        scores=scores._replace(
-            emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
-        ),
+        scores=all_scores,
         is_space=numpy.concatenate(is_space),
         doc_of=numpy.concatenate(doc_of),
     )
@@ -204,9 +214,15 @@ def predict(
     posterior: Posterior,
     confidence: Confidence | None,
 ) -> Prediction:
-    """Decode the posterior of docs, by this component or by another, with the component's decoding.
-    Write the entities to the docs, also with a `spans_key`, and, with confidence, their
-    probabilities to a span group."""
+    """Decode docs with the decoding of a component, and write the entities to the docs: to
+    `doc.ents` and, if the component has a `spans_key`, also to `doc.spans`.
+
+    ner (CostSensitiveNER): The component.
+    docs (Sequence[Doc]): The docs.
+    posterior (Posterior): Their posterior: that of the component, or of a model of the same labels.
+    confidence (Confidence | None): Where to write the probabilities of the entities. None: nowhere.
+    RETURNS (Prediction): The entities and their probabilities.
+    """
     tokens = read_presets(docs)
     prediction = make_prediction(
         ner.decode(posterior), posterior, tokens, confidence, other_labels=ner.other_labels
@@ -219,8 +235,8 @@ def predict(
 
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
-    """What `nlp.evaluate` returns for development docs, but for the speed. The component takes
-    their posterior in place of its model, and only the components after it run."""
+    """The scores that `nlp.evaluate` would return for development docs. The docs are not predicted
+    again: the component decodes their posterior, and then the components after it run."""
     docs = [eg.predicted.copy() for eg in dev.originals]
     prediction = make_prediction(
         ner.decode(dev.posterior),
@@ -238,21 +254,21 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
 
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
     """Run the components before the one with this name, on texts or docs."""
-    place = nlp.pipe_names.index(name)
-    with nlp.select_pipes(disable=nlp.pipe_names[place:]):
+    index = nlp.pipe_names.index(name)
+    with nlp.select_pipes(disable=nlp.pipe_names[index:]):
         return list(nlp.pipe(docs))
 
 
 def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
     """Run the components after the one with this name, on docs that it has annotated."""
-    place = nlp.pipe_names.index(name)
-    with nlp.select_pipes(disable=nlp.pipe_names[: place + 1]):
+    index = nlp.pipe_names.index(name)
+    with nlp.select_pipes(disable=nlp.pipe_names[: index + 1]):
         return list(nlp.pipe(docs))
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Have a component write the probabilities of its entities, if it does not, under a key that no
-    other component has. Write that to the config."""
+    """Have a component write the probabilities of its entities to `doc.spans`, if it does not yet.
+    The key is one that no other component has. The setting is written to the config, too."""
     if ner.confidence is not None:
         return
     taken_keys = set()

@@ -1,4 +1,9 @@
-"""Linear models of a config: load and initialize them, train them, hold out folds."""
+"""Linear models of a config: load and initialize them, train them, hold out folds.
+
+A linear model is trained by updates, batch after batch, or on all docs at once if they are few. To
+hold out folds is to divide docs into folds, and to predict each fold by a model that was trained on
+all the others. So there are predictions of all docs by models that have not seen them.
+"""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,15 +61,15 @@ SEEN_BY_START = (
 FEW_SENTENCES = 1000
 """Below this number of sentences training is on all docs at once."""
 
-MOST_WEIGHTS = 2 * 10**7
+MAX_WEIGHTS = 2 * 10**7
 """The most weights of a model that is trained on all docs at once: it takes about 150 bytes a
 weight."""
 
 SENTENCIZER = Sentencizer()
 """Counts the sentences of docs without sentence starts."""
 
-N_DOCS = 256
-"""Number of docs that are annotated together, if the corpus isn't in memory."""
+BATCH_SIZE = 256
+"""The number of docs that are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
 """A reader of the config, such as `spacy_costner.read.v1` makes it."""
@@ -82,10 +87,11 @@ class LinearPipeline(NamedTuple):
 
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
-    """Load the pipeline of a config for `spacy train`, not initialized, to train its linear model,
-    the first one if there are several. Set the seed of the config. The pipeline has a vocab of its
-    own if none is given (True).
+    """Load the pipeline of a config for `spacy train`, to train its linear model. The pipeline
+    isn't initialized. Sets the seed of the config.
 
+    config (Config): The config. If it has several linear models, the first one is taken.
+    vocab (Vocab | bool): The vocab of the pipeline. True: a new one.
     RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
         would have to be trained, or if training has no end.
     """
@@ -102,7 +108,10 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 
 def check_end(training: Mapping[str, Any]) -> None:
-    """RAISES (ValueError): If training by a block [training] has no end."""
+    """Check that training by a block [training] has an end.
+
+    RAISES (ValueError): If it has none.
+    """
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     if max(limits.values()) <= 0 or min(limits.values()) < 0:
         raise ValueError(
@@ -112,9 +121,10 @@ def check_end(training: Mapping[str, Any]) -> None:
 
 
 def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
-    """The component of a pipeline that can be trained here; several if they share a `spans_key`.
+    """The component of a pipeline that `fit` trains; several if they share a `spans_key`.
 
-    RAISES (ValueError): If others are not frozen, or a model is not linear.
+    frozen (Iterable[str]): The names of components that are not trained.
+    RAISES (ValueError): If other components would have to be trained, or a model is not linear.
     """
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []
@@ -141,7 +151,8 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
 
 
 def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
-    """Whether components with these keys can be trained: one, or several that share a key."""
+    """Whether `fit` trains components with these keys: one component with or without a key, or
+    several that share one."""
     if len(spans_keys) <= 1:
         return len(spans_keys) == 1
     return None not in spans_keys and len(set(spans_keys)) == 1
@@ -165,8 +176,8 @@ def can_be_fitted(config: Config) -> bool:
 
 
 def blocks_to_train(config: Config) -> list[dict[str, Any]]:
-    """The blocks of the components that training changes, with the defaults of their factories:
-    those that have a model and are not frozen."""
+    """The blocks of the components that training changes: those that have a model and are not
+    frozen. Settings that a block doesn't have are the defaults of its factory."""
     language = get_lang_class(config["nlp"]["lang"])
     not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
     blocks: list[dict[str, Any]] = []
@@ -182,7 +193,8 @@ def blocks_to_train(config: Config) -> list[dict[str, Any]]:
 
 
 def component_block(config: Config, name: str) -> dict[str, Any]:
-    """The block of a component in an interpolated config; of a sourced one, that of its source."""
+    """The block of a component in an interpolated config. If the component is from another
+    pipeline, its block there."""
     block = config["components"][name]
     if "source" not in block:
         return block
@@ -202,8 +214,8 @@ def read_pipeline_config(name: str) -> Config:
 
 
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
-    """The readers of the training and the development corpus of a config. There is none of the
-    latter if its path is null."""
+    """The readers of the training and the development corpus of a config. None: there is no
+    development corpus, as its path is null."""
     config = nlp.config.interpolate()
     train_name = config["training"]["train_corpus"]
     dev_name = config["training"]["dev_corpus"]
@@ -219,9 +231,14 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
-    """Initialize a pipeline, and read its training corpus as the component will see it. In memory
-    it is read once, for initialization and for training: spaCy's `init_nlp` reads it twice, and
-    that takes longest. If it isn't in memory, the result can be read once."""
+    """Initialize a pipeline, and read its training corpus as the component will see it.
+
+    linear (LinearPipeline): The pipeline.
+    corpus (Corpus): The training corpus.
+    in_memory (bool): Whether the corpus is kept in memory. It is then read once, for initialization
+        and for training; spaCy's `init_nlp` reads it twice, and that takes longest.
+    RETURNS (Iterable[Example]): The examples. If they are not in memory, they can be read once.
+    """
     nlp, ner, training = linear
     earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
     annotating = [name for name in earlier if name in training["annotating_components"]]
@@ -253,7 +270,7 @@ def annotate_in_batches(
     nlp: Language, examples: Iterable[Example], names: Sequence[str]
 ) -> Iterator[Example]:
     """Annotate predicted docs where not all docs are in memory: see `annotate_predicted`."""
-    for batch in minibatch(examples, N_DOCS):
+    for batch in minibatch(examples, BATCH_SIZE):
         yield from annotate_predicted(nlp, batch, names)
 
 
@@ -272,7 +289,7 @@ def annotate_predicted(
 
 
 def count_sentences(doc: Doc) -> int:
-    """The number of sentences of a doc. Without sentence starts they end with punctuation."""
+    """The number of sentences of a doc. If it has no sentence starts, punctuation ends them."""
     if doc.has_annotation("SENT_START"):
         return len(list(doc.sents))
     (is_start,) = SENTENCIZER.predict([doc])  # for each token
@@ -280,7 +297,8 @@ def count_sentences(doc: Doc) -> int:
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences. Docs after these aren't read."""
+    """Whether docs have fewer than `FEW_SENTENCES` sentences. No more docs are read than it takes
+    to know."""
     n_sentences = 0
     for doc in docs:
         n_sentences += count_sentences(doc)
@@ -302,11 +320,13 @@ def train_linear(
     cache: Path | None = None,
     is_small: bool | None = None,
 ) -> Trained:
-    """Train the linear model of a pipeline: on all docs at once if they are few, or else by the
-    updates of `spacy train`. At once, weights start from 0, and the loss is minimised with a
-    penalty: see `train_at_once`. That needs docs in memory, and see `can_train_at_once`.
+    """Train the linear model of a pipeline.
 
-    After training the weights are made slim, unless all are to be kept: see `slim_down`.
+    If docs are few, it is trained on all of them at once: weights start from 0, and the loss is
+    minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
+    component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
+    `spacy train` does. After training the weights are made slim, unless the model keeps all of
+    them: see `slim_down`.
 
     examples (Iterable[Example]): The docs, as `prepare` returns them.
     n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
@@ -345,9 +365,12 @@ def train_by_updates(
     on_epoch: OnEpoch,
     cache: Path | None,
 ) -> Trained:
-    """Train the linear model of a pipeline by updates: see `train_linear` for the arguments. The
-    config's batcher makes the batches once, of pieces of long docs: see `read_pieces`. They are
-    shuffled in each epoch. Training ends after the config's `max_epochs` or `max_steps`."""
+    """Train the linear model of a pipeline by updates: see `train_linear` for the arguments.
+
+    The batcher of the config makes the batches once. Long docs are cut into pieces before: see
+    `read_pieces`. Batches are shuffled in each epoch. Training ends after the `max_epochs` or
+    `max_steps` of the config.
+    """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
     batches = batch_pieces(
@@ -361,15 +384,16 @@ def train_by_updates(
     )
 
     def after_epoch(trained: Trained) -> None:
+        """Keep how far training is, and tell the caller."""
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)
 
     optimizer = training["optimizer"]
     first_weights = weights.rows.copy()
     first_progress = Progress(**ner.cfg["progress"])
-    # The mean of several trainings is computed in float64.
+    # The sum of the weights of all trainings: in float64, so that their mean is exact.
     sum_dtype = "float64" if n_seeds > 1 else "float32"
-    total = numpy.zeros(first_weights.shape, dtype=sum_dtype)
+    sum_of_weights = numpy.zeros(first_weights.shape, dtype=sum_dtype)
     n_trainings = 0
     for i in range(n_seeds):
         desc = "train"
@@ -388,29 +412,29 @@ def train_by_updates(
             on_epoch=after_epoch,
             desc=desc,
         )
-        total += weights.averaged(optimizer).astype(sum_dtype)
+        sum_of_weights += weights.averaged(optimizer).astype(sum_dtype)
         n_trainings += 1
         if trained.reason == INTERRUPTED:
             break
     ner.cfg["progress"] = trained.progress._asdict()
-    weights.restart((total / n_trainings).astype("float32"))
+    weights.restart((sum_of_weights / n_trainings).astype("float32"))
     return trained
 
 
 def can_train_at_once(ner: CostSensitiveNER) -> bool:
-    """Whether a component can be trained on all docs at once: it starts from 0, with few weights,
-    and has one loss, without kinks, that needs no start."""
+    """Whether a component can be trained on all docs at once. It needs a single loss that is smooth
+    and needs no trained model to start from. Its weights have to be few, and all 0."""
     _, weights = linear_part(ner.model)
     first_loss, *later_losses = ner.objective.loss.stages
     if later_losses or first_loss.needs_start or not first_loss.is_smooth:
         return False
-    return weights.rows.size <= MOST_WEIGHTS and not weights.rows.any()
+    return weights.rows.size <= MAX_WEIGHTS and not weights.rows.any()
 
 
 class Fold(NamedTuple):
     """Docs that were held out, and what a model predicts that was trained on the others."""
 
-    docs: Ints1d  # their numbers in the corpus. Shape: (D,)
+    docs: Ints1d  # the indices of the docs in the corpus. Shape: (D,)
     dev: DevPredictions
 
 
@@ -426,7 +450,11 @@ class FoldTraining:
     prepare_component: PrepareComponent | None
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train on the other docs, and predict those that are held out. Shape of these: (D,)"""
+        """Train on some docs, and predict the others, which are held out.
+
+        examples (Sequence[Example]): All docs.
+        is_held_out (Array1d): Whether each is held out. Shape: (docs,)
+        """
         linear = load_linear(self.config.copy())
         nlp, ner, _ = linear
         # In the config, `initialize` would interpolate a label such as "${paths.train}".
@@ -446,7 +474,7 @@ class FoldTraining:
         return Fold(numpy.flatnonzero(is_held_out), dev)
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
-        """Examples with new predicted docs, of the pipeline's vocab."""
+        """Copy examples with new predicted docs, which share the vocab of the pipeline."""
         for eg in examples:
             doc = copy_tokens(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
@@ -467,8 +495,9 @@ def hold_out(
     code_path: Path | None = None,
     desc: str = "folds",
 ) -> list[Fold]:
-    """Train the linear model of a config once for each fold, on all other docs, as it would be
-    trained on all: see `train_linear`. Features, label memory and first pass are made anew.
+    """Train the linear model of a config once for each fold, on all other docs, in the same way as
+    it would be trained on all docs: see `train_linear`. Features, label memory and first pass are
+    made anew for each fold, so that they don't know its docs.
 
     config (Config): The config.
     examples (Sequence[Example]): The docs, none of them empty. Of predicted docs only the tokens
@@ -498,18 +527,18 @@ def hold_out(
         prepare_component=prepare_component,
     )
     if make_executor is None:
-        numbers = progress(range(n_folds), desc=desc, unit="fold")
-        return [training.fit(examples, fold_of_doc == i) for i in numbers]
+        fold_numbers = progress(range(n_folds), desc=desc, unit="fold")
+        return [training.fit(examples, fold_of_doc == fold) for fold in fold_numbers]
 
     runs = make_fold_runs(training, examples, fold_of_doc, code_path)
-    folds: dict[str, Fold] = {}
+    fold_of_run: dict[str, Fold] = {}
     ended_runs = run_all(runs, make_executor)
     for run, ended in progress(ended_runs, desc=desc, unit="fold", total=n_folds):
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
-        folds[run.name] = ended.value
+        fold_of_run[run.name] = ended.value
     # Runs end in any order.
-    return [folds[run.name] for run in runs]
+    return [fold_of_run[run.name] for run in runs]
 
 
 def make_fold_runs(
@@ -518,7 +547,10 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """A run for the worker of each fold, with all docs as bytes. Shape of the folds: (D,)"""
+    """Make a run for the worker of each fold, which gets all docs as bytes.
+
+    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
+    """
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
     runs: list[Run] = []
@@ -535,8 +567,13 @@ def make_fold_runs(
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
-    """The fold of each doc, in blocks or, with a seed, drawn by chance. Shape: (D,)
+    """Assign docs to folds of the same size, up to one doc.
 
+    n_docs (int): The number of docs.
+    n_folds (int): The number of folds.
+    seed (int | None): Assign docs by chance, with this seed. None: docs that follow each other are
+        in the same fold.
+    RETURNS (Ints1d): The number of the fold of each doc, from 0. Shape: (docs,)
     RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
     """
     if n_folds < 2:
@@ -545,7 +582,7 @@ def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
         raise ValueError(
             f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
         )
-    blocks = numpy.arange(n_docs) * n_folds // n_docs  # sizes differ by at most one doc
+    blocks = numpy.arange(n_docs) * n_folds // n_docs  # of 5 docs in 2 folds: 0 0 0 1 1
     if seed is None:
         return blocks
     return numpy.random.default_rng(seed).permutation(blocks)
@@ -563,7 +600,11 @@ def fit_in_worker(
     is_held_out: Array1d,
     code_path: Path | None,
 ) -> Fold:
-    """Fit a fold in a worker. It returns no examples, which the command has."""
+    """Train and predict a fold in a worker: see `FoldTraining.fit`. It returns no examples, as the
+    command has them.
+
+    predicted, reference (bytes): The docs of all examples: see `pack_docs`.
+    """
     import_once(code_path)
     vocab = load_model_from_config(training.config, auto_fill=True).vocab
     predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)

@@ -36,14 +36,15 @@ ValueT = TypeVar("ValueT")
 MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files."""
 
-TOGETHER = 2
-"""How often a run is tried beside others if a worker dies: it may be that of another run."""
+TRIES_TOGETHER = 2
+"""How often a run is tried beside others, if a worker dies: it may be the worker of another run."""
 
-ALONE = 2
+TRIES_ALONE = 2
 """How often a run is tried by itself after that."""
 
 HOPELESS = 3
-"""If so many runs have failed as their workers died, and no run has ended, no other is tried."""
+"""After so many runs have failed because their workers died, and none has ended, the rest isn't
+tried."""
 
 import_once = lru_cache(import_code)
 """Imports a Python file with registered functions, once in each process."""
@@ -93,8 +94,9 @@ def run_all(
 ) -> Iterator[tuple[Run, Ended]]:
     """Execute runs. One that fails doesn't stop the others.
 
-    If a worker dies, the executor is made anew, and the runs that it had are repeated. A run with
-    which workers have died `TOGETHER` times is repeated alone; it fails if they die `ALONE` times.
+    If a worker dies, the executor is made anew, and the runs that it had are repeated. After
+    `TRIES_TOGETHER` deaths of its workers a run is repeated alone, and after `TRIES_ALONE` more it
+    fails.
 
     runs (Iterable[Run]): The runs.
     make_executor (MakeExecutor | None): Makes the executor, such as `local_processes(4)` or
@@ -107,54 +109,57 @@ def run_all(
         for run in runs:
             yield run, run_one(run)
         return
-    together: RunQueue = deque((run, 0) for run in runs)
-    alone: RunQueue = deque()
-    n_lost = 0  # runs that have failed as their workers died
+    run_together: RunQueue = deque((run, 0) for run in runs)
+    run_alone: RunQueue = deque()
+    n_lost = 0  # runs that have failed because their workers died
     is_any_done = False
-    while together or alone:
+    while run_together or run_alone:
         if n_lost >= HOPELESS and not is_any_done:
             break
-        queue = together
-        if alone:  # If a worker dies then, it is that of the run which is alone.
-            queue = deque([alone.popleft()])
+        queue = run_together
+        if run_alone:
+            # A single run at a time: if a worker dies, it is known which run it had.
+            queue = deque([run_alone.popleft()])
         for run, n_deaths, ended in run_until_broken(queue, make_executor):
             if ended is not None:
                 is_any_done = True
                 yield run, ended
-            elif n_deaths < TOGETHER:
-                together.appendleft((run, n_deaths))
-            elif n_deaths < TOGETHER + ALONE:
-                alone.appendleft((run, n_deaths))
+            elif n_deaths < TRIES_TOGETHER:
+                run_together.appendleft((run, n_deaths))
+            elif n_deaths < TRIES_TOGETHER + TRIES_ALONE:
+                run_alone.appendleft((run, n_deaths))
             else:
                 n_lost += 1
                 yield run, Failed(f"its worker died {n_deaths} times", "")
-    for run, _ in [*alone, *together]:
+    for run, _ in [*run_alone, *run_together]:
         yield run, Failed("workers die: see what they have printed", "")
 
 
 def run_until_broken(
     queue: RunQueue, make_executor: MakeExecutor
 ) -> Iterator[tuple[Run, int, Ended | None]]:
-    """Execute runs from a queue until it is empty, or a worker dies and takes the executor with it.
-    What was not given to the executor is then still in the queue.
+    """Execute runs from a queue until it is empty, or a worker dies and breaks the executor. Runs
+    that the executor has not had are then still in the queue.
 
     YIELDS (tuple[Run, int, Ended | None]): A run, how often a worker has died with it, and its
         result; None if a worker has died with it now, so that it may be repeated.
     """
     executor = make_executor()
-    limit = getattr(executor, "jobs", len(queue))
-    pending: dict[Future, tuple[Run, int]] = {}  # what the executor has
+    max_pending = getattr(executor, "jobs", len(queue))
+    pending: dict[Future, tuple[Run, int]] = {}  # the runs that the executor has
     is_broken = False
     try:
         while pending or (queue and not is_broken):
-            while queue and len(pending) < limit and not is_broken:
+            # Give it as many runs as it may have
+            while queue and len(pending) < max_pending and not is_broken:
                 run, _ = queue[0]
                 try:
                     future = executor.submit(run_one, run)
-                except BrokenExecutor:  # The run stays in the queue: no worker has had it.
-                    is_broken = True
+                except BrokenExecutor:
+                    is_broken = True  # The run stays in the queue: no worker has had it.
                 else:
                     pending[future] = queue.popleft()
+            # Wait until any ends
             for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
                 run, n_deaths = pending.pop(future)
                 error = future.exception()
@@ -170,10 +175,11 @@ def run_until_broken(
 
 
 def run_one(run: Run) -> Ended:
-    """Execute a run, or read its cached result: what a worker does. It raises no errors: they
-    become a `Failed`."""
+    """Execute a run, or read its cached result: what a worker does. Errors are not raised, but
+    returned as a `Failed`."""
 
     def execute() -> Done:
+        """Call the function of the run, and measure its CPU time."""
         begin = process_time()
         value = run.function(**run.settings)
         return Done(value, process_time() - begin)
@@ -181,7 +187,7 @@ def run_one(run: Run) -> Ended:
     try:
         if run.path is None:
             return execute()
-        # JSON has a list in place of a named tuple.
+        # The cache is JSON, which has a list of both fields in place of a `Done`.
         value, seconds = remembered(run.path, run.key, execute)
         return Done(value, seconds)
     except Exception as error:
@@ -195,14 +201,14 @@ def describe_failure(error: BaseException) -> Failed:
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it. The value is the same either way: as read
-    from JSON, which keeps floats exactly.
+    """Read a cached value, or compute it and cache it. Either way the value is as JSON has it: a
+    tuple has become a list. Floats stay exactly as they are.
 
     path (Path): The file of the cache.
     key (str): The fingerprint of what the value depends on.
     make (Callable[[], ValueT]): Computes the value, valid JSON and not None.
     """
-    value = kept(path, key)
+    value = read_cache(path, key)
     if value is None:
         text = json.dumps({"key": key, "value": make()})
         save_text(path, text)
@@ -210,18 +216,18 @@ def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
     return value
 
 
-def kept(path: Path, key: str) -> Any | None:
-    """Read a cached value; None if there is none with that key, or the file is damaged."""
+def read_cache(path: Path, key: str) -> Any | None:
+    """Read a cached value; None if there is no file, if it has another key, or is damaged."""
     with suppress(OSError, ValueError, RecursionError):
-        saved = json.loads(path.read_bytes())
-        if isinstance(saved, dict) and saved.get("key") == key:
-            return saved.get("value")
+        cached = json.loads(path.read_bytes())
+        if isinstance(cached, dict) and cached.get("key") == key:
+            return cached.get("value")
     return None
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings, valid JSON, and of the files and folders they name: it changes
-    if a setting or the content of one of these changes."""
+    """Compute a digest of settings, valid JSON, and of the files and folders that they name. It
+    changes if a setting changes, or the content of a file."""
     texts = sorted(set(texts_of(parts)))
     # Any text may be a path.
     paths = [Path(text) for text in texts if exists(text)]
@@ -267,20 +273,20 @@ def end_with_parent() -> None:
 
 
 def local_processes(jobs: int) -> MakeExecutor | None:
-    """What makes an executor of parallel processes on this machine. None for one job, which needs
-    no other process: see `run_all`."""
+    """The function that makes an executor of parallel processes on this machine, for `run_all`.
+    None for one job, which needs no other process."""
     if jobs == 1:
         return None
     return partial(Processes, jobs)
 
 
 def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
-    """What makes the executor of a Ray cluster, for `run_all`.
+    """The function that makes the executor of a Ray cluster, for `run_all`.
 
     address (str | None): "host:port" of its head, "auto" for the one that this machine belongs
         to, or another address for `ray.init`. None: no cluster.
     use_gpu (int): With 0, each run has a GPU, and sees no other. -1: none.
-    RETURNS (MakeExecutor | None): Makes the executor; None if there is no address.
+    RETURNS (MakeExecutor | None): The function; None if there is no address.
     RAISES (ImportError): If ray isn't installed.
     """
     if address is None:
@@ -315,11 +321,10 @@ class RayCluster(Executor):
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        self.references: dict[
-            Future, Any
-        ] = {}  # of tasks that have not ended: Ray's, by our future
+        # Ray's references to the tasks that have not ended, by the future that we made for each
+        self.references: dict[Future, Any] = {}
         expected = {name: version(name) for name in PACKAGES}
-        # Not repeated by Ray: `run_all` does so, and counts how often.
+        # Ray must not repeat a task whose worker died: `run_all` does, and counts how often.
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_make_task())
         self.start_task = partial(task.remote, os.getcwd(), expected)
         try:
@@ -331,8 +336,8 @@ class RayCluster(Executor):
             raise
 
     def check_node(self, task: Any, node_id: str, expected: dict[str, str]) -> None:
-        """Check a machine by a task that does nothing else there. If it dies meanwhile, that isn't
-        an error: its tasks will go to others.
+        """Check the packages and files of a machine, by a task that does nothing else there. It
+        isn't an error if the machine dies meanwhile: its tasks will go to others.
 
         task (Any): What a worker does: see `_make_task`.
         node_id (str): Ray's id of the machine.
@@ -362,8 +367,12 @@ class RayCluster(Executor):
         return future
 
     def _end(self, future: Future, answer: Future) -> None:
-        """End our future as a task has ended: with its value, with the error of its function, or
-        with a `BrokenExecutor` if the worker died."""
+        """End our future when a task of Ray has ended: with its value, with the error of its
+        function, or with a `BrokenExecutor` if its worker died.
+
+        future (Future): Our future.
+        answer (Future): The future that Ray has made for the task.
+        """
         error = answer.exception()
         self.references.pop(future, None)
         if error is None:
@@ -374,8 +383,11 @@ class RayCluster(Executor):
             future.set_exception(BrokenExecutor(f"{type(error).__name__}: {error}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End tasks, if they are cancelled, or wait for them; and disconnect, unless the process
-        was connected before."""
+        """Disconnect from the cluster, unless the process was connected before.
+
+        wait (bool): Wait until all tasks have ended.
+        cancel_futures (bool): End them before.
+        """
         references = dict(self.references)  # a copy: tasks that end are taken out
         if cancel_futures:
             for reference in references.values():
@@ -387,8 +399,8 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at a "host:port": Ray would try for five minutes. Addresses of
-    other forms are left to Ray.
+    """Check that something listens at a "host:port", as Ray would try for five minutes. Addresses
+    of other forms aren't checked.
 
     RAISES (ConnectionError): If nothing listens there.
     """
@@ -403,8 +415,9 @@ def check_address(address: str) -> None:
 
 
 def _make_task() -> Callable[..., Any]:
-    """Make the function that a worker of Ray executes. Ray sends a function within a function as a
-    whole, and others by name, which a worker with another version may not have."""
+    """Make the function that a worker of Ray executes. It is within a function, as Ray sends such
+    functions as a whole. It would send others by name only, and a worker with another version of
+    the package may not have that name."""
 
     def task(folder: str, expected: dict[str, str], pickled: bytes | None) -> Any:
         """Check the worker's versions and files, and call a pickled function with its arguments, if

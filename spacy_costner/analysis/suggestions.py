@@ -1,4 +1,9 @@
-"""Suggest the docs to annotate next: those of which a model is least sure."""
+"""Suggest the docs to annotate next: those of which a model is least sure.
+
+Docs are chosen from a pool. A doc is worth more the less sure the model is of it, and less the more
+its annotation costs you (its price). Words that the model is unsure of make docs diverse: a doc is
+worth less if the docs chosen before have the same ones.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -18,17 +23,18 @@ from ..readers import Task, TaskSpan, doc_to_task
 from .diverse import Shares, choose_diverse, make_shares
 from .predictions import check_ents, find_components, get_component, predict, run_before
 
-LEAST_SHARE = 0.02
-"""Words with a smaller part of the largest uncertainty of a word of the doc don't count."""
+MIN_SHARE = 0.02
+"""The model is unsure of a word if its uncertainty is above this share of the highest one in the
+doc."""
 
 DECAY = 0.5
 """A word that the model is unsure of in a chosen doc is worth half as much in the next one."""
 
-OVERHEAD = 20.0
-"""What a doc costs besides its tokens, in tokens."""
+PRICE_PER_DOC = 20.0
+"""What a doc costs beside its tokens, in tokens."""
 
-PER_WORD = 10.0
-"""What each of its words that the model is unsure of costs besides, in tokens. Without it, lists of
+PRICE_PER_WORD = 10.0
+"""What each word that the model is unsure of costs in addition, in tokens. Without it, lists of
 names come first."""
 
 
@@ -100,7 +106,7 @@ PRICES = ("token", "doc")
 class Candidate(NamedTuple):
     """A doc of the pool that may be chosen."""
 
-    place: int  # among the docs, from 0
+    doc_index: int  # the index of the doc among all docs
     doc: Doc
     score: float  # how unsure the model is of it
     shares: Shares  # the words that it is unsure of
@@ -109,7 +115,7 @@ class Candidate(NamedTuple):
 class Suggestion(NamedTuple):
     """A doc to annotate, with the entities that the model predicts."""
 
-    place: int  # among the docs, from 0
+    place: int  # the index of the doc among all docs
     score: float  # how unsure the model is of it
     doc: Doc
 
@@ -174,13 +180,16 @@ def suggest(
         prices: list[float] = []
         for candidate in pool:
             n_unsure_words = len(candidate.shares.features)
-            prices.append(len(candidate.doc) + OVERHEAD + PER_WORD * n_unsure_words)
+            price = len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_unsure_words
+            prices.append(price)
         worth = worth / prices
+
     shares = [candidate.shares for candidate in pool]
     decay = DECAY if diverse else 1.0
     suggestions: list[Suggestion] = []
     for i in choose_diverse(worth, shares, n, decay=decay):
-        suggestions.append(Suggestion(pool[i].place, pool[i].score, pool[i].doc))
+        suggestions.append(Suggestion(pool[i].doc_index, pool[i].score, pool[i].doc))
+    # The docs get the predicted entities, for `Suggestion.task`.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
         predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
@@ -188,12 +197,12 @@ def suggest(
 
 
 def check_other_components(nlp: Language, name: str) -> None:
-    """Look for other components with entities, such as spaCy's `ner`: nobody knows how unsure they
-    are. Those before our component are reported.
+    """Look for components of other packages that set entities, such as spaCy's `ner`: they don't
+    say how sure they are. Warns of those that run before our component.
 
     nlp (Language): The pipeline.
     name (str): The name of our component.
-    RAISES (ValueError): If the pipeline has others, and none of ours.
+    RAISES (ValueError): If the pipeline has such components, and none of ours.
     """
     ours = find_components(nlp)
     others: list[str] = []
@@ -224,9 +233,9 @@ def measure_pool(
 ) -> list[Candidate]:
     """Measure how unsure a component is of docs and of their words.
 
-    nlp (Language): The pipeline. What is before the component annotates the docs.
+    nlp (Language): The pipeline. The components before this one annotate the docs.
     name (str): The name of the component.
-    docs (Iterable[tuple[int, Doc]]): The docs that may be chosen, with their places.
+    docs (Iterable[tuple[int, Doc]]): The docs that may be chosen, each after its index.
     measure (Measure): One of `MEASURES`.
     """
     ner = get_component(nlp, name)
@@ -235,30 +244,31 @@ def measure_pool(
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
         uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
+        # The tokens of all docs of the batch are concatenated: those of a doc are between these.
         first = 0
-        for (place, _), doc, score in zip(batch, batch_docs, scores):
+        for (index, _), doc, score in zip(batch, batch_docs, scores):
             last = first + len(doc)
             word_scores = uncertainty.tokens[first:last]
-            # A word in lower case is the same feature wherever it stands.
-            shares = make_shares(doc.to_array(LOWER), word_scores, LEAST_SHARE)
-            pool.append(Candidate(place, doc, score, shares))
+            # The feature of a token is its word in lower case.
+            shares = make_shares(doc.to_array(LOWER), word_scores, MIN_SHARE)
+            pool.append(Candidate(index, doc, score, shares))
             first = last
     return pool
 
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
-    """Leave out docs without words, those whose text came before, and those that are annotated.
-    White space makes no difference.
+    """Leave out docs without words, those with the text of an earlier doc, and those with the text
+    of an annotated doc. Texts that differ in white space only are the same.
 
-    YIELDS (tuple[int, Doc]): The other docs, with their places among all.
+    YIELDS (tuple[int, Doc]): The other docs, each after its index among all.
     """
-    texts = {text_without_space(doc) for doc in annotated}
-    texts.add("")
-    for place, doc in enumerate(docs):
+    known_texts = {text_without_space(doc) for doc in annotated}
+    known_texts.add("")
+    for index, doc in enumerate(docs):
         text = text_without_space(doc)
-        if text not in texts:
-            texts.add(text)
-            yield place, doc
+        if text not in known_texts:
+            known_texts.add(text)
+            yield index, doc
 
 
 def text_without_space(doc: Doc) -> str:

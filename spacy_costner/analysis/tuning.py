@@ -1,4 +1,9 @@
-"""Choose a decision threshold or a bias on development docs. No retraining."""
+"""Choose a decision threshold or a bias on development docs. No retraining.
+
+The parameter that is tuned is part of the decoding, which is not learned in training. All docs are
+predicted once, and their entities decoded with each value of the parameter. A point is a value with
+its scores.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,10 +31,10 @@ from .predictions import (
 
 
 class Tunable(NamedTuple):
-    """A parameter that can be tuned: the decoding that has it, and the values to try, (V,)."""
+    """A parameter that can be tuned."""
 
-    decoding: str
-    values: Floats1d
+    decoding: str  # the registered name of the decoding that has it
+    values: Floats1d  # the values to try. Shape: (V,)
 
 
 TUNABLE = {
@@ -65,8 +70,9 @@ class Tuning(NamedTuple):
     points: Sequence[Point]  # the scores at each value
     chosen: Point  # the best of them
     before: Point  # the scores of the decoding that the component had, with the value NaN
-    # Of docs by values that other docs chose: what to expect of new docs. None if the aim isn't F.
     held_out: Point | None = None
+    """The scores to expect of new docs: docs are scored with the value that other docs choose. None
+    if the aim isn't F."""
     notes: Sequence[str] = ()  # what may make it misleading
 
     def as_text(self) -> str:
@@ -158,13 +164,24 @@ def tune_on(
     precision: float | None = None,
     recall: float | None = None,
 ) -> Tuning:
-    """Choose a value on the predictions of one model or of several, and set it: see `tune`."""
+    """Choose a value of a parameter, and set it.
+
+    devs (Sequence[DevPredictions]): What models predict for docs: one model for all docs, or the
+        model of each fold for its docs.
+    nlp (Language): The pipeline of the component.
+    ner (CostSensitiveNER): The component.
+    parameter (str): What to tune, one of `TUNABLE`.
+    beta, precision, recall: See `tune`.
+    RETURNS (Tuning): The scores at each value, and the value chosen.
+    """
+    # The correct, predicted and annotated entities of each doc with each value
     values: list[float] = []
-    tables: list[Ints2d] = []
+    counts_of_values: list[Ints2d] = []
     for value, decoded in decode_at_all(devs, parameter):
         values.append(value)
-        tables.append(count_by_doc(devs, decoded))
-    counts = numpy.stack(tables)  # shape: (values, docs, 3)
+        counts_of_values.append(count_by_doc(devs, decoded))
+    counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
+
     points = find_points(values, counts.sum(axis=1))
     chosen = choose_point(points, beta, precision, recall)
     held_out = None
@@ -180,7 +197,8 @@ def tune_on(
             f"the {parameter}, {chosen.value:g}, is at the edge of its range: a further one may be "
             "better, or none"
         )
-    # With the decoding that the component still has.
+
+    # The scores of the decoding that the component has had so far
     decoded_before: list[Entities] = []
     for dev in devs:
         entities = ner.decode(dev.posterior).entities
@@ -194,45 +212,55 @@ def tune_on(
 def choose_by_folds(
     values: Sequence[float], counts: Ints3d, beta: float = 1.0
 ) -> tuple[int, Point]:
-    """Choose the mean of the values with the best F-beta for all docs but those of a fold. The best
-    value of all docs follows their accidents, and a small set loses by it. Of values with the same
-    score, the middle one counts.
+    """Choose a value for the best F-beta: for each fold the best value of all other docs, and the
+    mean of these. The best value of all docs together is often best by chance only, if they are
+    few.
 
     values (Sequence[float]): The values, at equal distances: the mean of their indices is chosen.
     counts (Ints3d): See `count_by_doc`. Shape: (values, docs, 3)
-    RETURNS (tuple[int, Point]): The index of the value; the scores of the docs of all folds, each
-        with the best value of the others.
+    RETURNS (tuple[int, Point]): The index of the chosen value; the scores of the docs of all folds,
+        each fold with the best value of the other docs.
     """
     n_docs = counts.shape[1]
-    fold_of = numpy.arange(n_docs) * N_FOLDS // n_docs  # blocks, which keep related docs together
-    choices: list[int] = []
-    held_out = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
+    # Docs that follow each other, and may be related, are in the same fold.
+    fold_of_doc = numpy.arange(n_docs) * N_FOLDS // n_docs
+    choices: list[int] = []  # the index of the best value without the docs of each fold
+    held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):
-        is_in_fold = fold_of == fold
+        is_in_fold = fold_of_doc == fold
         points = find_points(values, counts[:, ~is_in_fold].sum(axis=1))
         f_scores = numpy.asarray([point.f_score(beta) for point in points])
-        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)  # up to rounding
+        # Of several best values, up to rounding, the middle one is chosen.
+        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)
         choice = int(best[len(best) // 2])
         choices.append(choice)
-        held_out += counts[choice, is_in_fold].sum(axis=0)
+        held_out_counts += counts[choice, is_in_fold].sum(axis=0)
     index = int(numpy.rint(numpy.mean(choices)))
-    (point,) = find_points([values[index]], held_out[None])
+    (point,) = find_points([values[index]], held_out_counts[None])
     return index, point
 
 
 def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
-    """The entities of each doc that are correct, predicted and annotated. `decoded` are the
-    predicted ones for the docs of each model. Shape: (D, 3)"""
-    tables: list[Ints2d] = []
+    """Count the correct, predicted and annotated entities of each doc.
+
+    devs (Sequence[DevPredictions]): The docs of each model.
+    decoded (Sequence[Entities]): The predicted entities of the docs of each model.
+    RETURNS (Ints2d): The three numbers of each doc. Shape: (docs, 3)
+    """
+    counts_of_models: list[Ints2d] = []
     for dev, predicted in zip(devs, decoded):
         correct = predicted.select(dev.is_correct(predicted))
         columns = [dev.count_in_docs(entities) for entities in (correct, predicted, dev.gold)]
-        tables.append(numpy.stack(columns, axis=1))
-    return numpy.concatenate(tables)
+        counts_of_models.append(numpy.stack(columns, axis=1))
+    return numpy.concatenate(counts_of_models)
 
 
 def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
-    """The scores at each value, from its correct, predicted and annotated entities: (V, 3)."""
+    """The scores at each value.
+
+    values (Sequence[float]): The values of the parameter.
+    counts (Ints2d): The correct, predicted and annotated entities with each. Shape: (values, 3)
+    """
     points: list[Point] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
         precision = 1.0  # if nothing is predicted
@@ -246,9 +274,12 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
 def decode_at_all(
     devs: Sequence[DevPredictions], parameter: str
 ) -> Iterator[tuple[float, Sequence[Entities]]]:
-    """All values of a parameter, each with the entities that are decoded with it, for the docs of
-    each model.
+    """Decode the docs with each value of a parameter.
 
+    devs (Sequence[DevPredictions]): The docs of each model.
+    parameter (str): One of `TUNABLE`.
+    YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
+        for the docs of each model.
     RAISES (ValueError): If no doc has an annotated entity.
     """
     n_gold = sum(len(dev.gold.begin) for dev in devs)
@@ -271,7 +302,8 @@ def decode_at_all(
 
 
 def find_point(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:
-    """The scores of the entities that are decoded with a value."""
+    """The scores of the entities that are decoded with one value. For the arguments see
+    `count_by_doc`."""
     counts = count_by_doc(devs, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
     (point,) = find_points([value], counts)
     return point
@@ -312,12 +344,21 @@ def reach(
 
 
 def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str, Any]:
-    """Read an aim as arguments of `tune`: "f" (or another name), "precision=0.9", "recall=0.9"."""
+    """Read what is best.
+
+    text (str): "f", "precision=0.9" or "recall=0.9", for any number between 0 and 1.
+    *other_names (str): What else it may be.
+    option (str): The option, for the error.
+    RETURNS (dict[str, Any]): The arguments of `tune`: {"precision": 0.9} or {"recall": 0.9}; empty
+        for the others.
+    RAISES (ValueError): If it is none of these.
+    """
     names = ["f", *other_names]
     if text in names:
         return {}
     score, _, required = text.partition("=")
-    with suppress(ValueError):  # what isn't a number is refused below
+    # If this is no number, the aim is refused below.
+    with suppress(ValueError):
         if score in ("precision", "recall") and 0 < float(required) < 1:
             return {score: float(required)}
     expected = ", ".join(names)

@@ -1,4 +1,8 @@
-"""Watch whether texts are still like the calibration docs of a pipeline, without labels."""
+"""Watch whether texts are still like the calibration docs of a pipeline, without labels.
+
+The test is that of `metrics/shift.py`. With a key, such as a hospital, the docs with each value are
+tested against the calibration docs with the same value.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +32,7 @@ class Watched(NamedTuple):
 
     n_docs: int
     tests: Sequence[ValueTest]  # one of all docs or, with a key, one for each value
-    untested: Mapping[str, int]  # the docs by value with too few calibration docs
+    untested: Mapping[str, int]  # docs by value, of values with too few calibration docs
     shift: Shift  # the test of all docs, also with a key: it has the scores to expect
     n_failed: int = 0  # texts that couldn't be read, which the command counts
 
@@ -61,10 +65,12 @@ def watch(
 
     ner (CostSensitiveNER): The component.
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
-    key (str | None): A key of `doc.user_data`: the docs with each of its values are tested
-        against the calibration docs with this value, and the tests share what may fail.
+    key (str | None): A key of `doc.user_data`. The docs with each of its values are tested against
+        the calibration docs with this value. The probability that any of these tests alarms falsely
+        is that of a single test.
     seed (int): Seed of the random order and of ties.
-    in_order (bool): Whether to test docs in their order, which sees changes within it, too.
+    in_order (bool): Whether to test docs in their order. That finds changes in the course of them,
+        too.
     RETURNS (Watched): The tests, whether there is an alarm, and the scores to expect.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
     """
@@ -72,12 +78,14 @@ def watch(
     counts = ner.shift([]).counts  # none yet; an error if there are no calibration docs
     calibration = ner.calibration_scores
     confidence = ner.confidence
-    assert calibration is not None and confidence is not None
+    assert calibration is not None and confidence is not None  # as `shift` raised no error
     if key is not None and key not in calibration.keys:
         raise ValueError(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
             f"{[*calibration.keys]}, got {key!r}"
         )
+
+    # The score of each doc, and the counts of entities
     scores: list[float] = []
     scores_by_value: dict[str, list[float]] = {}
     n_docs = 0
@@ -107,7 +115,7 @@ def watch(
         if value not in calibration.keys[key]:
             untested[value] += len(scores_of_value)
     tested = [value for value in calibration.keys[key] if value in scores_by_value]
-    # The tests share what may fail, so each has a higher level.
+    # With several tests the probability of a false alarm adds up, so each has a higher level.
     level = ALARM * len(tested)
     tests = []
     for value in tested:

@@ -1,4 +1,8 @@
-"""A CRF on the vectors of a Tok2Vec."""
+"""A CRF on the vectors of a Tok2Vec.
+
+A linear layer maps the vector of each token to its emissions; the output layer adds the weights of
+transitions, start and end, which are the same for all tokens.
+"""
 
 from collections.abc import Callable
 from typing import cast
@@ -50,12 +54,12 @@ def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
-    transitions, start, end = (model.get_param(name) for name in TRANSITION_PARAMS)
+    """Put emissions and the weights of the chain together; backprop adds to their gradients."""
     potentials = Potentials(
         emissions=cast(Floats2d, emissions.data),
-        transitions=cast(Floats2d, transitions),
-        start=cast(Floats1d, start),
-        end=cast(Floats1d, end),
+        transitions=cast(Floats2d, model.get_param("transitions")),
+        start=cast(Floats1d, model.get_param("start")),
+        end=cast(Floats1d, model.get_param("end")),
         lengths=to_numpy(emissions.lengths),
     )
 
@@ -72,6 +76,7 @@ def init(
     X: Ragged | None = None,
     Y: Potentials | None = None,
 ) -> None:
+    """Set the weights of the chain to 0. The number of tags is known, or that of columns of X."""
     if X is not None and model.has_dim("nO") is None:
         model.set_dim("nO", X.data.shape[1])
     n_tags = model.get_dim("nO")
@@ -89,10 +94,11 @@ def resize_linear_chain_crf(
     larger = Transitions(nO)
     if transitions.has_param("transitions"):
         larger.initialize()
+        # The old tags come first on each axis: [:K, :K] of the transitions, [:K] of the others.
         for name in TRANSITION_PARAMS:
-            scores = transitions.get_param(name)
-            old_tags = tuple(slice(size) for size in scores.shape)  # they come first
-            larger.get_param(name)[old_tags] = scores
+            weights = transitions.get_param(name)
+            old_tags = tuple(slice(n_tags) for n_tags in weights.shape)
+            larger.get_param(name)[old_tags] = weights
     resize_emissions(model, nO)
     model.replace_node(transitions, larger)
     model.set_dim("nO", nO, force=True)

@@ -1,4 +1,7 @@
-"""The first of two passes of a linear CRF: it predicts the labels that the second sees."""
+"""The first of two passes of a linear CRF: it predicts the labels that the second sees.
+
+The second pass has features of these labels: see `features.document`. L is the number of labels.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,11 +29,13 @@ class FirstPass(Shim):
     """The weights of the first pass. It has the features of the second, but for the labels.
 
     The labels of the docs that the second pass is trained on come from models that were not trained
-    on them: docs in the training data are divided into blocks, and there is a model for each block
-    that was trained on the others, with label memory of the others. These models are there in
-    training only. They are not saved. A label that is added to the component is not added here,
-    where nothing would learn it.
+    on them: the training docs are divided into folds, and there is a model for each fold that was
+    trained on the others, with label memory of the others. These models are there in training only.
+    They are not saved. A label that is added to the component is not added here, where nothing
+    would learn it.
 
+    settings (AdaGrad), average_power (float), keep_all (bool): See `SparseWeights`.
+    n_epochs (int): How often its training uses the examples.
     read_labels (ReadLabels | None): If set, it reads the labels that the second pass sees from
         the docs, and no model is trained or asked. It is not saved.
     boundaries (Boundaries): What the chain of a doc is cut at. The component sets it.
@@ -48,15 +53,15 @@ class FirstPass(Shim):
         self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False
         self._folds: list[tuple[Features, SparseWeights]] = []
-        self._fold_of: dict[int, int] = {}
+        self._fold_of_text: dict[int, int] = {}
 
     def set_folds(
-        self, folds: Sequence[tuple[Features, Floats2d]], fold_of: dict[int, int]
+        self, folds: Sequence[tuple[Features, Floats2d]], fold_of_text: dict[int, int]
     ) -> None:
         """Set the weights that are used in training: see `SparseWeights.set_folds`. Here each fold
-        has its transitions and its features, too."""
+        has its transitions and its features, too. Shapes: (V + M + K + 2, K)"""
         self._folds = []
-        self._fold_of = fold_of
+        self._fold_of_text = fold_of_text
         for features, rows in folds:
             self._folds.append((features, self.weights.with_rows(rows)))
 
@@ -73,11 +78,16 @@ class FirstPass(Shim):
             return self.read_labels(docs)
         if batch.text_ids is None or not self._folds:
             return self._predict(self.weights, batch, docs)
+
         n_labels = len(self.tags.labels)
         probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
-        fold_of_doc = [self._fold_of.get(text_id, -1) for text_id in batch.text_ids.tolist()]
+        fold_of_doc = [self._fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         for fold in sorted(set(fold_of_doc)):
-            docs_of_fold = [doc for doc, i in zip(docs, fold_of_doc) if i == fold]
+            docs_of_fold: list[Doc] = []
+            for doc, its_fold in zip(docs, fold_of_doc):
+                if its_fold == fold:
+                    docs_of_fold.append(doc)
+            # True for the tokens of these docs. Shape: (N,)
             is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
             if fold < 0:  # docs that no fold was trained on, either
                 weights = self.weights
@@ -91,7 +101,8 @@ class FirstPass(Shim):
     def _predict(
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
-        """The probability of O and of each label at each token. Shape: (N, L + 1)"""
+        """The probability of O and of each label at each token, with some weights: the sum over the
+        tags that have it. Shape: (N, L + 1)"""
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))

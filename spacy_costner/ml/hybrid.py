@@ -1,4 +1,8 @@
-"""A CRF on sparse features and on the vectors of a Tok2Vec, trained together."""
+"""A CRF on sparse features and on the vectors of a Tok2Vec: a hybrid.
+
+Its emissions are the sum of two parts: "sparse" is a linear model, as `sparse` builds it, "dense" a
+Tok2Vec with a linear layer.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -87,9 +91,11 @@ def build_hybrid_crf(
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
+    """Add the emissions of both parts. In training some docs use only one of them."""
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
-    ragged, backprop_dense = dense(docs, is_train)
+    dense_emissions, backprop_dense = dense(docs, is_train)
+
     # The factors of the two parts in each doc: 1 and 1 or, in the share `part_dropout` of the docs,
     # 2 and 0 or 0 and 2. Shape: (B, 2)
     factors = numpy.ones((len(docs), 2), dtype="float32")
@@ -98,14 +104,14 @@ def forward(
         factors[chance < part_dropout] = (2, 0)
         factors[chance < part_dropout / 2] = (0, 2)
     token_factors = model.ops.asarray2f(numpy.repeat(factors, potentials.lengths, axis=0))
-    sparse_factor = token_factors[:, :1]
-    dense_factor = token_factors[:, 1:]
-    total = sparse_factor * potentials.emissions + dense_factor * ragged.data
+    sparse_factor = token_factors[:, :1]  # (N, 1)
+    dense_factor = token_factors[:, 1:]  # (N, 1)
+    total = sparse_factor * potentials.emissions + dense_factor * dense_emissions.data
 
     def backprop(gradient: Potentials) -> list[Doc]:
         d_total = gradient.emissions
         backprop_sparse(gradient._replace(emissions=sparse_factor * d_total))
-        return backprop_dense(Ragged(dense_factor * d_total, ragged.lengths))
+        return backprop_dense(Ragged(dense_factor * d_total, dense_emissions.lengths))
 
     return potentials._replace(emissions=total), backprop
 
@@ -115,6 +121,7 @@ def init(
     X: list[Doc] | None = None,
     Y: Potentials | None = None,
 ) -> None:
+    """Initialize both parts."""
     sparse, dense = model.layers
     sparse.initialize(X=X)
     dense.initialize(X=X)

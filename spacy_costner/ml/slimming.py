@@ -25,6 +25,8 @@ ROUNDED = 0.01
 N_BITS = 15
 """The bits of a saved weight, besides its sign."""
 
+LEAST_EXPONENT = -149
+"""The exponent of the smallest power of 2 that a float of 32 bits can be."""
 
 CHUNK = 1 << 12
 """Rows that are loaded at a time."""
@@ -47,7 +49,9 @@ def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
     step = rounding_step(feature_rows[is_kept])
     slim = numpy.zeros_like(rows)
     slim[:n_features][is_kept] = numpy.rint(feature_rows[is_kept] / step) * step
-    slim[n_features:] = to_floats(*to_whole_numbers(other_rows))
+    # The others are rounded as little as saving them needs.
+    numbers, exponent = to_whole_numbers(other_rows)
+    slim[n_features:] = to_floats(numbers, exponent)
     return slim
 
 
@@ -55,7 +59,7 @@ def matters(rows: Floats2d) -> Array1d:
     """Which rows have to stay. In the order of their largest weights, rows go until those that go
     have `DROPPED` of the sum of the squared weights. Shapes: (V, K) to (V,)"""
     largest = numpy.abs(rows).max(axis=1, initial=0)
-    squares = numpy.einsum("vk,vk->v", rows, rows, dtype="float64")
+    squares = numpy.einsum("vk,vk->v", rows, rows, dtype="float64")  # the sum of each row
     ascending = numpy.argsort(largest, kind="stable")
     is_small = numpy.cumsum(squares[ascending]) <= DROPPED * squares.sum()
     # Rows with the same largest weight stay or go together.
@@ -74,7 +78,7 @@ def rounding_step(weights: Floats2d) -> numpy.float32:
     # Errors of rounding are uniform: the mean of their squares is step^2 / 12.
     largest_step = numpy.sqrt(12 * ROUNDED * mean_square)
     _, exponent = numpy.frexp(largest_step)  # largest_step < 2^exponent
-    return numpy.ldexp(numpy.float32(1), int(exponent) - 1)
+    return numpy.ldexp(numpy.float32(1), max(int(exponent) - 1, LEAST_EXPONENT))
 
 
 def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
@@ -92,6 +96,7 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     exponent = int(exponent) - N_BITS
     most = 2**N_BITS - 1
     numbers = numpy.rint(numpy.ldexp(rows, -exponent)).clip(-most, most).astype("int16")
+
     # Divide by the largest power of 2 that divides all of them: the lowest bit of any.
     bits = int(numpy.bitwise_or.reduce(numbers, axis=None))
     n_shifts = (bits & -bits).bit_length() - 1
@@ -133,11 +138,14 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])
     row_ids = unpack(saved["row_ids"])
+    # They are saved column after column: see `pack_rows`. Shape: (distinct rows, K)
     numbers = numpy.ascontiguousarray(decompress(saved["numbers"], "<i2").reshape(n_tags, -1).T)
+
     check_rows(used_rows, n_rows)
     is_id = (row_ids >= 0) & (row_ids < len(numbers))
     if len(row_ids) != len(used_rows) or not is_id.all():
         raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
+
     # All rows at once would take the memory of the weights again.
     for first in range(0, len(used_rows), CHUNK):
         chunk = slice(first, first + CHUNK)
@@ -160,6 +168,9 @@ def find_distinct(numbers: Ints2d) -> tuple[Ints2d, Ints1d]:
     sums = numpy.zeros(len(numbers), dtype="uint64")
     for column, factor in zip(numbers.T, factors):
         sums += column.astype("uint64") * factor
+
+    # `numpy.unique` numbers the different rows by the ranks of their sums. Here they have ids, in
+    # the order of their first rows.
     _, first_row, rank_of_row = numpy.unique(sums, return_index=True, return_inverse=True)
     order = numpy.argsort(first_row)
     id_of_rank = numpy.empty(len(order), dtype="int32")

@@ -1,4 +1,9 @@
-"""A CRF on sparse features: the linear model."""
+"""A CRF on sparse features: the linear model.
+
+The model is a Thinc model without layers. Its shims do the work: `Features` finds the features of
+tokens, `SparseWeights` sums their weights to scores and is trained. Shims are saved and copied with
+the model.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -63,6 +68,7 @@ def build_sparse_crf(
     check_cost(L2, f"{where}: L2")
     check_cost(average_power, f"{where}: average_power")
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
+    # `is_linear`, `linear_part` and `first_pass_of` rely on this order.
     shims: list[Shim] = [
         Features(features, dropout),
         SparseWeights(settings, average_power, keep_all),
@@ -115,11 +121,14 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
+    """Score docs by their features. In prediction the weights of a word are summed once."""
     if not is_train:
         features = find_features(model, docs, by_word=True)
         _, weights = linear_part(model)
         return _on_device(model, weights.potentials(features)), lambda gradient: docs
-    scores, backprop_scores = score_features(model, find_features(model, docs, is_train=True))
+
+    features = find_features(model, docs, is_train=True)
+    scores, backprop_scores = score_features(model, features)
 
     def backprop(gradient: Potentials) -> list[Doc]:
         backprop_scores(gradient)
@@ -157,6 +166,8 @@ def init(
     X: list[Doc] | None = None,
     Y: Potentials | None = None,
 ) -> None:
+    """Make the weights, all 0, if the number of tags is known; before that the vocabulary of
+    features, from these docs, if `build_vocab` hasn't made it."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)

@@ -34,17 +34,19 @@ class VectorInputs(NamedTuple):
         (N, O)"""
         n_offsets = vector_ids.shape[1]
         has_vector = vector_ids >= 0
-        distinct_ids, number_of_slot = number_distinct(vector_ids[has_vector], vectors.n_vectors)
+        # For each token and offset with a vector: u, its number among the distinct ones, and o.
+        distinct_ids, numbers = number_distinct(vector_ids[has_vector], vectors.n_vectors)
+        _, offsets = numpy.nonzero(has_vector)
         rows = numpy.full(vector_ids.shape, -1, dtype="int32")
-        _, offset_of_slot = numpy.nonzero(has_vector)
-        rows[has_vector] = number_of_slot * n_offsets + offset_of_slot
+        rows[has_vector] = numbers * n_offsets + offsets
         return cls(vectors.read(distinct_ids), rows)
 
     def products(self, weights: Floats2d) -> Floats2d:
         """The products of vectors with the weights of each offset. Shapes: (O D, K) to (U O, K)"""
-        n_vectors, dim = self.vectors.shape
-        products = self.vectors @ side_by_side(weights, dim)
-        return products.reshape(n_vectors * self.rows.shape[1], weights.shape[1])
+        _, dim = self.vectors.shape
+        products = self.vectors @ side_by_side(weights, dim)  # (U, O K)
+        n_tags = weights.shape[1]
+        return products.reshape(self.n_products, n_tags)
 
     def score(self, weights: Floats2d) -> Floats2d:
         """What vectors add to the scores of tokens. Shapes: (O D, K) to (N, K)"""
@@ -69,6 +71,7 @@ class VectorInputs(NamedTuple):
         n_offsets = self.rows.shape[1]
         n_tags = d_products.shape[1]
         by_vector = d_products.reshape(n_vectors, n_offsets * n_tags).astype("float32")
+        # The weights as `side_by_side` has them, and then again offset by offset.
         d_weights = (self.vectors.T @ by_vector).reshape(dim, n_offsets, n_tags)
         return d_weights.transpose(1, 0, 2).reshape(n_offsets * dim, n_tags)
 
@@ -84,10 +87,12 @@ def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
 def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
     """The distinct ones of ids below `n_ids`, (U,), and the number of each id among them, (N,). It
     doesn't sort, as `numpy.unique` does, and is several times as fast."""
-    # What isn't written is never read. Of equal ids, the last one is written last, and stays.
+    # Where each id stands last in `ids`: of equal ids, the last one is written last, and stays.
+    # What isn't written is never read.
     last_place = numpy.empty(n_ids, dtype="int32")
     last_place[ids] = numpy.arange(len(ids), dtype="int32")
-    distinct_ids = ids[last_place[ids] == numpy.arange(len(ids))]
-    number_of_id = last_place
+    is_last = last_place[ids] == numpy.arange(len(ids))
+    distinct_ids = ids[is_last]
+    number_of_id = last_place  # the same memory, which isn't needed any more
     number_of_id[distinct_ids] = numpy.arange(len(distinct_ids), dtype="int32")
     return distinct_ids, number_of_id[ids]

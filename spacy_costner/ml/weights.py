@@ -1,4 +1,8 @@
-"""The weights of a linear CRF as a Thinc shim: trained, averaged and saved with a model."""
+"""The weights of a linear CRF as a Thinc shim: trained, averaged and saved with a model.
+
+A row of weights has K numbers, one for each tag. In shapes, V is the number of features, M of rows
+of static vectors, N of tokens, and S of features that a token has.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -187,29 +191,31 @@ class SparseWeights(Shim):
         weights.restart(rows)
         return weights
 
-    def set_folds(self, folds: Sequence[Floats2d], fold_of: dict[int, int]) -> None:
+    def set_folds(self, folds: Sequence[Floats2d], fold_of_text: dict[int, int]) -> None:
         """Set the weights that score docs while another part of the model is trained: for each
-        block of docs those of features and vectors, (V + M, K), trained on the others. `fold_of`
-        has the block of each doc, by the hash of its text. Until there are new weights or more
-        tags, these are not trained."""
+        fold of the docs those of features and vectors, (V + M, K), trained on the other folds.
+        `fold_of_text` has the fold of each doc, by the hash of its text. Until there are new
+        weights or more tags, these are not trained."""
         self.folds = list(folds)
-        self.fold_of = fold_of
+        self.fold_of_text = fold_of_text
 
     def resize(self, n_tags: int) -> None:
         """Add tags, up to a new K, after the existing ones, which keep their weights."""
         self._end_period()
         n_old_tags = self.n_tags
+        n_old_rows = self._first_chain_row + n_old_tags  # without the start and the end
         step = self.step
-        # Weights, sums of squares, totals and the average have a row for each feature and tag, and
-        # a column for each tag. The fourth of the table, `last`, has no columns.
+        # The arrays with a column for each tag: weights, sums of squares, totals and the average.
+        # The fourth of the table, `last`, has no columns.
         old_arrays = (*self.table[:3], self._average)
-        # Old tags come first in the rows of features and vectors, and in the transitions from them.
-        # The last two rows are the start and the end.
-        n_old_rows = self._first_chain_row + n_old_tags
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
+
+        # The rows of new tags, the transitions from them, come between those of old tags and the
+        # last two, which are the start and the end.
         for old, new in zip(old_arrays, (*self.table[:3], self._average)):
             new[:n_old_rows, :n_old_tags] = old[:n_old_rows]
             new[-2:, :n_old_tags] = old[-2:]
+
         self.step = step
         self._period_begin = step
         self.table.last[:] = step
@@ -296,6 +302,7 @@ class SparseWeights(Shim):
             d_scores = numpy.concatenate(
                 [d_emissions, gradient.transitions, gradient.start[None], gradient.end[None]]
             )
+
             d_vector_weights = None
             if inputs is not None:
                 d_vector_weights = inputs.gradient(d_emissions)
@@ -309,7 +316,7 @@ class SparseWeights(Shim):
         """Score each training doc with the weights that were not trained on it: see `set_folds`."""
         assert batch.text_ids is not None  # as in training
         emissions = numpy.empty((len(batch.rows), self.n_tags), dtype="float32")
-        fold_of_doc = [self.fold_of.get(text_id, -1) for text_id in batch.text_ids.tolist()]
+        fold_of_doc = [self.fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
         # Docs in no fold, -1, have the weights that were trained on all.
         weights_of_fold = dict(enumerate(self.folds))
@@ -320,6 +327,8 @@ class SparseWeights(Shim):
             emissions[is_in_fold] = self._score_tokens(
                 batch_of_fold.rows, inputs_of(batch_of_fold), weights
             )
+        # Transitions, start and end are those that were trained on all docs: the scores of a batch
+        # without its tokens have them.
         without_tokens = batch.select_tokens(numpy.zeros(len(batch.rows), dtype=bool))
         return self.potentials(without_tokens)._replace(emissions=emissions)
 
@@ -367,6 +376,7 @@ class SparseWeights(Shim):
             vector_rate = VECTOR_RATE * self.settings.learn_rate
             settings = self.settings._replace(learn_rate=vector_rate)
             sparse.adagrad(self.table, self._vector_rows, d_vector_weights, self.step, settings)
+
         averages = getattr(optimizer, "averages", None)
         if averages is not None:
             # The average itself is worked out where it is used.
@@ -469,6 +479,7 @@ class SparseWeights(Shim):
         self.set_folds([], {})
 
     def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the sums of words, which are made again when needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "SparseWeights":
@@ -522,6 +533,7 @@ class SparseWeights(Shim):
                 f"expected weights of features and vectors, got {n_features} features and "
                 f"{n_vector_rows} rows of vectors"
             )
+
         self.allocate(n_features, n_tags, n_vector_rows)
         weights = self.table.weights
         if "scale" in saved:  # up to 0.3.0

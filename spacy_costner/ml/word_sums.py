@@ -1,4 +1,8 @@
-"""The sums of the weights of words, kept from one prediction to the next."""
+"""The sums of the weights of words, kept from one prediction to the next.
+
+What a word adds to the scores of a token depends on the word and its offset from the token alone.
+So it is summed once for each word and offset. W is the number of words.
+"""
 
 from typing import NamedTuple
 
@@ -58,19 +62,21 @@ class WordSums(NamedTuple):
         n_words = min(self.cache.n_words, most_words)
         if n_words <= self.n_words:
             return self
+
         sums = self.sums
         if n_words > len(sums):
             n_rows = min(2 * n_words, most_words)
             sums = numpy.empty((n_rows, n_offsets, n_tags), dtype="float32")
             sums[: self.n_words] = self.sums[: self.n_words]
+
         new_words = self.cache.table[self.n_words : n_words]
         # Written at once, when they are complete: another thread may write the same sums.
         sums[self.n_words : n_words] = self._sum_weights(new_words)
         return self._replace(sums=sums, n_words=n_words)
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
-        """The sums of some words, from their rows in the cache, (W, columns). Shape: (W, offsets,
-        K)"""
+        """The sums of some words, from their rows in the table of the cache.
+        Shapes: (W, width) to (W, offsets, K)"""
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
@@ -78,7 +84,9 @@ class WordSums(NamedTuple):
             # A word by itself, without a window: a sequence of all words.
             rows = slots.gather(words, numpy.asarray([len(words)], dtype="int32"))
             sums[:, i] = sparse.sum_rows(rows, self._feature_weights)
+
         if cache.vectors is not None:
+            # A row of the cache has the id of the word's vector: all slots read the same place.
             vectors = cache.vectors.read(words[:, cache.vector_slots.places[0]])
             weights = side_by_side(self._vector_weights, vectors.shape[1])
             # Not by BLAS: the sums of a word are the same, whatever other words there are.
@@ -91,10 +99,12 @@ class WordSums(NamedTuple):
 
     @property
     def _feature_weights(self) -> Floats2d:
+        """The weights of features. Shape: (V, K)"""
         return self.weights[: self.n_features]
 
     @property
     def _vector_weights(self) -> Floats2d:
+        """The weights of static vectors. Shape: (M, K)"""
         return self.weights[self.n_features : self.n_features + self.n_vector_rows]
 
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
@@ -103,7 +113,8 @@ class WordSums(NamedTuple):
         _, n_offsets, n_tags = self.sums.shape
         has_sums = word_ids < self.n_words
         all_have_sums = has_sums.all()
-        # `sums` as a table with a row for each word and offset: the first row of each word
+        # With `sums` as a table that has a row for each word and offset, the first row of each word
+        # is its id times the number of offsets. A token without sums has none. Shape: (N,)
         first_rows = word_ids * n_offsets
         if not all_have_sums:
             first_rows[~has_sums] = -1
@@ -116,10 +127,16 @@ class WordSums(NamedTuple):
     def _add_words_without_sums(
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
-        """Add the weights of the words for which there was no room to scores, (N, K)."""
+        """Add to scores, in place, the weights of the words for which there was no room.
+
+        scores (Floats2d): The scores of tokens so far. Shape: (N, K)
+        word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
+        has_sums (Array1d): True for the tokens whose words have sums. Shape: (N,)
+        lengths (Ints1d): Tokens of each doc. Shape: (B,)
+        """
         cache = self.cache
         value_ids = cache.table[word_ids]
-        value_ids[has_sums] = -1
+        value_ids[has_sums] = -1  # what these words add is in the scores
         for offset, slots in cache.slots_by_offset.items():
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)

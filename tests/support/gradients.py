@@ -86,9 +86,9 @@ def check_loss_directions(
             values.append(function(Potentials(*moved, potentials.lengths)).value)
         above, below = values
         # The derivative along a direction is the sum of gradient * direction.
-        parts = numpy.concatenate([(a * d).ravel() for a, d in zip(gradient, direction)])
-        tolerance = TOLERANCE * max(1.0, abs(parts).sum(), abs(above))
-        assert abs((above - below) / (2 * STEP) - parts.sum()) < tolerance
+        products = numpy.concatenate([(a * d).ravel() for a, d in zip(gradient, direction)])
+        tolerance = TOLERANCE * max(1.0, abs(products).sum(), abs(above))
+        assert abs((above - below) / (2 * STEP) - products.sum()) < tolerance
 
 
 def check_forbidden(gradient: Potentials, potentials: Potentials) -> None:
