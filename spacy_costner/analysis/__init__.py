@@ -12,7 +12,7 @@ from .fitting import fit
 from .guarantees import guarantee
 from .initial_config import init
 from .reporting import report
-from .suggestions import suggest
+from .suggestions import suggest, suggest_first
 from .tuning import tune
 from .vectors import learn_vectors
 from .watching import watch
@@ -32,6 +32,7 @@ __all__ = [
     "learn_vectors",
     "report",
     "suggest",
+    "suggest_first",
     "tune",
     "watch",
 ]
