@@ -14,6 +14,7 @@ from .initial_config import init
 from .reporting import report
 from .suggestions import suggest, suggest_first
 from .tuning import tune
+from .vectors import learn_vectors
 from .watching import watch
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "fit",
     "guarantee",
     "init",
+    "learn_vectors",
     "report",
     "suggest",
     "suggest_first",
