@@ -12,8 +12,9 @@ from .fitting import fit
 from .guarantees import guarantee
 from .initial_config import init
 from .reporting import report
-from .suggestions import suggest
+from .suggestions import suggest, suggest_first
 from .tuning import tune
+from .vectors import learn_vectors
 from .watching import watch
 
 __all__ = [
@@ -28,8 +29,10 @@ __all__ = [
     "fit",
     "guarantee",
     "init",
+    "learn_vectors",
     "report",
     "suggest",
+    "suggest_first",
     "tune",
     "watch",
 ]
