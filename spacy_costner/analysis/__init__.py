@@ -16,6 +16,7 @@ from .initial_config import init
 from .reporting import report
 from .suggestions import suggest, suggest_first
 from .tuning import tune
+from .vectors import learn_vectors
 from .watching import watch
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "fit",
     "guarantee",
     "init",
+    "learn_vectors",
     "report",
     "suggest",
     "suggest_first",

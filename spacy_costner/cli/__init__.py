@@ -16,7 +16,6 @@ from .annotate import annotate_cli
 from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
-from .clusters import clusters_cli
 from .compare import compare_cli
 from .convert import convert_cli
 from .distill import distill_cli
@@ -28,6 +27,7 @@ from .init import init_cli
 from .report import report_cli
 from .suggest import suggest_cli
 from .tune import tune_cli
+from .vectors import vectors_cli
 from .watch import watch_cli
 
 WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
@@ -80,7 +80,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
     ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
-    ("clusters", clusters_cli, DATA, "Learn clusters of words from raw text."),
+    ("vectors", vectors_cli, DATA, "Learn vectors of words from raw text."),
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]
