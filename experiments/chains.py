@@ -1,6 +1,10 @@
 """Linear chains on arrays, for what the paper of the Z-score does without entities: labels of any
-kind, every sequence of which is possible; the Z-score in closed form, also with the Hamming loss,
-the margin method, the likelihood; hidden Markov models to draw sequences from."""
+kind, every sequence of which is possible. There are the Z-score in closed form, also with the
+Hamming loss, the margin method and the likelihood; and hidden Markov models to draw sequences from.
+
+The weights of a chain are one vector, theta, of D numbers: a row of K for each of V features, then
+a row for each tag, its transitions (steps). N is the number of tokens, B that of sequences.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -52,35 +56,37 @@ class Sequences(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many weights there are: D = (V + K) K."""
+        """D, the number of weights: (V + K) K."""
         n_features = self.features.shape[1]
         n_tags = len(self.steps)
         return (n_features + n_tags) * n_tags
 
     @property
     def gold(self) -> Gold:
-        """Gold with the Hamming cost."""
-        cost = numpy.arange(len(self.steps)) != self.tags[:, None]
-        return Gold(tags=self.tags, cost=cost.astype("float64"))
+        """Gold with the Hamming cost: 1 for each tag but the gold one."""
+        is_wrong = numpy.arange(len(self.steps)) != self.tags[:, None]  # (N, K)
+        return Gold(tags=self.tags, cost=is_wrong.astype("float64"))
 
     def score(self, vector: Floats1d) -> Potentials:
         """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
-        k = len(self.steps)
-        weights = vector.reshape(-1, k)  # (V + K, K)
+        n_tags = len(self.steps)
+        weights = vector.reshape(-1, n_tags)  # (V + K, K)
+        feature_weights = weights[:-n_tags]
+        step_weights = weights[-n_tags:]
         scores = Potentials(
-            emissions=self.features @ weights[:-k],
-            transitions=self.steps * weights[-k:],
-            start=numpy.zeros(k),
-            end=numpy.zeros(k),
+            emissions=self.features @ feature_weights,
+            transitions=self.steps * step_weights,
+            start=numpy.zeros(n_tags),
+            end=numpy.zeros(n_tags),
             lengths=self.lengths,
         )
         return chain.constrain(scores, self.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
         """The derivative with respect to scores as one with respect to weights. Shape: (D,)"""
-        feature_weights = self.features.T @ gradient.emissions
-        step_weights = self.steps * gradient.transitions
-        return numpy.concatenate([feature_weights, step_weights]).reshape(-1)
+        d_feature_weights = self.features.T @ gradient.emissions
+        d_step_weights = self.steps * gradient.transitions
+        return numpy.concatenate([d_feature_weights, d_step_weights]).reshape(-1)
 
     def error(self, vector: Floats1d) -> float:
         """How many tags of the best paths under some weights are wrong, in per cent."""
@@ -118,8 +124,8 @@ class ComponentSequences:
 
 
 class AllPaths:
-    """All legal paths, each with the same probability: the mean and the covariance of their
-    features, which the Z-score needs."""
+    """All legal paths, each with the same probability: the mean and the covariance of the counts of
+    their tags and transitions, which the Z-score needs."""
 
     def __init__(self, legal: Potentials) -> None:
         """legal (Potentials): Scores that are equal, or minus infinity."""
@@ -151,18 +157,21 @@ class SampledPaths:
         self.lengths = legal.lengths
         self.tags = chain.sample_paths(legal, n, rng).astype("int64")  # (n, N)
         n_tokens = self.tags.shape[1]
+
+        # The first and the last token of each sequence that has tokens, and all but the first ones.
         ends = numpy.cumsum(self.lengths)
-        is_filled = self.lengths > 0
-        # The first and the last token of each sequence that has any, and all but the first ones
-        self.first = (ends - self.lengths)[is_filled]
-        self.last = ends[is_filled] - 1
+        has_tokens = self.lengths > 0
+        self.first = (ends - self.lengths)[has_tokens]
+        self.last = ends[has_tokens] - 1
         self.is_later = numpy.ones(n_tokens, dtype=bool)
         self.is_later[self.first] = False
-        # Token and tag as one number, a cell of the emissions, (n, N); and both tags of each
-        # transition as one number, a cell of the transitions, (n, later tokens)
-        self.emissions = self.tags + self.n_tags * numpy.arange(n_tokens)
+
+        # A cell of the emissions, (N, K), as one number: K times the token + its tag, for each
+        # token of each path, (n, N). A cell of the transitions, (K, K), alike: K times the tag of
+        # the token before + that of the token, (n, later tokens).
+        self.emission_cells = self.tags + self.n_tags * numpy.arange(n_tokens)
         pairs = self.n_tags * self.tags[:, :-1] + self.tags[:, 1:]
-        self.transitions = pairs[:, self.is_later[1:]]
+        self.transition_cells = pairs[:, self.is_later[1:]]
 
     def average(self) -> Potentials:
         """See `AllPaths.average`."""
@@ -172,10 +181,11 @@ class SampledPaths:
     def covariance(self, values: Potentials) -> Potentials:
         """See `AllPaths.covariance`."""
         # What each token adds to the value of its path. Shape: (n, N)
-        values_of_tokens = values.emissions.ravel()[self.emissions].astype("float64")
-        values_of_tokens[:, self.is_later] += values.transitions.ravel()[self.transitions]
+        values_of_tokens = values.emissions.ravel()[self.emission_cells].astype("float64")
+        values_of_tokens[:, self.is_later] += values.transitions.ravel()[self.transition_cells]
         values_of_tokens[:, self.first] += values.start[self.tags[:, self.first]]
         values_of_tokens[:, self.last] += values.end[self.tags[:, self.last]]
+
         # The value of each path: a difference of sums from the first token on. Shape: (n, B)
         sums = numpy.pad(values_of_tokens.cumsum(axis=1), ((0, 0), (1, 0)))
         ends = numpy.cumsum(self.lengths)
@@ -186,7 +196,7 @@ class SampledPaths:
     def _count(self, path_weights: Floats2d) -> Potentials:
         """How often the paths have each tag and transition, if each path counts as much as its
         weight. Shape of the weights: (n, B)"""
-        k = self.n_tags
+        n_tags = self.n_tags
         n_tokens = self.tags.shape[1]
         token_weights = numpy.repeat(path_weights, self.lengths, axis=1)
 
@@ -197,10 +207,10 @@ class SampledPaths:
 
         all_tokens = slice(None)
         return Potentials(
-            emissions=count(self.emissions, all_tokens, k * n_tokens).reshape(-1, k),
-            transitions=count(self.transitions, self.is_later, k * k).reshape(k, k),
-            start=count(self.tags[:, self.first], self.first, k),
-            end=count(self.tags[:, self.last], self.last, k),
+            emissions=count(self.emission_cells, all_tokens, n_tokens * n_tags).reshape(-1, n_tags),
+            transitions=count(self.transition_cells, self.is_later, n_tags**2).reshape(-1, n_tags),
+            start=count(self.tags[:, self.first], self.first, n_tags),
+            end=count(self.tags[:, self.last], self.last, n_tags),
             lengths=self.lengths,
         )
 
@@ -241,6 +251,7 @@ class Moments:
         if n_sampled is not None:
             self.paths = SampledPaths(legal, n_sampled, numpy.random.default_rng(seed))
         self.average = self.paths.average()
+
         # The counts of gold are the gradient of its score.
         _, backprop_gold = chain.path_score(legal, sequences.tags)
         gold_counts = backprop_gold(numpy.ones(len(legal.lengths)))
@@ -254,6 +265,8 @@ class Moments:
     def covariance(self, values: Potentials) -> Floats1d:
         """The covariance of the features with the value of a path: C* theta, for the scores under
         the weights theta."""
+        # The derivative of scores with respect to weights is the feature counts of a path: so what
+        # holds of the counts of tags and transitions holds of features after `weight_gradient`.
         covariance_of_counts = self.paths.covariance(zero_forbidden(values))
         return self.sequences.weight_gradient(covariance_of_counts)
 
@@ -316,6 +329,7 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     cost = sequences.gold.cost
     mean_loss = float((moments.average.emissions * cost).sum())  # mu_l
     c_l = moments.covariance(zeros._replace(emissions=cost))
+
     # C*^-1 b* and C*^-1 c_l
     theta_of_gold = solve(moments, moments.right)
     theta_of_loss = solve(moments, c_l)
@@ -380,9 +394,13 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
         if objective < least_value:
             best_vector = vector
             least_value = objective
+
+        # The new plane touches C times the function at the vector.
         has_share = shares > NO_SHARE
         slopes = numpy.concatenate([slopes[has_share], c * slope[None]])
         offsets = numpy.append(offsets[has_share], c * (value - float(slope @ vector)))
+
+        # The minimum of the planes and the squares, and the value there.
         shares = best_shares(slopes @ slopes.T, offsets)
         vector = -shares @ slopes
         bound = float(shares @ offsets) - float(vector @ vector) / 2
@@ -401,14 +419,21 @@ def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
         scale = 1.0
     g = products / scale
     b = offsets / scale
-    ones = numpy.ones(len(b))
+    n_planes = len(b)
+    ones = numpy.ones(n_planes)
+
+    def objective(a: Floats1d) -> tuple[float, Floats1d]:
+        """What is minimised, a'G a / 2 - b'a, and its gradient."""
+        return float(a @ g @ a) / 2 - float(a @ b), g @ a - b
+
+    adds_up_to_1 = {"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones}
     optimum = minimize(
-        lambda a: (float(a @ g @ a) / 2 - float(a @ b), g @ a - b),
-        ones / len(b),
+        objective,
+        ones / n_planes,
         jac=True,
         method="SLSQP",
-        bounds=[(0, 1)] * len(b),
-        constraints={"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones},
+        bounds=[(0, 1)] * n_planes,
+        constraints=adds_up_to_1,
         options={"ftol": 1e-14, "maxiter": 300},
     )
     shares = optimum.x.clip(0)  # rounding may leave them below 0

@@ -1,5 +1,9 @@
 """Losses, costs and decodings that none of the papers put together, on four corpora, with linear
-models, a CNN and a hybrid."""
+models, a CNN and a hybrid.
+
+A method is one loss or two, the second of which starts from the weights after the first. A system
+is an architecture, a method and a decoding; it is new if none of the papers has it.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
@@ -28,7 +32,8 @@ Corpus = Mapping[str, Any]
 
 
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
-    """The "losses" or the "decodings", with the cost of a corpus and its weight."""
+    """The blocks of the spec of a kind, "losses" or "decodings", with the cost of a corpus and its
+    weight."""
     alpha = corpus["multiplier"]
     if architecture == "linear":
         alpha = corpus["alpha"]
@@ -121,27 +126,33 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     """Run all methods with all architectures and seeds: a loss in each run, with those that come
     second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
     corpus = CORPORA[name]
-    limit = size["limit"]
-    data = {part: corpus[part] for part in ("train", "dev", "test")}
-    if limit:
-        data = {part: (file, begin, begin + limit) for part, (file, begin, _) in data.items()}
+    data: dict[str, Any] = {}
+    for part in ("train", "dev", "test"):
+        file, begin, end = corpus[part]
+        if size["limit"]:
+            end = begin + size["limit"]
+        data[part] = (file, begin, end)
+
     trials: list[Trial] = []
     # Architecture and method of each stage of each trial
     keys_of_trials: list[list[tuple[str, str]]] = []
     for seed, architecture in product(size["seeds"], ARCHITECTURES):
-        losses_of = {m: method["losses"] for m, method in methods(architecture).items()}
-        for first, losses in losses_of.items():
+        losses_of: dict[str, list[str]] = {}
+        for method, settings in methods(architecture).items():
+            losses_of[method] = list(settings["losses"])
+        for first_method, losses in losses_of.items():
             if len(losses) > 1:
                 continue
             # The methods that begin with this loss share its training. It is the first of them.
-            same_start = [m for m in losses_of if losses_of[m][:1] == losses]
+            same_start = [method for method in losses_of if losses_of[method][:1] == losses]
             stages: list[Stage] = []
             for method in same_start:
-                is_second = method != first
+                is_second = method != first_method
                 loss = losses_of[method][-1]
                 stages.append(stage(corpus, architecture, loss, seed, is_second, size))
-            trials.append(Trial(f"{first}-{seed}", f"{name}-{architecture}", data, stages))
+            trials.append(Trial(f"{first_method}-{seed}", f"{name}-{architecture}", data, stages))
             keys_of_trials.append([(architecture, method) for method in same_start])
+
     decodings = blocks("decodings", corpus)
     cost = COSTS[corpus["cost"]]
     looks: dict[tuple[str, str], list[Any]] = {}
@@ -149,17 +160,20 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     for keys, looks_of_trial in zip(keys_of_trials, looks_of_trials):
         for key, look in zip(keys, looks_of_trial):
             looks.setdefault(key, []).append(look)
+
     systems: list[System] = []
     for architecture in ARCHITECTURES:
-        for (name_of_method, method), decoding in product(methods(architecture).items(), decodings):
-            is_new_method = method.get("new_with") in ("any", corpus["cost"])
+        settings_of_methods = methods(architecture)
+        for method, decoding in product(settings_of_methods, decodings):
+            new_with = settings_of_methods[method].get("new_with")
+            is_new_method = new_with in ("any", corpus["cost"])
             systems.append(
                 system(
-                    f"{architecture}: {name_of_method}; {decoding}",
-                    looks[architecture, name_of_method],
+                    f"{architecture}: {method}; {decoding}",
+                    looks[architecture, method],
                     decoding,
                     architecture=architecture,
-                    method=name_of_method,
+                    method=method,
                     is_new=is_new_method or decoding != BEST_PATH,
                 )
             )
@@ -181,9 +195,9 @@ BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
 
 
 def scores_text(systems: Sequence[System], *scores: Score) -> str:
-    """The scores on the test set, and the best of the papers against the best of the others by some
-    of them, both chosen on the dev set: for each architecture, then for all, as the papers have
-    linear models."""
+    """The scores on the test set; and by each of `scores` the best new system against the best that
+    a paper has, both chosen on the dev set: for each architecture, and then the best of all others
+    against the best linear model of the papers, which have linear models only."""
     new_and_published: list[tuple[list[System], list[System]]] = []
     published_linear: list[System] = []
     all_but_published_linear: list[System] = []
@@ -202,6 +216,7 @@ def scores_text(systems: Sequence[System], *scores: Score) -> str:
                 all_but_published_linear.append(candidate)
         new_and_published.append((new, published))
     new_and_published.append((all_but_published_linear, published_linear))
+
     rows: list[list[object]] = []
     for score, (new, published) in product(scores, new_and_published):
         rows.append(best_row(new, published, score))
@@ -224,28 +239,33 @@ def score_table(systems: Sequence[System]) -> str:
                 cells.append(system.spread(score))
             cells_of[method] = cells
             means_of[method] = [cell.split()[0] for cell in cells]
-        best_methods = set(ALWAYS_SHOWN)
+
+        shown_methods = set(ALWAYS_SHOWN)
         for i, (score, _) in enumerate(COLUMNS.values()):
+            # Higher is better, also of costs.
             values = {method: score.sign * float(means_of[method][i]) for method in means_of}
             best_value = max(values.values())
-            best_methods.update(method for method in values if values[method] == best_value)
+            shown_methods.update(method for method in values if values[method] == best_value)
+
         for method, cells in cells_of.items():
-            if method in best_methods:
-                rows.append([architecture, method, cells[0], *means_of[method][1:]])
+            if method in shown_methods:
+                first_with_deviation = cells[0]
+                rows.append([architecture, method, first_with_deviation, *means_of[method][1:]])
     return markdown_table(["", "loss", *COLUMNS], rows)
 
 
 def best_row(new: Sequence[System], published: Sequence[System], score: Score) -> list[object]:
     """The best of the new systems against the best of those that the papers have, both chosen on
     the dev set and judged on the test set, each doc with what all seeds made of it."""
-    ours = best_on_dev(new, score)
-    theirs = best_on_dev(published, score)
-    ((difference,),) = compare([ours.with_seeds_summed()], theirs.with_seeds_summed(), [score])
+    best_new = best_on_dev(new, score)
+    best_published = best_on_dev(published, score)
+    baseline = best_published.with_seeds_summed()
+    ((difference,),) = compare([best_new.with_seeds_summed()], baseline, [score])
     value, low, high, p = difference
     digits = score.digits
     interval = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-    name_without_decoding = theirs.name.split(";")[0]
-    return [score.name, ours.name, name_without_decoding, interval, f"{p:.2g}"]
+    name_without_decoding = best_published.name.split(";")[0]
+    return [score.name, best_new.name, name_without_decoding, interval, f"{p:.2g}"]
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:

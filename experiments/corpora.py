@@ -1,4 +1,8 @@
-"""The corpora of the papers, as docs: one for each sentence. GENIA has folds, too."""
+"""The corpora of the papers, as docs: one for each sentence. GENIA has folds, too.
+
+A corpus has parts: "train", "dev" and "test". A group is the article or abstract that a sentence is
+from, by a number or a name.
+"""
 
 import json
 import random
@@ -140,7 +144,8 @@ def read_docs(
         pos = None
         if len(rows[0]) > 2:
             pos = [row[1] for row in rows]
-        ents: list[str] = []
+
+        ents: list[str] = []  # the tags, as spaCy takes them
         tag_before = "O"
         for row in rows:
             tag = row[-1]
@@ -155,7 +160,8 @@ def read_docs(
 
 
 def as_examples(docs: Sequence[Doc]) -> list[Example]:
-    """Examples of docs: what is predicted has their words and parts of speech, no entities."""
+    """Examples of annotated docs: the predicted doc of each has its words and parts of speech, but
+    no entities."""
     return [Example(bare(doc), doc) for doc in docs]
 
 
@@ -190,10 +196,13 @@ def read_abstracts(folder: Path = GENIA) -> list[str]:
 
 
 def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> list[list[int]]:
-    """Deal out a corpus by chance: the numbers of the sentences of each fold. Sentences of the same
+    """Deal out a corpus by chance: the indices of the sentences of each fold. Sentences of the same
     group are in the same fold.
 
     groups (Sequence[Any]): The group of each sentence.
+    n_folds (int): The number of folds.
+    seed (int): The same seed deals out the same folds.
+    RETURNS (list[list[int]]): The indices in each fold, ascending.
     """
     shuffled_groups = sorted(set(groups))
     random.Random(seed).shuffle(shuffled_groups)
@@ -205,7 +214,7 @@ def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> list[list[int
 
 
 def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> tuple[list[int], list[int]]:
-    """The numbers of the sentences that are not in a fold, and of those that are: see `deal`."""
+    """The indices of the sentences that are not in a fold, and of those that are: see `deal`."""
     folds = deal(groups, n_folds)
     in_fold = folds.pop(fold)
     not_in_fold = sorted(chain.from_iterable(folds))
@@ -234,7 +243,7 @@ def divide(
     if not held_out:
         return {"train": [docs[i] for i in train], "test": [docs[i] for i in test]}
     # These are numbers in `train`, not in `docs`.
-    to_learn, to_tune = take_out([groups[i] for i in train], HELD_OUT, 0)
+    to_learn, to_tune = take_out([groups[i] for i in train], HELD_OUT, fold=0)
     return {
         "train": [docs[train[i]] for i in to_learn],
         "dev": [docs[train[i]] for i in to_tune],

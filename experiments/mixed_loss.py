@@ -1,5 +1,9 @@
 """Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction":
-losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish."""
+losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish.
+
+A fit is a way of training, such as L-BFGS ("batch"): see `training.FITS`. "seq" is the loss of
+whole paths, the likelihood.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,8 +36,14 @@ def trial(
     settings: Sequence[Mapping[str, Any]],
     fit: str = "batch",
 ) -> Trial:
-    """The first sentences, or all, and a loss, trained with one setting of a fit after another,
-    each time from the weights that it has: see `training.FITS`."""
+    """A loss, trained with one setting of a fit after another, each time from the weights so far.
+
+    name (str): The name of the run, with that of the loss.
+    loss (str): The loss: see mixed_loss.cfg.
+    limit (int | None): The first sentences of the training data that it learns from. None: all.
+    settings (Sequence[Mapping[str, Any]]): The settings of the fit, one after another.
+    fit (str): One of `training.FITS`.
+    """
     stage = {"fit": fit, "loss": LOSSES[loss], "model": linear_block(FEATURES)}
     data = parts_of("assets/conll2002_es/esp", limit)
     return Trial(loss, name, data, in_turn(stage, settings))
@@ -60,7 +70,7 @@ def table_1(fits: Mapping[str, System]) -> str:
     (differences,) = compare(list(fits.values()), fits["seq"], n_samples=n_samples)
     p_values: list[object] = []
     for loss, difference in zip(fits, differences):
-        p_values.append("" if loss == "seq" else difference.p)
+        p_values.append("" if loss == "seq" else difference.p)  # none against itself
     rows.append(["p of F against seq", *p_values])
     rows.append(["F of the development set", *(fit.on("dev", F)[0] for fit in fits.values())])
     rows.append(["variance of the prior", *(variance(fit) for fit in fits.values())])

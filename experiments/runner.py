@@ -1,4 +1,8 @@
-"""The engine: runs what a spec lists, keeps the results, and fills in the page."""
+"""Runs what the spec of an experiment lists, keeps the results, and fills in its page.
+
+A run is a function with arguments, in a process of its own. Its result is kept in a file, and taken
+from there the next time. A page has places in braces for figures.
+"""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -72,14 +76,16 @@ class Runner:
         # A single run doesn't need other processes.
         make_executor = self.make_executor if len(missing) > 1 else None
         ended_runs = run_all(missing, make_executor)
-        for run, ended in tqdm(ended_runs, total=len(missing), unit="run"):
-            results[run.name] = ended
+        for run, result in tqdm(ended_runs, total=len(missing), unit="run"):
+            results[run.name] = result
+
         failures: list[str] = []
         for name, result in results.items():
             if isinstance(result, Failed):
                 failures.append(f"{name}: {result.reason}\n{result.trace}")
         if failures:
             raise ValueError("\n".join([f"{len(failures)} of {len(runs)} runs failed", *failures]))
+
         # A cached result is a list: value and seconds.
         done = [Done._make(results[run.name]) for run in runs]
         self.seconds += sum(result.seconds for result in done)
@@ -120,7 +126,8 @@ def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = N
     if quick:
         folder = OUTPUT / name / "quick"
         figures = None
-    runner = Runner(folder, ray_cluster(address) or local_processes(jobs), figures)
+    make_executor = ray_cluster(address) or local_processes(jobs)
+    runner = Runner(folder, make_executor, figures)
     text = section(name, runner, quick)
     if not quick:
         write_section(PAGE, name, text)

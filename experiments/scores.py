@@ -1,5 +1,9 @@
 """From runs to scores of systems: settings are tried on the dev part, the chosen ones are trained
-for the test part, and differences are judged."""
+for the test part, and differences are judged.
+
+A trial is a training that is to be done; a look is what was counted of its model; a system is the
+looks of models that were trained in the same way. Sums and counts have a column for each of COUNTS.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -169,16 +173,19 @@ def compare(
     **settings (Any): See `paired_differences`.
     RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
-    tests = [baseline.test, *(system.test for system in systems)]
-    n_seeds = max(len(test) for test in tests)
-    # Systems with fewer seeds are repeated, so that all have as many.
-    repeated = [[*test] * (n_seeds // len(test)) for test in tests]
+    counts_of_systems = [baseline.test, *(system.test for system in systems)]
+    n_seeds = max(len(counts_of_seeds) for counts_of_seeds in counts_of_systems)
+    # Those of systems with fewer seeds are repeated, so that all have as many.
+    repeated: list[list[Floats2d]] = []
+    for counts_of_seeds in counts_of_systems:
+        n_times = n_seeds // len(counts_of_seeds)
+        repeated.append([*counts_of_seeds] * n_times)
     # Shape: (systems, seeds, docs, columns)
     counts = numpy.asarray(repeated, dtype="float64")
 
     def compute(sums: FloatsXd) -> FloatsXd:
         return numpy.stack([score.compute(sums) for score in scores])
 
-    differences = paired_differences(counts, compute, **settings)
+    differences_by_score = paired_differences(counts, compute, **settings)
     # The first system is the baseline, whose difference from itself is 0.
-    return [of_systems[1:] for of_systems in differences]
+    return [differences[1:] for differences in differences_by_score]

@@ -151,9 +151,10 @@ def run_stages(
     # The weights after each stage, by its number. A stage without "after" starts from the first.
     weights_after: dict[int | None, Any] = {None: first_weights}
     for i, stage in enumerate(stages):
-        settings = {
-            name: stage[name] for name in ("loss", "seed", "scheme", "outside") if name in stage
-        }
+        settings: dict[str, Any] = {}
+        for name in ("loss", "seed", "scheme", "outside"):
+            if name in stage:
+                settings[name] = stage[name]
         ner = make_ner(examples, model=stage["model"], **settings)
         weights = weights_after[stage.get("after")]
         if weights is not None:
@@ -380,10 +381,11 @@ def predict(
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)
         for name, block in decodings.items():
-            ner.set_decoding(registry.resolve({"decoding": dict(block)})["decoding"])
+            decoding = registry.resolve({"decoding": dict(block)})["decoding"]
+            ner.set_decoding(decoding)
             predicted = [bare(doc) for doc in batch]
-            entities = ner.decode(posterior)
-            prediction = make_prediction(entities, posterior, read_presets(predicted), None)
+            tokens = read_presets(predicted)
+            prediction = make_prediction(ner.decode(posterior), posterior, tokens, confidence=None)
             ner.set_annotations(predicted, prediction)
             for doc, gold in zip(predicted, batch):
                 examples[name].append(Example(doc, gold))

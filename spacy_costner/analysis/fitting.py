@@ -27,7 +27,7 @@ from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
 from ..readers import copy_tokens, examples_to_measure
 from ..readers.sentences import copy_sentences
-from ..saving import as_json, check_folder, save_folder, save_text
+from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
@@ -55,6 +55,7 @@ from .preparation import (
     prepare,
     train_linear,
 )
+from .saved_strings import save_pipeline
 from .tuning import Tuning, check_parameter, parse_aim, tune_on
 
 DIR_MODEL = "model-best"
@@ -290,7 +291,7 @@ def fit(
     except ValueError as error:
         message = f"{error}\n{path} is trained, but neither calibrated nor tuned"
         raise ValueError(message) from error
-    save_folder(path, nlp.to_disk)
+    save_pipeline(path, nlp)
     return improved
 
 
@@ -658,7 +659,7 @@ def save_trained(
     finite = {name: loss for name, loss in losses.items() if isfinite(loss)}
     update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite})
     before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
-    save_folder(path, before_to_disk(nlp).to_disk)
+    save_pipeline(path, before_to_disk(nlp))
 
 
 def predict_held_out(

@@ -4,8 +4,9 @@ from functools import partial
 from typing import Any
 
 from ..analysis.calibration import Calibration, calibrate
+from ..analysis.saved_strings import save_pipeline
 from ..readers.files import encodable
-from ..saving import check_folder, save_folder
+from ..saving import check_folder
 from .command_line import command
 from .options import (
     CodeOption,
@@ -43,7 +44,7 @@ def calibrate_cli(
         # The meta of the pipeline names the docs. It is JSON, which can't have every path.
         docs_name = encodable(dev_path)
         calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
-        save_folder(output_path, nlp.to_disk)
+        save_pipeline(output_path, nlp)
     print_result(calibration, calibration_text(calibration), print_json, output_path)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 from typer import Option
 
 from ..analysis.guarantees import Guarantee, guarantee
+from ..analysis.saved_strings import save_pipeline
 from ..pipeline.promises import Promise, Terms
 from ..readers.files import encodable
-from ..saving import check_folder, save_folder
+from ..saving import check_folder
 from .command_line import command
 from .options import (
     CodeOption,
@@ -56,7 +57,7 @@ def guarantee_cli(
         # The promise names the docs. It is saved as JSON, which can't have every path.
         docs_name = encodable(docs_path)
         result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
-        save_folder(output_path, nlp.to_disk)
+        save_pipeline(output_path, nlp)
     print_result(result, guarantee_text(result), print_json, output_path)
 
 

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from ..analysis.saved_strings import save_pipeline
 from ..analysis.tuning import Tuning, tune
 from ..readers.files import encodable
-from ..saving import check_folder, save_folder
+from ..saving import check_folder
 from .command_line import command
 from .options import (
     CodeOption,
@@ -57,7 +58,7 @@ def tune_cli(
         # The meta of the pipeline names the docs. It is JSON, which can't have every path.
         docs_name = encodable(dev_path)
         tuning = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
-        save_folder(output_path, nlp.to_disk)
+        save_pipeline(output_path, nlp)
     print_result(tuning, tuning_text(tuning, show_all), print_json, output_path)
 
 

@@ -7,7 +7,7 @@ and a cluster id is the index of the name among them. A word key is the hash of 
 import json
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -150,20 +150,27 @@ class ClusterColumn(StringColumn, BatchColumn):
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by its id. Words are saved as hashes, so it takes a
         string store that has them: that of the pipeline."""
+        words_of_cluster: dict[int, list[str]] = defaultdict(list)
+        for word, row in self._rows_of_words(strings):
+            for cluster_id in self._cluster_ids[row].tolist():
+                # -1 where the word has fewer clusters than others.
+                if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
+                    words_of_cluster[cluster_id].append(word)
+        return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
+
+    def words_in(self, strings: StringStore) -> list[str]:
+        return [word for word, _ in self._rows_of_words(strings)]
+
+    def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
+        """The words of a string store that have clusters, with their rows, in order of these."""
         # The bits of the hashes of words that word keys have.
         bits_of_keys = int(LOWEST_32_BITS)
         if self._has_long_keys:
             bits_of_keys = (1 << 64) - 1
         word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}
-        words_of_cluster: dict[int, list[str]] = defaultdict(list)
-        for key, cluster_ids in zip(self._word_keys.tolist(), self._cluster_ids.tolist()):
-            if key not in word_of_key:
-                continue
-            for cluster_id in cluster_ids:
-                # -1 where the word has fewer clusters than others.
-                if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
-                    words_of_cluster[cluster_id].append(word_of_key[key])
-        return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
+        for row, key in enumerate(self._word_keys.tolist()):
+            if key in word_of_key:
+                yield word_of_key[key], row
 
 
 class FileClusterColumn(ClusterColumn):
@@ -216,7 +223,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """Read the clusters of words.
 
     path (str | Path): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster, or the names of their clusters, as `costner clusters` writes them; or
+        of their cluster, or the names of their clusters, in a list; or
         lines of the path, the word and more, separated by tabs, as Brown clustering does.
     RETURNS (dict[str, list[str]]): The clusters of each word: of a path of bits, its prefixes
         from the longest.

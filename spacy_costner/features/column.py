@@ -166,6 +166,11 @@ class Column(ABC):
         Most columns have none, as the names of their values say it."""
         return {}
 
+    def words_in(self, strings: StringStore) -> Sequence[str]:
+        """The words of a string store that the column knows by hashes alone, and that
+        `examples_of_values` can show."""
+        return ()
+
 
 class BatchColumn(Column):
     """A column whose values are found for all tokens of a batch at once."""

@@ -5,7 +5,7 @@ offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of
 weights: one for each tag.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -212,6 +212,11 @@ class Features(Shim):
                 for value_name in value_names:
                     names.append(f"{slot_name}={value_name}")
         return names
+
+    def words_in(self, strings: StringStore) -> Iterator[str]:
+        """The words of a string store that names of features can show: see `names`."""
+        for column in self._columns or []:
+            yield from column.words_in(strings)
 
     def vector_names(self) -> list[str]:
         """The names of the static vectors at each offset, such as "static_vectors[-1]"; none if

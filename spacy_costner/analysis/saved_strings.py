@@ -1,0 +1,82 @@
+"""Save pipelines without the words that they have met.
+
+The vocab of a pipeline keeps the string of each word that was ever in a doc, in training and in
+evaluation, and spaCy saves them all. Our components don't need them: models save the words of their
+features themselves, and docs bring their own strings. So most strings are left out: they would be a
+third of a pipeline, and names of people are among them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from spacy.language import Language
+from spacy.strings import StringStore
+from spacy.vectors import Vectors
+from thinc.api import Model
+
+from ..ml import has_linear_part, linear_part
+from ..pipeline.component import CostSensitiveNER
+from ..saving import save_folder
+
+WITHOUT_STRINGS = frozenset(
+    [
+        "cost_sensitive_ner",
+        "tok2vec",
+        "transformer",
+        "curated_transformer",
+        "senter",
+        "sentencizer",
+    ]
+)
+"""Factories of components that need no string of the vocab but those of their labels, which they
+add when they are loaded. Of other components that isn't known."""
+
+
+def save_pipeline(path: str | Path, nlp: Language) -> None:
+    """Save a pipeline as a whole: see `save_folder`. Strings that nothing needs are left out: see
+    `keeps_strings` and `needed_strings`. The pipeline itself keeps them.
+
+    path (str | Path): The folder.
+    nlp (Language): The pipeline.
+    RAISES (ValueError): As `save_folder`.
+    """
+
+    def write(folder: Path) -> None:
+        nlp.to_disk(folder)
+        if not keeps_strings(nlp):
+            strings = StringStore(needed_strings(nlp))
+            strings.to_disk(folder / "vocab" / "strings.json")
+
+    save_folder(path, write)
+
+
+def keeps_strings(nlp: Language) -> bool:
+    """Whether a pipeline is saved with all its strings: if it has a component or vectors that may
+    need them, or a linear model with `keep_all`."""
+    for name in nlp.component_names:
+        if nlp.get_pipe_meta(name).factory not in WITHOUT_STRINGS:
+            return True
+    for model in linear_models(nlp):
+        _, weights = linear_part(model)
+        if weights.keep_all:
+            return True
+    return not isinstance(nlp.vocab.vectors, Vectors)
+
+
+def needed_strings(nlp: Language) -> Iterator[str]:
+    """The strings that people look up: the words that have vectors, and those that have clusters,
+    of which `explain` gives examples."""
+    strings = nlp.vocab.strings
+    for key in nlp.vocab.vectors.key2row:
+        if key in strings:
+            yield strings[key]
+    for model in linear_models(nlp):
+        features, _ = linear_part(model)
+        yield from features.words_in(strings)
+
+
+def linear_models(nlp: Language) -> Iterator[Model]:
+    """The models of a pipeline that have a linear part, also of components that are disabled."""
+    for _, pipe in nlp.components:
+        if isinstance(pipe, CostSensitiveNER) and has_linear_part(pipe.model):
+            yield pipe.model
