@@ -56,6 +56,7 @@ class Tally:
         began = time.process_time()
         self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
+
         results = self.analyze(doc.text, entities=self.types)
         gold: set[tuple[int, int, str]] = set()
         gold_characters: set[int] = set()
@@ -88,20 +89,24 @@ class Tally:
         ]
 
 
-def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
+def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
     """The area under the ROC curve: the probability that something right scores above something
-    wrong; ties: half."""
+    wrong; ties: half. It follows from the ranks of the scores. Shapes: (R,)
+
+    Mann & Whitney (1947), the statistic U.
+    """
     _, index_of_score, n_equal = numpy.unique(scores, return_inverse=True, return_counts=True)
     # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
     ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
-    mean_rank = ranks[right].mean()
-    mean_rank_among_right = (right.sum() + 1) / 2
-    n_wrong = (~right).sum()
+    mean_rank = ranks[is_right].mean()
+    # Of the scores below that of something right, so many are of what is wrong, in the mean.
+    mean_rank_among_right = (is_right.sum() + 1) / 2
+    n_wrong = (~is_right).sum()
     return float((mean_rank - mean_rank_among_right) / n_wrong)
 
 
 def make(output: Path, *arguments: object) -> Path:
-    """Run a command of spaCy, unless there is its output. The output."""
+    """Run a command of spaCy, unless its output is there. Returns the path of the output."""
     words = ["-W", "ignore", "-m", "spacy", *map(str, arguments), "--output", str(output)]
     if not output.exists():
         is_promise = "--miss" in words  # not every promise can be made
@@ -135,8 +140,10 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
     return pipelines
 
 
-def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
-    paths = make_pipelines(Path(corpus), Path(work), lang, *(settings or ("sparse.cfg", "600")))
+def main(
+    corpus: str, work: str, lang: str = "en", linear: str = "sparse.cfg", steps: str = "600"
+) -> None:
+    paths = make_pipelines(Path(corpus), Path(work), lang, linear, steps)
     docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
     labels: set[str] = set()
     for doc in docs:

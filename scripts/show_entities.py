@@ -30,11 +30,12 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
         typer.secho(doc.text, bold=True)
         predicted = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         entities, probs = ner.posterior([doc]).likely_entities(worth_a_look)
-        columns = (column.tolist() for column in entities)
-        for begin, end, label, prob in zip(*columns, probs):
-            name = ner.labels[label]
-            line = f"    {prob:.2f}  {doc[begin:end].text}  {name}"
-            if (begin, end, name) not in predicted:
+        begins = entities.begin.tolist()
+        ends = entities.end.tolist()
+        for begin, end, label_id, prob in zip(begins, ends, entities.label.tolist(), probs):
+            label = ner.labels[label_id]
+            line = f"    {prob:.2f}  {doc[begin:end].text}  {label}"
+            if (begin, end, label) not in predicted:
                 line += f"  <- not predicted; worth a look if a miss costs {MISS:g}"
             typer.echo(line)
     promise = nlp.meta["guarantee"]["ner"]

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
+from ..analysis.estimation import Estimate, Measure
 from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
 from ..metrics.calibration import wilson
@@ -546,3 +547,50 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
         axes.plot(n_docs, powers_of_ten, color=ACCENT)
         axes.axhline(numpy.log10(level), **DASHED)
         return figure
+
+
+def draw_estimates(result: Estimate) -> Any:
+    """Draw the estimated number of entities of each label as a share of the estimate, and F, with
+    their intervals; below them what the annotated docs alone would say, and as a cross what the
+    model alone would. Labels without an estimate have no row.
+
+    result (Estimate): The estimates.
+    """
+    counts: list[tuple[str, Measure, float]] = []
+    scores: list[tuple[str, Measure, float]] = []
+    for label in result.labels:
+        if label.entities.estimate is not None:
+            counts.append((label.label, label.entities, label.entities.estimate.value))
+        if label.f.estimate is not None:
+            scores.append((label.label, label.f, 1.0))
+    n_rows = max(len(counts), len(scores), 1)
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(8, 1.5 + 0.4 * n_rows))
+        left, right = figure.subplots(1, 2)
+        left.set(xlabel="number of entities, % of the estimate")
+        right.set(xlabel="F, %")
+        for axes, rows in ((left, counts), (right, scores)):
+            axes.grid(axis="x")
+            for y, (_, measure, unit) in enumerate(rows):
+                _draw_measure(axes, y, measure, 100 / unit)
+            axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+            axes.invert_yaxis()
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        return figure
+
+
+def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
+    """Draw an estimate at a height, and what is known without drawn docs and without a model. All
+    numbers are multiplied by a factor. The first one of the axes has the names of the legend."""
+    estimated = measure.estimate
+    alone = measure.annotated_alone
+    assert estimated is not None and alone is not None
+    names = ["estimate", "annotated docs alone", "model alone"]
+    if y > 0:
+        names = [f"_{name}" for name in names]  # matplotlib leaves these out of the legend
+    ends = factor * numpy.asarray([estimated.low, estimated.high])
+    axes.plot(ends, [y, y], color=ACCENT, linewidth=2.5, label=names[0])
+    axes.plot([factor * estimated.value], [y], "o", color=ACCENT, markersize=4)
+    ends_alone = factor * numpy.asarray([alone.low, alone.high])
+    axes.plot(ends_alone, [y + 0.25, y + 0.25], color=MUTED, linewidth=1.2, label=names[1])
+    axes.plot([factor * measure.model_alone], [y], "x", color=ALERT, label=names[2])

@@ -223,7 +223,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """Read the clusters of words.
 
     path (str | Path): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster, or the names of their clusters, as `costner clusters` writes them; or
+        of their cluster, or the names of their clusters, in a list; or
         lines of the path, the word and more, separated by tabs, as Brown clustering does.
     RETURNS (dict[str, list[str]]): The clusters of each word: of a path of bits, its prefixes
         from the longest.
