@@ -7,6 +7,8 @@ from .calibration import calibrate
 from .checks import check
 from .comparison import compare
 from .distillation import distill
+from .drawing import draw
+from .estimation import estimate
 from .explanation import explain
 from .fitting import fit
 from .guarantees import guarantee
@@ -25,6 +27,8 @@ __all__ = [
     "check",
     "compare",
     "distill",
+    "draw",
+    "estimate",
     "explain",
     "fit",
     "guarantee",

@@ -19,6 +19,7 @@ from .check import check_cli
 from .compare import compare_cli
 from .convert import convert_cli
 from .distill import distill_cli
+from .estimate import estimate_cli
 from .explain import explain_cli
 from .fit import fit_cli
 from .guarantee import guarantee_cli
@@ -75,6 +76,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("report", report_cli, LOOK, "Write an HTML report of a pipeline on a test corpus."),
     ("explain", explain_cli, LOOK, "Show the features and weights of a linear model."),
     ("compare", compare_cli, LOOK, "Train with several losses or settings, and compare."),
+    ("estimate", estimate_cli, LOOK, "Estimate counts and scores on texts, with intervals."),
     ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
     ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
