@@ -211,6 +211,7 @@ def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
     train = [eg.reference for eg in make_reader(folder / "train.spacy")(nlp)]
     assert all(is_known_doc(known_ids, doc) for doc in [*dev, *train])
     assert count_known_sentences(ner, dev).n_known == 12
+    assert count_known_sentences(ner, dev, with_raw_text=False).n_known == 0
     assert not is_known_doc(known_ids, nlp("This is a sentence which is in neither of them ."))
 
 

@@ -78,15 +78,18 @@ def find_faults(
     return faults
 
 
-def check_new_to(ner: CostSensitiveNER, docs: Iterable[Doc], source: str) -> None:
+def check_new_to(
+    ner: CostSensitiveNER, docs: Iterable[Doc], source: str, *, with_raw_text: bool = True
+) -> None:
     """Check that a component wasn't trained on docs.
 
     ner (CostSensitiveNER): The component.
     docs (Iterable[Doc]): The docs.
     source (str): Their name.
+    with_raw_text (bool): Whether the docs must not be in the raw text of its vectors, either.
     RAISES (ValueError): If it knows more than `MAX_KNOWN_SHARE_OF_NEW` of their sentences.
     """
-    known_sentences = count_known_sentences(ner, docs)
+    known_sentences = count_known_sentences(ner, docs, with_raw_text=with_raw_text)
     if known_sentences.n_known > MAX_KNOWN_SHARE_OF_NEW * known_sentences.n_sentences:
         raise ValueError(
             f"expected docs that the pipeline was not trained on, got {source}, where "
@@ -94,16 +97,20 @@ def check_new_to(ner: CostSensitiveNER, docs: Iterable[Doc], source: str) -> Non
         )
 
 
-def count_known_sentences(ner: CostSensitiveNER, docs: Iterable[Doc]) -> KnownSentences:
-    """Count the long sentences of docs that a component knows."""
-    known_ids = known_sentence_ids(ner)
+def count_known_sentences(
+    ner: CostSensitiveNER, docs: Iterable[Doc], *, with_raw_text: bool = True
+) -> KnownSentences:
+    """Count the long sentences of docs that a component knows, with or without those of raw
+    text."""
+    known_ids = known_sentence_ids(ner) if with_raw_text else {*ner.trained_on.tolist()}
     n_known = 0
     n_sentences = 0
     for doc in docs:
         n_known_of_doc, n_sentences_of_doc = count_known_in_doc(known_ids, doc)
         n_known += n_known_of_doc
         n_sentences += n_sentences_of_doc
-    return KnownSentences(n_known, n_sentences, has_raw_text=len(ner.raw_text) > 0)
+    has_raw_text = with_raw_text and len(ner.raw_text) > 0
+    return KnownSentences(n_known, n_sentences, has_raw_text)
 
 
 def known_sentence_ids(ner: CostSensitiveNER) -> set[int]:
