@@ -214,7 +214,9 @@ def prepare(nlp: Language) -> set[str]:
             f"{', '.join(nlp.pipe_names) or 'no components'}"
         )
     for pipe in components:
-        confidence = pipe.confidence or Confidence()
+        confidence = pipe.confidence
+        if confidence is None:
+            confidence = Confidence()
         scores_only = Confidence(confidence.spans_key, confidence.extension, alternatives=None)
         pipe.set_confidence(scores_only)
 

@@ -46,7 +46,7 @@ python -m spacy costner calibrate training/model-best dev.spacy --output trainin
 python -m spacy costner guarantee training/calibrated other.spacy --miss 0.05 \
   --output training/guaranteed
 """
-GIVEN = {"audit.md": "config.cfg", "suggest.md": "config.cfg", "clusters.md": "config.cfg"}
+GIVEN = {"audit.md": "config.cfg", "suggest.md": "config.cfg"}
 """Configs that pages have from elsewhere."""
 COMMANDS_FIRST = ["pii"]
 """Pages that begin with an example of the pipeline that their commands train."""

@@ -390,6 +390,7 @@ def nlp_of_sentences(saved: Path) -> Language:
 
 
 def two_sentences(nlp: Language) -> Doc:
+    """The doc "Shaka Khan", in which each word is a sentence."""
     return Doc(nlp.vocab, words=["Shaka", "Khan"], sent_starts=[True, True])
 
 
@@ -446,6 +447,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def min_cost(tree: Path) -> dict[str, Any]:
+    """The block of a decoding with the tree of that file."""
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
     return {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": str(tree)}
 

@@ -211,7 +211,11 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
-        assert task.extra["meta"] == {"score": round(suggestion.score, 4), "doc": suggestion.place}
+        assert task.extra["meta"] == {
+            "score": round(suggestion.score, 4),
+            "doc": suggestion.place,
+            "chosen_by": "suggest",
+        }
 
 
 def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() -> None:

@@ -7,6 +7,8 @@ from .calibration import calibrate
 from .checks import check
 from .comparison import compare
 from .distillation import distill
+from .drawing import draw
+from .estimation import estimate
 from .explanation import explain
 from .fitting import fit
 from .guarantees import guarantee
@@ -14,6 +16,7 @@ from .initial_config import init
 from .reporting import report
 from .suggestions import suggest, suggest_first
 from .tuning import tune
+from .vectors import learn_vectors
 from .watching import watch
 
 __all__ = [
@@ -24,10 +27,13 @@ __all__ = [
     "check",
     "compare",
     "distill",
+    "draw",
+    "estimate",
     "explain",
     "fit",
     "guarantee",
     "init",
+    "learn_vectors",
     "report",
     "suggest",
     "suggest_first",

@@ -7,9 +7,9 @@ worth less if the docs chosen before have the same ones.
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy
 from spacy.attrs import LOWER
@@ -101,6 +101,9 @@ MEASURES: dict[str, Measure] = {
     "least-confidence": by_least_confidence,
 }
 
+CHOSEN_BY = "chosen_by"
+"""The key in the metadata of suggested docs that says that they are no random sample."""
+
 PRICES = ("token", "doc")
 """What the price of a doc is made of."""
 
@@ -122,19 +125,26 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """The prediction as a proposal to annotators, with the probability of each entity. Before
-        there is a model, the task has no annotation."""
-        task = doc_to_task(self.doc, {"meta": {"score": round(self.score, 4), "doc": self.place}})
-        if task.spans is None:  # there is no model yet
-            return task
-        spans: list[TaskSpan] = []
-        for span, ent in zip(task.spans, self.doc.ents):
-            prob = prob_of(ent)
-            if prob is None:  # The entity is preset.
-                prob = 1.0
-            score = round(prob, 4)
-            spans.append(span._replace(extra={**span.extra, "score": score}))
-        return task._replace(spans=spans)
+        """The prediction as a proposal to annotators. Before there is a model, the task has no
+        annotation."""
+        meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
+        return proposal(self.doc, {"meta": meta})
+
+
+def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
+    """The predicted entities of a doc as a proposal to annotators, with their probabilities; no
+    annotation if the doc has none. `extra` has other keys of the task."""
+    task = doc_to_task(doc, extra)
+    if task.spans is None:  # there is no model yet
+        return task
+    spans: list[TaskSpan] = []
+    for span, ent in zip(task.spans, doc.ents):
+        prob = prob_of(ent)
+        if prob is None:  # The entity is preset.
+            prob = 1.0
+        score = round(prob, 4)
+        spans.append(span._replace(extra={**span.extra, "score": score}))
+    return task._replace(spans=spans)
 
 
 def suggest(

@@ -309,6 +309,7 @@ class CostSensitiveNER(TrainablePipe):
             )
         if label in self.labels:
             return 0
+
         # With another label all probabilities change.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
@@ -603,6 +604,7 @@ class CostSensitiveNER(TrainablePipe):
         docs = list_docs(docs)
         self.compare_reading(docs)
         tokens, posterior = self._posterior(docs, preset=True)
+
         promise = self.calibration.promise
         groups: list[str | None] = []
         if promise is not None:

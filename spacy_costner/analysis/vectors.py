@@ -1,0 +1,172 @@
+"""`vectors`: learn static vectors of words from raw text, as a pipeline that has them."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.vectors import Vectors
+from thinc.types import Floats2d
+
+from ..progress import progress
+from ..readers.raw_text import find_raw_files, map_docs
+from ..saving import check_folder, save_folder
+from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
+
+N_EXAMPLES = 6
+"""Words whose neighbours are shown."""
+
+N_NEIGHBOURS = 5
+"""Neighbours of a word that are shown."""
+
+FIRST_EXAMPLE = 100
+"""The rank of the most frequent word whose neighbours are shown. Those above are words such as
+"the"."""
+
+N_SKIPPED = 5
+"""Skipped files that are named."""
+
+
+class LearnedVectors(NamedTuple):
+    """Vectors that were learned from text, and saved.
+
+    path (Path): The folder of the pipeline that has them.
+    n_tokens (int): Tokens of the text.
+    n_words (int): Words that have a vector.
+    dim (int): The length of the vectors.
+    wanted_dim (int): The length that was asked for.
+    seconds (float): The seconds that it took.
+    neighbours (dict[str, list[str]]): The words with the most similar vectors, for some words, from
+        frequent to rare ones.
+    skipped (list[Path]): Files of folders that were not read.
+    """
+
+    path: Path
+    n_tokens: int
+    n_words: int
+    dim: int
+    wanted_dim: int
+    seconds: float
+    neighbours: dict[str, list[str]]
+    skipped: list[Path]
+
+    def as_text(self) -> str:
+        """What was learned, and a line for the neighbours of each word."""
+        lines = [
+            f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
+            f"numbers, {self.seconds:.1f} s"
+        ]
+        if self.dim < self.wanted_dim:
+            lines.append(f"{self.wanted_dim} numbers need more words")
+        if self.skipped:
+            names = ", ".join(str(path) for path in self.skipped[:N_SKIPPED])
+            if len(self.skipped) > N_SKIPPED:
+                names += f" and {len(self.skipped) - N_SKIPPED:,} others"
+            lines.append(f"skipped, as they are not text: {names}")
+        lines.append("")
+        for word, neighbours in self.neighbours.items():
+            lines.append(f"{word:>20}  {' '.join(neighbours)}")
+        return "\n".join([*lines, ""])
+
+
+def learn_vectors(
+    raw_paths: Sequence[Path],
+    output_path: Path,
+    *,
+    lang: str = "en",
+    dim: int = 100,
+    min_count: int = 3,
+    seed: int = 0,
+) -> LearnedVectors:
+    """Learn static vectors of words from raw text, and save a pipeline that has them: see
+    `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
+    same vector.
+
+    raw_paths (Sequence[Path]): Files of text, a sentence or a paragraph on each line, any corpora,
+        whose annotation isn't used, and folders of these. - is standard input.
+    output_path (Path): The folder for the pipeline.
+    lang (str): Code of the language, whose tokenizer is used for texts without tokens.
+    dim (int): Length of the vectors. Fewer if there are fewer words.
+    min_count (int): Minimum number of times that a word occurs.
+    seed (int): Random seed.
+    RETURNS (LearnedVectors): The folder, and what was learned.
+    RAISES (ValueError): If something can't be read, or has too few words.
+    RAISES (ImportError): If SciPy is missing.
+    """
+    require_scipy()  # before all texts are read in vain
+    check_folder(output_path)
+    began = time.perf_counter()
+    nlp = spacy.blank(lang)
+    files = find_raw_files(raw_paths)
+    sentences = progress(read_sentences(nlp, files.paths), desc="vectors", unit="sent")
+    vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
+    save_folder(output_path, make_pipeline(vectors, lang).to_disk)
+    return LearnedVectors(
+        path=output_path,
+        n_tokens=vectors.n_tokens,
+        n_words=len(vectors.words),
+        dim=vectors.data.shape[1],
+        wanted_dim=dim,
+        seconds=time.perf_counter() - began,
+        neighbours=find_neighbours(vectors),
+        skipped=files.skipped,
+    )
+
+
+def read_sentences(nlp: Language, paths: Iterable[Path]) -> Iterator[list[str]]:
+    """Yield the words of each sentence of raw text."""
+    for path in paths:
+        for sentences in map_docs(words_of_sentences, nlp, path):
+            yield from sentences
+
+
+def words_of_sentences(doc: Doc) -> list[list[str]]:
+    """The words of each sentence. A doc without sentence starts is one sentence."""
+    spans: Iterable[Span] = [doc[:]]
+    if doc.has_annotation("SENT_START"):
+        spans = doc.sents
+    sentences: list[list[str]] = []
+    for span in spans:
+        words = [token.text for token in span]
+        sentences.append([word for word in words if not word.isspace()])
+    return sentences
+
+
+def make_pipeline(vectors: WordVectors, lang: str) -> Language:
+    """A pipeline without components whose vocab has vectors. All forms of a word have the same row:
+    spaCy could look up words in lower case, but doesn't save that."""
+    nlp = spacy.blank(lang)
+    table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
+    for form, row in vectors.row_of_form.items():
+        table.add(form, row=row)
+    nlp.vocab.vectors = table
+    return nlp
+
+
+def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
+    """The words with the largest cosines, for some words that are letters, from frequent to rare
+    ones: their ranks grow by the same factor."""
+    n_words = len(vectors.words)
+    first = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    ranks = numpy.geomspace(first + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
+    neighbours: dict[str, list[str]] = {}
+    for rank in ranks.tolist():
+        # The first word from this rank on that isn't a number or a sign.
+        words = (i for i in range(rank, n_words) if vectors.words[i].isalpha())
+        row = next(words, None)
+        if row is not None:
+            neighbours[vectors.words[row]] = nearest_words(vectors.words, vectors.data, row)
+    return neighbours
+
+
+def nearest_words(words: Sequence[str], rows: Floats2d, row: int) -> list[str]:
+    """The words whose vectors have the largest cosines to that of a row, which has unit length as
+    all have. Shape: (D, W)"""
+    cosines = rows @ rows[row]
+    cosines[row] = -numpy.inf  # a word is no neighbour of itself
+    order = numpy.argsort(-cosines, kind="stable")[: min(N_NEIGHBOURS, len(words) - 1)]
+    return [words[i] for i in order]
