@@ -274,11 +274,11 @@ def check_texts(drawing: Drawing, expected: Expected) -> None:
 
 def check_found(annotated: Sequence[Doc], expected: Expected) -> None:
     """RAISES (ValueError): If annotated docs aren't among the texts, or more often than there."""
-    n_annotated = Counter(text_without_space(doc) for doc in annotated)
+    n_annotated = Counter(text_without_space(doc.text) for doc in annotated)
     for doc, n_in_texts in zip(annotated, expected.occurrences):
         if n_in_texts == 0:
             raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")
-        if n_annotated[text_without_space(doc)] > n_in_texts:
+        if n_annotated[text_without_space(doc.text)] > n_in_texts:
             raise ValueError(
                 "expected each doc once, as it was drawn without replacement, got "
                 f"{shown(doc.text)} again"
@@ -292,7 +292,7 @@ def expect_texts(
     the model says the same of texts that are the same."""
     docs_with_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
-        docs_with_text.setdefault(text_without_space(doc), []).append(i)
+        docs_with_text.setdefault(text_without_space(doc.text), []).append(i)
     labels = get_component(nlp, name).labels
     rows: dict[int, ExpectedCounts] = {}
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
@@ -306,7 +306,7 @@ def expect_texts(
         totals = sums if totals is None else concatenate_counts([totals, sums]).total()
         for i, doc in enumerate(batch):
             digest_of_texts = add_text(digest_of_texts, doc)
-            for place in docs_with_text.get(text_without_space(doc), ()):
+            for place in docs_with_text.get(text_without_space(doc.text), ()):
                 rows[place] = counts.row(i)
                 predicted[place] = entity_keys(doc, labels)
                 occurrences[place] += 1
