@@ -30,7 +30,7 @@ from ..progress import progress
 from ..ragged import ranges
 from ..tags import Entities
 from .checks import SHORT
-from .fitness import check_new_to, find_unknown_labels, is_known_doc
+from .fitness import check_new_to, find_unknown_labels, is_known_doc, known_sentence_ids
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH_SIZE = 64
@@ -254,14 +254,14 @@ def leave_out(
         kinds.append(without_group)
     counts = dict.fromkeys(kinds, 0)
     whole_texts = find_whole_texts(ner)
-    trained_on = set(ner.trained_on.tolist())
+    known_ids = known_sentence_ids(ner)
     used = []
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
         # The same short text may come again by chance.
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        if is_whole_text or is_known_doc(trained_on, doc):
+        if is_whole_text or is_known_doc(known_ids, doc):
             counts["training docs"] += 1
         elif not len(doc) or not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
             counts["docs with missing tags"] += 1

@@ -97,9 +97,11 @@ def words_of_command(ctx: typer.Context) -> str:
         is_typed = source is not None and source.name == "COMMANDLINE"
         if not is_typed or value is None:
             continue
-        if param.param_type_name != "argument":
-            words.append(param.opts[0])
-        if value is not True:  # a switch has no value
-            words.append(str(value))
+        # An option that can be repeated has several values.
+        for one_value in value if isinstance(value, (list, tuple)) else [value]:
+            if param.param_type_name != "argument":
+                words.append(param.opts[0])
+            if one_value is not True:  # a switch has no value
+                words.append(str(one_value))
     # `ctx.args` are the settings of the config, such as --nlp.lang es.
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

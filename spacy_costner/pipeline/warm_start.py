@@ -62,7 +62,8 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
-    """Have a component know what the other one was trained on, too."""
+    """Have a component know what the other one was trained on, too. Vectors are those of the
+    component itself, and so is their raw text."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
         sentence_ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
         pipe.cfg["trained_on"] = pack_ids(sentence_ids)
