@@ -23,7 +23,7 @@ import numpy
 
 from ..readers import Task, read_tasks, task_to_json
 from ..saving import save_file, save_text
-from .suggestions import text_without_space
+from .suggestions import without_space
 
 MEASURING_SHARE = 10
 """One text of so many measures."""
@@ -108,11 +108,11 @@ class AnnotationStore:
         seed (int): Seed of the order, and so of what is drawn.
         RETURNS (int): How many were added.
         """
-        known = {text_without_space(stored.text) for stored in self.texts.values()}
+        known = {without_space(stored.text) for stored in self.texts.values()}
         known.add("")
         new_texts: list[str] = []
         for text in texts:
-            bare_text = text_without_space(text)
+            bare_text = without_space(text)
             if bare_text not in known:
                 known.add(bare_text)
                 new_texts.append(text)

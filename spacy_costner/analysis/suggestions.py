@@ -320,15 +320,20 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
     YIELDS (tuple[int, Doc]): The other docs, each after its index among all.
     """
-    known_texts = {text_without_space(doc.text) for doc in annotated}
+    known_texts = {text_without_space(doc) for doc in annotated}
     known_texts.add("")
     for index, doc in enumerate(docs):
-        text = text_without_space(doc.text)
+        text = text_without_space(doc)
         if text not in known_texts:
             known_texts.add(text)
             yield index, doc
 
 
-def text_without_space(text: str) -> str:
-    """A text without white space, to find equal texts."""
+def text_without_space(doc: Doc) -> str:
+    """The text of a doc without white space, to find equal texts."""
+    return without_space(doc.text)
+
+
+def without_space(text: str) -> str:
+    """A text without white space."""
     return "".join(text.split())
