@@ -23,7 +23,7 @@ from .drawing import (
     add_text,
     check_annotated,
     check_not_suggested,
-    digest_component,
+    check_pipeline,
     get_trained,
     is_same_number,
     read_drawings,
@@ -39,7 +39,7 @@ from .estimators import (
     most_docs_with_any,
 )
 from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
-from .fitness import check_new_to, find_unknown_labels, is_known_doc
+from .fitness import check_new_to, find_unknown_labels
 from .predictions import get_component
 from .suggestions import text_without_space
 
@@ -234,24 +234,6 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
                 "with other probabilities: leave out --simple-random"
             )
     check_new_to(ner, annotated, "the drawn docs")
-
-
-def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
-    """RAISES (ValueError): If docs were drawn for another pipeline, or the pipeline was trained on
-    them after they were drawn."""
-    if drawing.pipeline == digest_component(ner):
-        return
-    trained_on = set(ner.trained_on.tolist())
-    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
-    if 2 * n_known > len(annotated):
-        raise ValueError(
-            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
-            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
-        )
-    raise ValueError(
-        f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
-        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
-    )
 
 
 def check_texts(drawing: Drawing, expected: Expected) -> None:
