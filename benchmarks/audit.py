@@ -55,6 +55,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
         entities += [(i, (ent.start, ent.end, ent.label_)) for ent in doc.ents]
     labels = sorted({label for _, (_, _, label) in entities})
     rng.shuffle(entities)
+
     for number, (i, entity) in enumerate(entities):
         begin, end, label = entity
         kind = KINDS[number % len(KINDS)]
@@ -190,6 +191,7 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
     probs /= probs.sum(axis=1, keepdims=True)
     gold_tags = tags.encode(fold.dev.gold, len(probs))
     likely_tags = probs.argmax(axis=1)
+
     for name, (scores, is_flagged) in score_tokens(probs, gold_tags, starts).items():
         # Tokens are cut where flagged ones begin or end, and where docs begin.
         is_cut = numpy.diff(is_flagged) | (numpy.diff(doc_of_token) > 0)
@@ -257,6 +259,7 @@ def average_precision(
 
 
 def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
+    """Corrupt a corpus, and print how well each method finds the corruptions."""
     docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
     rng = random.Random(int(seed))
     changes = made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang)

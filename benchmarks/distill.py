@@ -77,6 +77,7 @@ def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
         add_part(gold_docs, doc[:border])
         add_part(raw_docs, doc[border:])
         n_sents += len(sents)
+
     gold_path = output / "gold.spacy"
     raw_path = output / "raw.spacy"
     DocBin(docs=gold_docs).to_disk(gold_path)
@@ -164,6 +165,7 @@ def report(name: str, measured: Measured, low: float = 0.0, high: float = 0.0) -
 
 
 def main() -> None:
+    """Train students in all ways, and print a row for each and for the teachers."""
     train, dev, test, output = map(Path, sys.argv[1:5])
     names = sys.argv[5:]
     output.mkdir(parents=True, exist_ok=True)

@@ -143,6 +143,7 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
     own_columns = [f"own {column}" for column in COLUMNS]
     one_columns = [f"one {column}" for column in COLUMNS]
     rows = [["group", "limit", *own_columns, *one_columns]]
+
     for limit, group in product(LIMITS, numpy.unique(groups)):
         is_in_group = groups == group
         with_own_threshold = Tally()
@@ -181,6 +182,7 @@ def of_label(half: Half, i: int) -> Half:
 
 
 def main() -> None:
+    """Split the docs into halves again and again, and print whether promises are kept."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)

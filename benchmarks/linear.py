@@ -232,6 +232,7 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
 
 
 def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+    """Train all systems, and print how good, how large and how fast they are."""
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
@@ -241,6 +242,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
     print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
+
     taggers: dict[str, Tagger] = {}
     with TemporaryDirectory() as folder:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):

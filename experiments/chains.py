@@ -293,6 +293,7 @@ def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d
         can_improve = curvature > 0 and squared_length > least_length
         if not can_improve:
             break
+        # Along the direction to the minimum, then on in one that is conjugate to it.
         step = squared_length / curvature
         solution = solution + step * direction
         residual = residual - step * product

@@ -100,6 +100,7 @@ def stage(
         share = size["second"]
         n_epochs //= SECOND_EPOCHS
         after = 0
+
     if architecture == "linear":
         fit = "online"
         # The spec has a number for the first loss, and one for the second.
@@ -112,6 +113,7 @@ def stage(
             "words": corpus["words"],
             "learn_rate": LEARN_RATES["CNN"] * share,
         }
+
     return {
         "fit": fit,
         "model": model(corpus, architecture, share),
@@ -228,15 +230,17 @@ def score_table(systems: Sequence[System]) -> str:
     methods that are always shown and those that are best in a column."""
     rows: list[list[str]] = []
     for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
-        # The cells of each method, such as "81.23 ± 0.12", and their means alone
+        # The cells of each method, such as "81.23 ± 0.12", and their means alone, "81.23": as they
+        # are shown, so that methods with the same mean are both the best.
         cells_of: dict[str, list[str]] = {}
         means_of: dict[str, list[str]] = {}
         for method, systems_of_method in groupby(group, lambda system: system.settings["method"]):
             by_decoding = dict(zip(SPEC["decodings"], systems_of_method))
             cells: list[str] = []
             for score, decoding in COLUMNS.values():
-                system = by_decoding[decoding or THRESHOLDS[architecture]]
-                cells.append(system.spread(score))
+                if decoding is None:
+                    decoding = THRESHOLDS[architecture]
+                cells.append(by_decoding[decoding].spread(score))
             cells_of[method] = cells
             means_of[method] = [cell.split()[0] for cell in cells]
 

@@ -41,7 +41,7 @@ from .drawing import (
 )
 from .estimation import MIN_OF_EACH, as_share
 from .estimators import Count, Interval, estimate_ratio
-from .fitness import check_new_to, find_unknown_labels, is_known_doc
+from .fitness import check_new_to, find_unknown_labels, is_known_doc, known_sentence_ids
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH_SIZE = 64
@@ -371,14 +371,14 @@ def leave_out(
         kinds.append(without_group)
     counts = dict.fromkeys(kinds, 0)
     whole_texts = find_whole_texts(ner)
-    trained_on = set(ner.trained_on.tolist())
+    known_ids = known_sentence_ids(ner)
     used = []
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
         # The same short text may come again by chance.
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        is_known = is_whole_text or is_known_doc(trained_on, doc)
+        is_known = is_whole_text or is_known_doc(known_ids, doc)
         if is_known and not keep_known:
             counts["training docs"] += 1
         elif not len(doc) or not doc.to_array("ENT_IOB").all():  # 0: the tag is missing

@@ -184,8 +184,8 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
-    # Which tags may follow the end of an entity or O, and which may be the end or O. Of the
-    # original tags all may: their own transitions are set below. Shapes: (K',)
+    # The tags that may stand after an entity or O, and those that an entity or O may stand after.
+    # Any original tag may be before: transitions between these are set below. Shapes: (K',)
     opens = numpy.append(~tags.continuing, opens_copy)
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
     is_between_entities = closes[:, None] & opens  # (K', K')

@@ -251,8 +251,10 @@ def to_loss_inputs(
         gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
     if targets.soft is not None:
         # A doc with soft targets counts by its divergence alone.
-        weights = 1.0 if gold.weights is None else gold.weights
         is_taught = targets.soft.weights != 0
+        weights = gold.weights
+        if weights is None:
+            weights = numpy.ones(len(is_taught))
         gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
 
     # The arrays of gold on the device of the scores. Some fields may be None.

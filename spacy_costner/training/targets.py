@@ -219,7 +219,9 @@ class AnnotatedBatch:
     def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
         """The batch with some examples as if they had neither annotation nor presets, and of weight
         0. `is_left_out` is True for these. Shape: (D,)"""
-        weights = 1.0 if self.example_weights is None else self.example_weights
+        weights = self.example_weights
+        if weights is None:
+            weights = numpy.ones(len(is_left_out))
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         possible = self.constraints.emissions
         if possible is not None:
