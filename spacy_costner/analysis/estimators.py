@@ -195,7 +195,7 @@ def drawings_for_half(sample: Sample) -> int:
 
 
 def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
-    """The most docs that may have what none of the drawn docs has.
+    """The most docs that may have some label, say, if none of the drawn docs has it.
 
         P(no such doc is drawn) = (1 - Q)^n >= 1 - confidence,   Q = sum of q_i over these docs
 
@@ -265,9 +265,10 @@ def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
     RETURNS (FloatsXd): The quantiles, of the same shape.
     """
     steps = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
-    distinct, place = numpy.unique(steps, return_inverse=True)
+    # Each distinct number of degrees is looked up once.
+    distinct, index_in_distinct = numpy.unique(steps, return_inverse=True)
     quantiles = [_student_quantile(prob, step / STEPS_OF_DEGREES) for step in distinct.tolist()]
-    return numpy.asarray(quantiles)[place].reshape(steps.shape)
+    return numpy.asarray(quantiles)[index_in_distinct].reshape(steps.shape)
 
 
 @cache

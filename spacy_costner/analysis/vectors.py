@@ -204,25 +204,30 @@ def make_pipeline(vectors: WordVectors, lang: str) -> Language:
 
 
 def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
-    """The words with the largest cosines, for some words that are letters, from frequent to rare
-    ones: their ranks grow by the same factor."""
+    """Choose some words, from frequent to rare ones, and find the nearest words of each. Words have
+    a rank by their frequency; the ranks of the chosen ones grow by the same factor."""
     n_words = len(vectors.words)
-    first = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
-    ranks = numpy.geomspace(first + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
+    first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
-        # The first word from this rank on that isn't a number or a sign.
-        words = (i for i in range(rank, n_words) if vectors.words[i].isalpha())
-        row = next(words, None)
-        if row is not None:
-            neighbours[vectors.words[row]] = nearest_words(vectors.words, vectors.data, row)
+        # The first word from this rank on that has only letters: no number, and no sign.
+        for i in range(rank, n_words):
+            if vectors.words[i].isalpha():
+                neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
+                break
     return neighbours
 
 
-def nearest_words(words: Sequence[str], rows: Floats2d, row: int) -> list[str]:
-    """The words whose vectors have the largest cosines to that of a row, which has unit length as
-    all have. Shape: (D, W)"""
-    cosines = rows @ rows[row]
-    cosines[row] = -numpy.inf  # a word is no neighbour of itself
-    order = numpy.argsort(-cosines, kind="stable")[: min(N_NEIGHBOURS, len(words) - 1)]
-    return [words[i] for i in order]
+def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
+    """Find the words whose vectors have the largest cosines to that of a word.
+
+    words (Sequence[str]): All words.
+    vectors (Floats2d): Their vectors, of unit length. Shape: (words, dim)
+    index (int): The index of the word.
+    """
+    cosines = vectors @ vectors[index]
+    cosines[index] = -numpy.inf  # a word is no neighbour of itself
+    n_nearest = min(N_NEIGHBOURS, len(words) - 1)
+    nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
+    return [words[i] for i in nearest]

@@ -550,12 +550,13 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 
 def draw_estimates(result: Estimate) -> Any:
-    """Draw the estimated number of entities of each label as a share of the estimate, and F, with
-    their intervals; below them what the annotated docs alone would say, and as a cross what the
-    model alone would. Labels without an estimate have no row.
+    """Draw the intervals of the number of entities of each label, in percent of its estimate, and
+    of F. Below each interval is that of the annotated docs alone, and a cross for what the model
+    expects. Labels without an estimate have no row.
 
     result (Estimate): The estimates.
     """
+    # The label, the measure, and the number that is 100 %
     counts: list[tuple[str, Measure, float]] = []
     scores: list[tuple[str, Measure, float]] = []
     for label in result.labels:
@@ -580,17 +581,24 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
-    """Draw an estimate at a height, and what is known without drawn docs and without a model. All
-    numbers are multiplied by a factor. The first one of the axes has the names of the legend."""
+    """Draw an estimate with its interval in a row, and below it the interval of the annotated docs
+    alone and what the model expects.
+
+    axes (Any): Where to draw.
+    y (int): The row. The lines of row 0 have the names of the legend.
+    measure (Measure): The estimate.
+    factor (float): All numbers are multiplied by it.
+    """
     estimated = measure.estimate
-    alone = measure.annotated_alone
-    assert estimated is not None and alone is not None
+    annotated_alone = measure.annotated_alone
+    assert estimated is not None and annotated_alone is not None
     names = ["estimate", "annotated docs alone", "model alone"]
     if y > 0:
         names = [f"_{name}" for name in names]  # matplotlib leaves these out of the legend
     ends = factor * numpy.asarray([estimated.low, estimated.high])
     axes.plot(ends, [y, y], color=ACCENT, linewidth=2.5, label=names[0])
     axes.plot([factor * estimated.value], [y], "o", color=ACCENT, markersize=4)
-    ends_alone = factor * numpy.asarray([alone.low, alone.high])
-    axes.plot(ends_alone, [y + 0.25, y + 0.25], color=MUTED, linewidth=1.2, label=names[1])
+    y_below = y + 0.25
+    ends_alone = factor * numpy.asarray([annotated_alone.low, annotated_alone.high])
+    axes.plot(ends_alone, [y_below, y_below], color=MUTED, linewidth=1.2, label=names[1])
     axes.plot([factor * measure.model_alone], [y], "x", color=ALERT, label=names[2])
