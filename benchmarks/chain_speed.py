@@ -178,6 +178,7 @@ def print_table(title: str, task: str, deviations: int) -> None:
         if tasks_of_torch_struct is not None:
             tasks[TORCH_STRUCT] = tasks_of_torch_struct
         check(tasks)
+
         timed = compare({name: getattr(tasks[name], task) for name in tasks}, OURS, deviations)
         cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
         for name in (PYTORCH_CRF, TORCH_STRUCT):
@@ -190,6 +191,7 @@ def print_table(title: str, task: str, deviations: int) -> None:
 
 
 def main(deviations: int = 15) -> None:
+    """Print a table for each task."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch_struct")
     print_table("Chain: loss and gradient", "loss", deviations)

@@ -116,6 +116,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
+    """Print how long each task takes here against another checkout."""
     this_process = start(ROOT)
     other_process = start(Path(other).resolve())
     tasks_of_checkouts: list[list[str]] = []

@@ -156,6 +156,7 @@ def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
 
 
 def main(turns: int = 15) -> None:
+    """Print the table of training and annotation."""
     print("\n## The component against spaCy's `ner`\n")
     print("Words per second on CoNLL-2002 Spanish, the same Tok2Vec, one document a sentence; how")
     print("many times as long `ner` takes, median over turns and quartiles; and the share of our")

@@ -82,8 +82,16 @@ def save(articles: Articles, path: Path) -> Path:
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
     """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by
-    updates."""
-    loss = None if is_small is None else "Sequential"
+    updates.
+
+    train (Path), dev (Path): The files of the corpus.
+    lang (str): The language.
+    seed (int): The seed of training.
+    is_small (bool | None): Whether training is that of few docs. None: `fit` decides.
+    """
+    loss = None  # that of `fit`
+    if is_small is not None:
+        loss = "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)
     config = Config().from_str(text, overrides={"system.seed": seed}, interpolate=False)
     linear = load_linear(config)
@@ -94,7 +102,7 @@ def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = No
 
 
 def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> pycrfsuite.Tagger:
-    """Train CRFsuite, and save it to a file."""
+    """Train CRFsuite on the sentences of some articles, and save it to a file."""
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
         trainer.append(find_features([token.text for token in doc]), corpora.tags_of(doc))
@@ -110,7 +118,7 @@ def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> 
 def score_crfsuite(
     tagger: pycrfsuite.Tagger, articles: Articles, find_features: FindFeatures
 ) -> float:
-    """F of CRFsuite, in percent."""
+    """F of CRFsuite on the sentences of some articles, in percent."""
     examples: list[Example] = []
     for gold in chain.from_iterable(articles):
         words = [token.text for token in gold]
@@ -131,7 +139,7 @@ def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
-    """F of spaCy's `ner`, in percent."""
+    """F of spaCy's `ner` after at least so many steps, in percent."""
     fix_random_seed(seed)
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
@@ -159,7 +167,8 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
 def systems(
     train: Articles, dev: Articles, lang: str, seed: int, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """What trains each system, and returns its F."""
+    """Functions that train each system and return its F, by the name of the system. Files are saved
+    in the folder."""
     train_path = save(train, folder / "train.spacy")
     dev_path = save(dev, folder / "dev.spacy")
     return {
@@ -170,6 +179,7 @@ def systems(
 
 
 def main(n_seeds: int = 3, n_steps: int = 1_000, *sizes: int) -> None:
+    """Train all systems on few sentences, and print a row for each."""
     print("| corpus | docs | sentences | seed | system | F |\n|---|---|---|---|---|---|")
     parts = {name: (read(name, "train"), read(name, "dev")) for name in NAMES}
     units = ("sentences", "articles")

@@ -96,11 +96,13 @@ def measure(path: str, texts_path: str) -> dict[str, float]:
     began = perf_counter()
     nlp = spacy.load(path)
     load_seconds = perf_counter() - began
+
     seconds: list[float] = []
     for i in range(WARM_UP + CALLS):
         began = perf_counter()
         nlp(texts[i % len(texts)])
         seconds.append(perf_counter() - began)
+
     middle, high = numpy.percentile(seconds[WARM_UP:], [50, 99]).tolist()
     files = [file for file in Path(path).rglob("*") if file.is_file()]
     return {
@@ -152,6 +154,7 @@ def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
             batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing is done before
             least_single[name] = numpy.minimum(single, least_single.get(name, numpy.inf))
             least_batch[name] = min(batch, least_batch.get(name, numpy.inf))
+
     print("| pipeline | `nlp(text)` | `nlp.pipe` |")
     print("|---|--:|--:|")
     for name in pipelines:
@@ -168,6 +171,7 @@ def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
 
 
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
+    """Train the pipelines, and print both tables."""
     print("\n## A short text\n")
     print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
     print("(median and 99th percentile of 1,000 calls), and what memory grows by in both.\n")

@@ -148,7 +148,8 @@ def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[
 
 
 def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
-    """The features of the label memory of each token, by doc."""
+    """The names of the features of each token of each doc, by `memory`, which has label memory and
+    no other features."""
     names = memory.names()
     for doc in docs:
         rows_of_tokens = memory.find([doc], is_train=is_train).rows.tolist()
@@ -232,6 +233,7 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
 
 
 def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+    """Train all systems, and print how good, how large and how fast they are."""
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
@@ -241,6 +243,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
     print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
+
     taggers: dict[str, Tagger] = {}
     with TemporaryDirectory() as folder:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):

@@ -49,6 +49,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
     start = rng.normal(size=n_tags).astype("float32")
     end = rng.normal(size=n_tags).astype("float32")
     emissions[:, 0] += RAISE_OF_OUTSIDE[n_labels]
+
     scores = Potentials(emissions, transitions, start, end, lengths)
     potentials = chain.constrain(scores, tags.constraints)
     path = chain.sample_paths(potentials, 1, rng)[0]
@@ -63,6 +64,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
 
 
 def main(turns: int = 15) -> None:
+    """Print how long each loss takes against Sequential."""
     print("\n## One step of each loss, relative to Sequential\n")
     print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
     # A column for each number of labels, with the times of all losses.
@@ -75,6 +77,7 @@ def main(turns: int = 15) -> None:
             tasks[name] = partial(loss, potentials, gold)
         headings.append(f"K = {len(potentials.start)}")
         columns.append(compare(tasks, "Sequential", turns))
+
     print(f"| loss | {' | '.join(headings)} |")
     print("|---|---|---|")
     for name in LOSSES:

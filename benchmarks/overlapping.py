@@ -64,6 +64,7 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
                     break
         doc.spans[KEY] = [Span(doc, begin, end, label) for begin, end, label in sorted(spans)]
         corpora[part_of_abstract[doc._.abstract]].append(doc)
+
     corpora["train"] = corpora["train"][:n_train]
     corpora["dev"] = corpora["dev"][::2]
     for part, docs in corpora.items():
@@ -97,6 +98,7 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
             dev_path=paths["dev"],
         )
         config.write_text(text)
+
     if name in ("linear", "flat"):
         return fit(config, output).path
     train(config, output, overrides={f"paths.{part}": str(path) for part, path in paths.items()})

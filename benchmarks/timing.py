@@ -121,6 +121,7 @@ def versions() -> str:
 
 
 def main() -> None:
+    """Print the head of RESULTS.md."""
     from spacy_costner.chain import native  # type: ignore[attr-defined]
 
     print("# Benchmarks\n")

@@ -160,6 +160,7 @@ def nested_task(sentence: Sentence) -> dict[str, Any]:
             first_begin, _ = tokens_of_term[0]
             _, last_end = tokens_of_term[-1]
             spans.add((first_begin, last_end, term.label))
+
     return {
         "text": sentence.text,
         "tokens": [{"start": begin, "end": end} for begin, end in tokens],

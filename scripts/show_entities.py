@@ -24,6 +24,7 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
     gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)
     docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
+
     # At this probability, to look in vain costs as much as the misses that looking saves.
     worth_a_look = 1 / (1 + MISS)
     for doc in docs[:limit]:
@@ -38,6 +39,7 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
             if (begin, end, label) not in predicted:
                 line += f"  <- not predicted; worth a look if a miss costs {MISS:g}"
             typer.echo(line)
+
     promise = nlp.meta["guarantee"]["ner"]
     n_spans = sum(len(doc.spans["confidence_guaranteed"]) for doc in docs)
     typer.echo(

@@ -1,6 +1,7 @@
 """Guaranteed thresholds: against brute force, and on populations whose risk is known."""
 
 import math
+from itertools import product
 
 import numpy
 import pytest
@@ -271,3 +272,44 @@ def test_the_false_alarm_risk_of_a_known_population_is_rarely_above_the_limit() 
     share_above = numpy.mean(numpy.asarray(risks) > limit)
     assert share_above <= delta + 2 * (delta * (1 - delta) / n_times) ** 0.5
     assert min(risks) > limit / 2
+
+
+@given(seeds, st.sampled_from(BY), LIMITS)
+def test_a_doc_of_the_weight_two_counts_as_two_docs(
+    rng: numpy.random.Generator, by: str, limit: float
+) -> None:
+    scores, doc = random_scores(rng)
+    doc_weights = numpy.zeros(doc.max() + 1)
+    doc_weights[doc] = 2.0
+    twice = miss_losses(scores, doc, by=by, doc_weights=doc_weights)
+    copies = numpy.concatenate([doc, doc + 1])  # the numbers of docs have gaps
+    repeated = miss_losses(numpy.concatenate([scores, scores]), copies, by=by)
+    assert twice.n == repeated.n
+    assert conformal.threshold(twice, limit) == conformal.threshold(repeated, limit)
+
+
+@pytest.mark.parametrize("probs", [(0.2, 0.2, 0.2, 0.4), (0.15, 0.15, 0.35, 0.35)])
+@pytest.mark.parametrize("limit", [0.4, 0.5])
+def test_weighted_docs_keep_the_promise_in_the_mean_over_all_drawings(
+    probs: tuple[float, ...], limit: float
+) -> None:
+    """By enumeration of all samples of four docs of one entity each, those that are drawn rarely
+    with the lowest scores: the mean risk over the docs, each with the same weight. With no
+    threshold nothing is promised. Without weights the risk would be above the limit."""
+    scores = numpy.asarray([0.1, 0.2, 0.8, 0.9])
+    docs = numpy.arange(4)
+    means = {}
+    for is_weighted in (True, False):
+        mean = 0.0
+        for sample in product(range(4), repeat=5):
+            times = numpy.bincount(sample, minlength=4)
+            weights = times * min(probs) / probs if is_weighted else times.astype("float64")
+            is_drawn = times > 0
+            losses = miss_losses(scores[is_drawn], docs[is_drawn], doc_weights=weights)
+            threshold = conformal.threshold(losses, limit)
+            if threshold is not None:
+                risk = (scores < threshold).mean()
+                mean += numpy.prod([probs[i] for i in sample]) * risk
+        means[is_weighted] = mean
+    assert means[True] <= limit
+    assert means[False] > means[True]

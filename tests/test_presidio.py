@@ -102,7 +102,7 @@ def test_scored_spans_are_the_guaranteed_set_where_there_is_one(
         (1, 2, "LOC", 0.125),
         (2, 4, "PER", 0.75),
         (4, 6, "LOC", 0.125),
-        (7, 8, "ORG", presidio.LEAST_SCORE),
+        (7, 8, "ORG", presidio.MIN_SCORE),
     ]
     assert [span.label_ for span in doc.spans["confidence_guaranteed"]] == ["LOC", "PER", "ORG"]
 

@@ -105,13 +105,17 @@ def copy_without_keys(path: Path, to: Path, *names: str) -> Path:
 
 
 def test_a_model_without_keys_of_later_versions_is_loaded(saved: Path, tmp_path: Path) -> None:
-    path = copy_without_keys(saved / "sparse", tmp_path / "old", "reading", "trained_on")
+    path = copy_without_keys(
+        saved / "sparse", tmp_path / "old", "reading", "trained_on", "raw_text"
+    )
 
     old = spacy.load(path)
 
     assert entities_of_texts(old) == entities_of_texts(spacy.load(saved / "sparse"))
     ner = old.get_pipe("ner")
-    assert ner.reading is None and not len(ner.trained_on)
+    assert ner.reading is None
+    assert not len(ner.trained_on)
+    assert not len(ner.raw_text)
 
 
 @pytest.mark.parametrize("name", ["outside", "guarantee", "shift", "untrained", "cost_tables"])

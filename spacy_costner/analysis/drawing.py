@@ -1,7 +1,8 @@
 """Draw docs at random, to be annotated: `estimate` and `guarantee` measure with them.
 
-Only the drawing makes an estimate valid, so each task says how it was drawn, and for which pipeline
-and texts.
+An estimate is valid only because docs were drawn at random, so each task says how its doc was
+drawn, and for which pipeline and texts. A drawing takes one doc. There are several, with
+replacement, so a doc may be drawn twice.
 """
 
 from collections import Counter
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.types import Floats1d
 
 from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, doc_to_task
 from ..readers.files import digest, shown
-from .estimators import Sample, draw_docs, drawing_probs
+from .estimators import UNIFORM, Sample, draw_docs, drawing_probs
 from .expected_counts import expect_counts
+from .fitness import is_known_doc
 from .predictions import check_ents, get_component
 from .suggestions import CHOSEN_BY, proposal
 
@@ -54,7 +57,8 @@ class Drawing:
     texts: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the drawing as JSON. Fractions are text: annotation tools may round numbers."""
+        """The drawing as JSON. Fractions are written as text, as annotation tools may round
+        numbers."""
         fractions = {"probability": repr(self.probability), "expected": repr(self.expected)}
         return {**asdict(self), **fractions}
 
@@ -96,8 +100,10 @@ class DrawnDoc(NamedTuple):
     drawing: Drawing
 
     def task(self, *, with_predictions: bool = False) -> Task:
-        """The doc for annotators: without the predictions, so that these don't sway them, or as a
-        proposal."""
+        """Make the task of the doc for annotators.
+
+        with_predictions (bool): Whether they see the predicted entities. These may influence them.
+        """
         meta = {"meta": self.drawing.to_dict()}
         if with_predictions:
             return proposal(self.doc, meta)
@@ -137,15 +143,15 @@ def draw(
         raise ValueError("expected docs with words, got none")
 
     probs = drawing_probs(numpy.asarray(deviations))
-    drawn = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
+    indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []
     # A counter keeps the order in which the docs were first drawn.
-    for place, times in Counter(drawn).items():
+    for i, times in Counter(indices).items():
         drawing = Drawing(
-            doc=place,
+            doc=i,
             times=times,
-            probability=float(probs[place]),
+            probability=float(probs[i]),
             drawings=n,
             docs=len(docs),
             seed=seed,
@@ -153,7 +159,7 @@ def draw(
             pipeline=pipeline,
             texts=digest_of_texts,
         )
-        drawn_docs.append(DrawnDoc(docs[place], drawing))
+        drawn_docs.append(DrawnDoc(docs[i], drawing))
     return drawn_docs
 
 
@@ -174,7 +180,7 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
         raise ValueError("expected drawn docs, got none")
     first = drawings[0]
     n_drawn: Counter[int] = Counter()  # by seed
-    places: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int]] = set()  # the seed and the number of each doc so far
     for drawing in drawings:
         for name in ("pipeline", "texts", "docs", "expected"):
             if getattr(drawing, name) != getattr(first, name):
@@ -182,10 +188,10 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
                     "expected docs that were drawn for one pipeline from the same texts, got "
                     f"{name} {getattr(first, name)} and {getattr(drawing, name)}"
                 )
-        place = (drawing.seed, drawing.doc)
-        if place in places:
+        seed_and_doc = (drawing.seed, drawing.doc)
+        if seed_and_doc in seen:
             raise ValueError(f"expected each drawn doc once, got doc {drawing.doc} twice")
-        places.add(place)
+        seen.add(seed_and_doc)
         n_drawn[drawing.seed] += drawing.times
     for drawing in drawings:
         if n_drawn[drawing.seed] != drawing.drawings:
@@ -198,14 +204,27 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
 
 
 def sample_of(drawings: Sequence[Drawing]) -> Sample:
-    """The probabilities of the drawn docs, each as often as it was drawn. Shape: (n,)"""
+    """Make the sample of all drawings: a doc that was drawn twice is there twice."""
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
     return Sample(numpy.repeat(probs, times), drawings[0].docs)
 
 
+def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
+    """The weights of drawn docs for `conformal.threshold`: at most 1 for each time that a doc was
+    drawn, as q_i is at least UNIFORM / D. Shape: (docs,)
+
+    times_i (UNIFORM / D) / q_i
+    """
+    weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
+    return numpy.asarray(weights)
+
+
 def check_not_suggested(doc: Doc) -> None:
-    """RAISES (ValueError): If `suggest` chose a doc."""
+    """Check that a doc may have been drawn at random.
+
+    RAISES (ValueError): If `suggest` chose it.
+    """
     if CHOSEN_BY in doc.user_data:
         raise ValueError(
             "expected docs that were drawn at random, got docs that `suggest` chose: they are the "
@@ -213,8 +232,32 @@ def check_not_suggested(doc: Doc) -> None:
         )
 
 
+def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
+    """Check that docs were drawn for this pipeline.
+
+    RAISES (ValueError): If they were drawn for another one, or it was trained on them after they
+        were drawn.
+    """
+    if drawing.pipeline == digest_component(ner):
+        return
+    trained_on = set(ner.trained_on.tolist())
+    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
+    if 2 * n_known > len(annotated):
+        raise ValueError(
+            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
+            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
+        )
+    raise ValueError(
+        f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
+        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
+    )
+
+
 def check_annotated(docs: Iterable[Doc]) -> None:
-    """RAISES (ValueError): If the annotation of a token is missing."""
+    """Check that all tokens of docs are annotated.
+
+    RAISES (ValueError): If the annotation of one is missing.
+    """
     for doc in docs:
         if not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
             raise ValueError(
@@ -224,7 +267,11 @@ def check_annotated(docs: Iterable[Doc]) -> None:
 
 
 def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a trained component whose entities are in `doc.ents`."""
+    """Get a trained component whose entities are in `doc.ents`.
+
+    RAISES (ValueError): If there is no component of that name, its entities are elsewhere, or it
+        isn't trained.
+    """
     ner = get_component(nlp, name)
     check_ents("estimate", ner)
     if not (ner.labels and ner.model.has_dim("nO")):
@@ -233,15 +280,15 @@ def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def digest_component(ner: CostSensitiveNER) -> str:
-    """The digest of what a component was trained on, and of how it predicts. Its weights differ if
-    it expects another number of entities: see `ROUNDING`."""
+    """The digest of what a component was trained on, and of how it predicts. Weights aren't part of
+    it. Another model is noticed as it expects another number of entities: see `ROUNDING`."""
     settings = {name: ner.cfg[name] for name in ("decoding", "temperature")}
     parts = (list(ner.labels), ner.trained_on.tolist(), settings)
     return digest(*parts)[:DIGITS_OF_DIGEST]
 
 
 def add_text(digest_of_texts: str, doc: Doc) -> str:
-    """The digest of texts and one more."""
+    """The digest of several texts and the text of a doc after them."""
     return digest(digest_of_texts, doc.text)[:DIGITS_OF_DIGEST]
 
 

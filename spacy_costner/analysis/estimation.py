@@ -1,5 +1,9 @@
-"""Estimate how many entities a corpus has, and how good a pipeline is on it, with intervals, from
-drawn docs that are annotated and what the model expects of all docs."""
+"""Estimate how many entities texts have, and how good a pipeline is on them, with intervals.
+
+Some of the texts are drawn at random and annotated: see `drawing`. The model says what it expects
+of all texts, and the drawn docs correct it: see `estimators` for the formulas. A measure is an
+estimate of a count or of a score.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -23,7 +27,7 @@ from .drawing import (
     add_text,
     check_annotated,
     check_not_suggested,
-    digest_component,
+    check_pipeline,
     get_trained,
     is_same_number,
     read_drawings,
@@ -39,7 +43,7 @@ from .estimators import (
     most_docs_with_any,
 )
 from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
-from .fitness import check_new_to, find_unknown_labels, is_known_doc
+from .fitness import check_new_to, find_unknown_labels
 from .predictions import get_component
 from .suggestions import text_without_space
 
@@ -224,8 +228,10 @@ def estimate(
 
 
 def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None:
-    """RAISES (ValueError): If docs that people drew themselves can't be a simple random sample, or
-    are training docs."""
+    """Check that docs that people drew themselves may be a simple random sample.
+
+    RAISES (ValueError): If `suggest` or `draw` chose one of them, or they are training docs.
+    """
     for doc in annotated:
         check_not_suggested(doc)
         if Drawing.is_in(doc.user_data):
@@ -233,30 +239,16 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
                 "expected simple random docs of your own, got docs that `estimate --draw` drew, "
                 "with other probabilities: leave out --simple-random"
             )
-    check_new_to(ner, annotated, "the drawn docs")
-
-
-def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
-    """RAISES (ValueError): If docs were drawn for another pipeline, or the pipeline was trained on
-    them after they were drawn."""
-    if drawing.pipeline == digest_component(ner):
-        return
-    trained_on = set(ner.trained_on.tolist())
-    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
-    if 2 * n_known > len(annotated):
-        raise ValueError(
-            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
-            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
-        )
-    raise ValueError(
-        f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
-        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
-    )
+    # Vectors may be learned from all texts: what counts is that drawn docs are as all others.
+    check_new_to(ner, annotated, "the drawn docs", with_raw_text=False)
 
 
 def check_texts(drawing: Drawing, expected: Expected) -> None:
-    """RAISES (ValueError): If docs were drawn from other texts, or for a pipeline that expects
-    another number of entities in them."""
+    """Check that docs were drawn from these texts.
+
+    RAISES (ValueError): If they were drawn from others, or for a pipeline that expects another
+        number of entities in them.
+    """
     if drawing.texts != expected.texts:
         raise ValueError(
             f"expected the {drawing.docs:,} texts that the docs were drawn from, with the digest "
@@ -272,7 +264,10 @@ def check_texts(drawing: Drawing, expected: Expected) -> None:
 
 
 def check_found(annotated: Sequence[Doc], expected: Expected) -> None:
-    """RAISES (ValueError): If annotated docs aren't among the texts, or more often than there."""
+    """Check that annotated docs are among the texts.
+
+    RAISES (ValueError): If one isn't, or is annotated more often than it is among the texts.
+    """
     n_annotated = Counter(text_without_space(doc) for doc in annotated)
     for doc, n_in_texts in zip(annotated, expected.occurrences):
         if n_in_texts == 0:
@@ -287,15 +282,26 @@ def check_found(annotated: Sequence[Doc], expected: Expected) -> None:
 def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
 ) -> Expected:
-    """Sum what the model expects of texts, and find the annotated docs among them, by their text:
-    the model says the same of texts that are the same."""
-    docs_with_text: dict[str, list[int]] = {}
+    """Sum what the model expects of texts, and find the annotated docs among the texts.
+
+    They are found by their text, as the model expects the same of docs with the same text.
+
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    texts (Iterable[Doc]): All texts.
+    annotated (Sequence[Doc]): The annotated docs.
+    RAISES (ValueError): If no text has words.
+    """
+    # The indices of the annotated docs with each text
+    annotated_with_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
-        docs_with_text.setdefault(text_without_space(doc), []).append(i)
-    labels = get_component(nlp, name).labels
-    rows: dict[int, ExpectedCounts] = {}
+        annotated_with_text.setdefault(text_without_space(doc), []).append(i)
+    # What is expected of each annotated doc, by its index
+    counts_of_annotated: dict[int, ExpectedCounts] = {}
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
     occurrences = [0] * len(annotated)
+
+    labels = get_component(nlp, name).labels
     totals: ExpectedCounts | None = None
     n_docs = 0
     digest_of_texts = ""
@@ -305,21 +311,27 @@ def expect_texts(
         totals = sums if totals is None else concatenate_counts([totals, sums]).total()
         for i, doc in enumerate(batch):
             digest_of_texts = add_text(digest_of_texts, doc)
-            for place in docs_with_text.get(text_without_space(doc), ()):
-                rows[place] = counts.row(i)
-                predicted[place] = entity_keys(doc, labels)
-                occurrences[place] += 1
+            for j in annotated_with_text.get(text_without_space(doc), ()):
+                counts_of_annotated[j] = counts.of_doc(i)
+                predicted[j] = entity_keys(doc, labels)
+                occurrences[j] += 1
     if totals is None:
         raise ValueError("expected texts with words, got none")
-    nothing = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
-    of_annotated = concatenate_counts([rows.get(i, nothing) for i in range(len(annotated))])
+
+    # An annotated doc that isn't among the texts has zeros. It is an error later: `check_found`.
+    zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
+    in_order = [counts_of_annotated.get(j, zeros) for j in range(len(annotated))]
+    of_annotated = concatenate_counts(in_order)
     return Expected(n_docs, digest_of_texts, totals, of_annotated, predicted, occurrences)
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """The entities of a doc, however its tokens and white space are. `labels`: only those of these
-    labels."""
-    # The number of characters before each one that are no white space. (C + 1,)
+    """The entities of a doc, by characters that don't depend on its tokens and white space.
+
+    doc (Doc): The doc.
+    labels (Collection[str] | None): Only entities of these labels. None: all.
+    """
+    # The number of characters before each character that are no white space. Shape: (C + 1,)
     n_before = [0, *accumulate(not character.isspace() for character in doc.text)]
     keys: set[EntityKey] = set()
     for ent in doc.ents:
@@ -340,17 +352,32 @@ def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -
 def count_drawn(
     labels: Sequence[str], annotated: Sequence[Doc], expected: Expected, times: Ints1d
 ) -> dict[str, DrawnCounts]:
-    """Count the entities of drawn docs with each label: those of the model, and others that docs
-    are annotated with, of which it expects nothing. `times`: how often each doc was drawn."""
+    """Count the entities of drawn docs with each label.
+
+    labels (Sequence[str]): The labels of the model. Docs may be annotated with others, too, of
+        which it expects nothing.
+    annotated (Sequence[Doc]): The drawn docs, each once.
+    expected (Expected): What the model expects.
+    times (Ints1d): How often each doc was drawn. Shape: (docs,)
+    RETURNS (dict[str, DrawnCounts]): The counts by label, with a number for each drawing.
+    """
     annotated_keys = [entity_keys(doc) for doc in annotated]
-    correct_keys = [ours & gold for ours, gold in zip(expected.predicted, annotated_keys)]
-    unknown = {label for keys in annotated_keys for _, _, label in keys} - set(labels)
-    all_labels = [*labels, *sorted(unknown)]
-    padding = [(0, 0), (0, len(unknown))]  # no doc more, but columns for the unknown labels
+    correct_keys: list[set[EntityKey]] = []
+    unknown_labels: set[str] = set()
+    for predicted, gold in zip(expected.predicted, annotated_keys):
+        correct_keys.append(predicted & gold)
+        unknown_labels.update(label for _, _, label in gold if label not in labels)
+    all_labels = [*labels, *sorted(unknown_labels)]
+    padding = [(0, 0), (0, len(unknown_labels))]  # adds columns for the unknown labels
 
     def make_counts(table: Floats2d, of_annotated: Floats2d, totals: Floats2d) -> list[Count]:
-        """A count for each label, of all drawings. Shapes: (docs, all labels), (docs, labels),
-        (1, labels)"""
+        """Make the count of each label.
+
+        table (Floats2d): The count in each annotated doc. Shape: (docs, all labels)
+        of_annotated (Floats2d): What is expected of it. Shape: (docs, labels)
+        totals (Floats2d): What is expected of all texts. Shape: (1, labels)
+        """
+        # A row for each drawing. Shapes: (drawings, all labels)
         drawn_table = numpy.repeat(table, times, axis=0)
         expected_table = numpy.repeat(numpy.pad(of_annotated, padding), times, axis=0)
         total_row = numpy.pad(totals, padding)[0]
@@ -395,10 +422,11 @@ def estimate_label(
     n_false_alarms = int(predicted.annotated.sum()) - n_correct
     n_missed = n_annotated - n_correct
 
-    alone = estimate_ratio(
+    # The count. Without the model: entities per token, times all tokens.
+    entities_per_token = estimate_ratio(
         annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
     )
-    total_alone = Interval(*(bound * n_tokens.expected_total for bound in alone))
+    total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))
     refusal = ""
     most_docs = None
     if n_annotated == 0:
@@ -414,7 +442,11 @@ def estimate_label(
 
     def measure(numerator: Count, denominator: Count, n_wrong: int, wrong: str) -> Measure:
         """Estimate a score, unless there are too few correct or wrong entities in the drawn docs.
-        `wrong` is what the wrong ones are called."""
+
+        numerator, denominator (Count): The score is their ratio.
+        n_wrong (int): The number of wrong entities in the drawn docs.
+        wrong (str): What they are called in the refusal.
+        """
         model_alone = float(ratio(numerator.expected_total, denominator.expected_total))
         if min(n_correct, n_wrong) < MIN_OF_EACH:
             refusal = (
@@ -448,5 +480,5 @@ def as_floats(interval: Interval) -> Interval:
 
 
 def as_share(interval: Interval) -> Interval:
-    """The same for a share, which is from 0 to 1."""
+    """The interval of a share in Python's numbers, cut off at 0 and 1."""
     return Interval(*(min(max(float(bound), 0.0), 1.0) for bound in interval))

@@ -1,5 +1,8 @@
-"""What a model expects of each doc: how many entities, how many of its predictions are right, and
-how sure it is of that. All are exact, from the posterior."""
+"""What a model expects of each doc: how many entities it has, and how many predictions are right.
+
+All numbers are exact, from the posterior. How sure the model is of them is the standard deviation
+of the number of entities.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -35,12 +38,12 @@ class ExpectedCounts(NamedTuple):
     annotated: Floats2d
     deviation: Floats1d
 
-    def row(self, i: int) -> "ExpectedCounts":
-        """Those of one doc. D is then 1."""
+    def of_doc(self, i: int) -> "ExpectedCounts":
+        """What is expected of the doc with this index. Shapes: (1,), (1, labels)"""
         return ExpectedCounts(*(column[i : i + 1] for column in self))
 
     def total(self) -> "ExpectedCounts":
-        """The sums over all docs, as those of one doc."""
+        """The sums over all docs, as if these were one doc. Shapes: (1,), (1, labels)"""
         return ExpectedCounts(*(column.sum(axis=0, keepdims=True) for column in self))
 
 
@@ -89,7 +92,7 @@ def expect_counts(
 
 
 def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
-    """Those of the docs of several batches, at least one."""
+    """Concatenate what is expected of the docs of several batches, at least one."""
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))
 
 

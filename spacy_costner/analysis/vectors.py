@@ -1,6 +1,7 @@
 """`vectors`: learn static vectors of words from raw text, as a pipeline that has them."""
 
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from thinc.types import Floats2d
 from ..progress import progress
 from ..readers.raw_text import find_raw_files, map_docs
 from ..saving import check_folder, save_folder
+from ..training.known_text import sentence_ids
+from ..training.raw_sentences import has_raw_sentences, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
 
 N_EXAMPLES = 6
@@ -26,6 +29,9 @@ N_NEIGHBOURS = 5
 FIRST_EXAMPLE = 100
 """The rank of the most frequent word whose neighbours are shown. Those above are words such as
 "the"."""
+
+DIR_VECTORS = "vectors"
+"""The folder of the vectors that `fit` and `init` learn, beside the config."""
 
 N_SKIPPED = 5
 """Skipped files that are named."""
@@ -56,6 +62,14 @@ class LearnedVectors(NamedTuple):
 
     def as_text(self) -> str:
         """What was learned, and a line for the neighbours of each word."""
+        lines = self.summary()
+        lines.append("")
+        for word, neighbours in self.neighbours.items():
+            lines.append(f"{word:>20}  {' '.join(neighbours)}")
+        return "\n".join([*lines, ""])
+
+    def summary(self) -> list[str]:
+        """Lines of how much was read and learned, and what was skipped."""
         lines = [
             f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
             f"numbers, {self.seconds:.1f} s"
@@ -67,10 +81,7 @@ class LearnedVectors(NamedTuple):
             if len(self.skipped) > N_SKIPPED:
                 names += f" and {len(self.skipped) - N_SKIPPED:,} others"
             lines.append(f"skipped, as they are not text: {names}")
-        lines.append("")
-        for word, neighbours in self.neighbours.items():
-            lines.append(f"{word:>20}  {' '.join(neighbours)}")
-        return "\n".join([*lines, ""])
+        return lines
 
 
 def learn_vectors(
@@ -102,9 +113,15 @@ def learn_vectors(
     began = time.perf_counter()
     nlp = spacy.blank(lang)
     files = find_raw_files(raw_paths)
-    sentences = progress(read_sentences(nlp, files.paths), desc="vectors", unit="sent")
+    text = RawText(nlp, files.paths)
+    sentences = progress(text, desc="vectors", unit="sent")
     vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
-    save_folder(output_path, make_pipeline(vectors, lang).to_disk)
+
+    def write(folder: Path) -> None:
+        make_pipeline(vectors, lang).to_disk(folder)
+        save_raw_sentences(folder, text.sentence_ids)
+
+    save_folder(output_path, write)
     return LearnedVectors(
         path=output_path,
         n_tokens=vectors.n_tokens,
@@ -117,11 +134,30 @@ def learn_vectors(
     )
 
 
-def read_sentences(nlp: Language, paths: Iterable[Path]) -> Iterator[list[str]]:
-    """Yield the words of each sentence of raw text."""
-    for path in paths:
-        for sentences in map_docs(words_of_sentences, nlp, path):
-            yield from sentences
+class RawText:
+    """The words of each sentence of raw text, to be read once.
+
+    nlp (Language): A pipeline, for its tokenizer.
+    paths (Iterable[Path]): The files.
+    sentence_ids (array): The hashes of the long sentences that were read so far: see
+        `training.known_text.sentence_ids`.
+    """
+
+    def __init__(self, nlp: Language, paths: Iterable[Path]) -> None:
+        self.nlp = nlp
+        self.paths = paths
+        self.sentence_ids = array("L")
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for path in self.paths:
+            for sentences, ids in map_docs(read_doc, self.nlp, path):
+                self.sentence_ids.extend(ids)
+                yield from sentences
+
+
+def read_doc(doc: Doc) -> tuple[list[list[str]], list[int]]:
+    """The words of each sentence of a doc, and the hashes of long sentences."""
+    return words_of_sentences(doc), sentence_ids(doc)
 
 
 def words_of_sentences(doc: Doc) -> list[list[str]]:
@@ -136,6 +172,26 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
     return sentences
 
 
+def learn_beside(
+    raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
+) -> LearnedVectors:
+    """Learn vectors from raw text and the text of a training corpus, into the folder `vectors` of a
+    folder.
+
+    RAISES (ValueError): If something else than learned vectors is there.
+    """
+    path = folder / DIR_VECTORS
+    if path.exists() and not has_raw_sentences(path):
+        raise ValueError(
+            f"{path}: expected nothing there, or vectors that were learned from raw text, got "
+            "something else: remove it, or choose another output"
+        )
+    texts = [*raw_paths]
+    if train_path is not None:
+        texts.append(train_path)
+    return learn_vectors(texts, path, lang=lang)
+
+
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:
     """A pipeline without components whose vocab has vectors. All forms of a word have the same row:
     spaCy could look up words in lower case, but doesn't save that."""
@@ -148,25 +204,30 @@ def make_pipeline(vectors: WordVectors, lang: str) -> Language:
 
 
 def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
-    """The words with the largest cosines, for some words that are letters, from frequent to rare
-    ones: their ranks grow by the same factor."""
+    """Choose some words, from frequent to rare ones, and find the nearest words of each. Words have
+    a rank by their frequency; the ranks of the chosen ones grow by the same factor."""
     n_words = len(vectors.words)
-    first = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
-    ranks = numpy.geomspace(first + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
+    first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
-        # The first word from this rank on that isn't a number or a sign.
-        words = (i for i in range(rank, n_words) if vectors.words[i].isalpha())
-        row = next(words, None)
-        if row is not None:
-            neighbours[vectors.words[row]] = nearest_words(vectors.words, vectors.data, row)
+        # The first word from this rank on that has only letters: no number, and no sign.
+        for i in range(rank, n_words):
+            if vectors.words[i].isalpha():
+                neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
+                break
     return neighbours
 
 
-def nearest_words(words: Sequence[str], rows: Floats2d, row: int) -> list[str]:
-    """The words whose vectors have the largest cosines to that of a row, which has unit length as
-    all have. Shape: (D, W)"""
-    cosines = rows @ rows[row]
-    cosines[row] = -numpy.inf  # a word is no neighbour of itself
-    order = numpy.argsort(-cosines, kind="stable")[: min(N_NEIGHBOURS, len(words) - 1)]
-    return [words[i] for i in order]
+def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
+    """Find the words whose vectors have the largest cosines to that of a word.
+
+    words (Sequence[str]): All words.
+    vectors (Floats2d): Their vectors, of unit length. Shape: (words, dim)
+    index (int): The index of the word.
+    """
+    cosines = vectors @ vectors[index]
+    cosines[index] = -numpy.inf  # a word is no neighbour of itself
+    n_nearest = min(N_NEIGHBOURS, len(words) - 1)
+    nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
+    return [words[i] for i in nearest]

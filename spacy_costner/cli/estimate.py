@@ -170,7 +170,9 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
     for name in MEASURES:
         measure: Measure = getattr(estimate_of_label, name)
         write = as_count if name == "entities" else as_percent
-        estimated = interval = annotated_alone = "-"
+        estimated = "-"
+        interval = "-"
+        annotated_alone = "-"
         if measure.estimate is not None:
             value, low, high = measure.estimate
             estimated = write(value)
@@ -184,8 +186,10 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
             [estimate_of_label.label, title, estimated, interval, model_alone, annotated_alone]
         )
     if estimate_of_label.most_docs is not None:
-        # None of the drawn docs has one.
-        rows[0] = [*rows[0][:2], "0", f"in 0 to {estimate_of_label.most_docs:,} docs", *rows[0][4:]]
+        # No drawn doc has the label: the count is 0, and its interval is one of docs.
+        label, title, _, _, *others = rows[0]
+        docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
+        rows[0] = [label, title, "0", docs_interval, *others]
     return rows
 
 

@@ -410,7 +410,9 @@ def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
     no entities."""
     json_spans: list[Mapping[str, Any]] = []
     for result in results:
-        value = result.get("value") if isinstance(result, dict) else None
+        if not isinstance(result, dict):
+            continue
+        value = result.get("value")
         if isinstance(value, dict) and "labels" in value:
             json_spans.append(value)
     return json_spans

@@ -103,7 +103,7 @@ class NumberedText(NamedTuple):
     """A text as numbers of its frequent words.
 
     words (list[str]): The frequent words, from the most frequent one.
-    forms (list[str]): The distinct forms of all words, as they are written.
+    forms (list[str]): The distinct forms of these words, as they are written.
     tokens (Ints1d): The number of the word of each token, -1 for a rare word. `WINDOW` times -1
         stand before and after each sentence, so that no word has one of another sentence beside it.
     n_tokens (int): The number of tokens, with those of rare words.
@@ -126,6 +126,7 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
         numbers.extend(gap)
     tokens = numpy.frombuffer(numbers, dtype="int32")
     forms = list(number_of_form)
+    number_of_form.clear()  # it takes more memory than all that follows
     number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     word_of_form = numpy.asarray([number_of_word[form.lower()] for form in forms], dtype="int32")
     words = list(number_of_word)
@@ -140,7 +141,8 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     # From a form's number to the place of its word among the frequent ones. The last is for -1.
     place = numpy.append(place_of_word[word_of_form], numpy.int32(-1))
     frequent_words = [words[i] for i in frequent]
-    return NumberedText(frequent_words, forms, place[tokens], int(word_counts.sum()))
+    frequent_forms = [form for i, form in enumerate(forms) if place[i] >= 0]
+    return NumberedText(frequent_words, frequent_forms, place[tokens], int(word_counts.sum()))
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
