@@ -258,6 +258,34 @@ def average_precision(
     return float((precisions * is_right).sum() / n_corruptions)
 
 
+def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, list[Item]]:
+    """What each method flags: ours; ours by the difference of probabilities; those by token."""
+    methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
+    for suspect in rank(folds, docs):
+        item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)
+        difference = suspect.prob_suggested - suspect.prob_annotated
+        methods["audit"].append(item)
+        methods["p - p"].append(item._replace(score=difference))
+    for fold in folds:
+        for name, item in by_token(fold):
+            methods.setdefault(name, []).append(item)
+    return methods
+
+
+def cells_of(items: Sequence[Item], corruptions: Sequence[Item]) -> list[str]:
+    """The cells of a method: AP, of all and by kind, and the precision of the first items."""
+    cells = [f"{average_precision(items, corruptions, KINDS):.3f}"]
+    for kind in KINDS:
+        items_of_kind = [item for item in items if item.kind == kind]
+        of_kind = average_precision(items_of_kind, corruptions, [kind])
+        of_all = average_precision(items, corruptions, [kind])
+        cells.append(f"{of_kind:.2f} / {of_all:.2f}")
+    is_right = evaluate(items, corruptions, KINDS)
+    for n in (100, 300):
+        cells.append(f"{numpy.mean(is_right[:n]):.2f}")
+    return cells
+
+
 def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
     """Corrupt a corpus, and print how well each method finds the corruptions."""
     docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
@@ -268,32 +296,10 @@ def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "ma
     began = process_time()
     config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
     folds = cross_fit(config, docs)
-    suspects = rank(folds, docs)
     print(f"{how}, {len(corruptions)} corruptions, {process_time() - began:.0f} s of CPU time\n")
-
-    # The items of each method: ours; ours by the difference of probabilities; those by token.
-    methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
-    for suspect in suspects:
-        item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)
-        difference = suspect.prob_suggested - suspect.prob_annotated
-        methods["audit"].append(item)
-        methods["p - p"].append(item._replace(score=difference))
-    for fold in folds:
-        for name, item in by_token(fold):
-            methods.setdefault(name, []).append(item)
-
-    rows = []
-    for name, items in methods.items():
-        row = [name, f"{average_precision(items, corruptions, KINDS):.3f}"]
-        for kind in KINDS:
-            items_of_kind = [item for item in items if item.kind == kind]
-            of_kind = average_precision(items_of_kind, corruptions, [kind])
-            of_all = average_precision(items, corruptions, [kind])
-            row.append(f"{of_kind:.2f} / {of_all:.2f}")
-        is_right = evaluate(items, corruptions, KINDS)
-        for n in (100, 300):
-            row.append(f"{numpy.mean(is_right[:n]):.2f}")
-        rows.append(row)
+    rows: list[list[str]] = []
+    for name, items in items_of_methods(folds, docs).items():
+        rows.append([name, *cells_of(items, corruptions)])
     print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows))
 
 

@@ -143,9 +143,9 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
     return trained
 
 
-def report(name: str, measured: Measured, low: float = 0.0, high: float = 0.0) -> float:
-    """Print a row of the table. `low` and `high` are F of gold alone and of the teacher: the row
-    says how much of the gain from low to high the student keeps.
+def report(name: str, measured: Measured, gold_f: float = 0.0, teacher_f: float = 0.0) -> float:
+    """Print a row of the table. With F of gold alone and of the teacher, the row says how much of
+    the gain from one to the other the student keeps.
 
     RETURNS (float): F on the test set, in per cent, the mean over seeds.
     """
@@ -153,8 +153,8 @@ def report(name: str, measured: Measured, low: float = 0.0, high: float = 0.0) -
     test_scores = [100 * evaluation.f_score for evaluation in measured["test"]]
     test_f = mean(test_scores)
     gain_kept = ""
-    if low > 0:
-        gain_kept = f"{100 * (test_f - low) / (high - low):.0f} %"
+    if gold_f > 0:
+        gain_kept = f"{100 * (test_f - gold_f) / (teacher_f - gold_f):.0f} %"
     evaluations = measured["dev"] + measured["test"]
     fastest = max(evaluation.tokens_per_second for evaluation in evaluations)
     megabytes = measured["dev"][0].megabytes
@@ -180,13 +180,13 @@ def main() -> None:
 
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     measured_teachers = [measure([teacher], parts) for teacher in teachers]
-    high = 0.0
+    teacher_f = 0.0  # that of the last row of a teacher
     for name, measured in zip(names, measured_teachers):
-        high = report(f"teacher: {Path(name).parent.name}", measured)
+        teacher_f = report(f"teacher: {Path(name).parent.name}", measured)
     teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
-        high = report("teachers together", together(teachers, measured_teachers, parts))
-    low = report("gold only", measure(students(config, gold, output), parts))
+        teacher_f = report("teachers together", together(teachers, measured_teachers, parts))
+    gold_f = report("gold only", measure(students(config, gold, output), parts))
 
     corpus = output / "train"
     for name, (soft, min_confidence, gold_weight) in SETTINGS.items():
@@ -194,7 +194,7 @@ def main() -> None:
         save_corpus(corpus, answers, min_confidence)
         if gold_weight > 0:
             save_gold(corpus, read_docs(nlp, gold), gold_weight)
-        report(name, measure(students(config, corpus, output), parts), low, high)
+        report(name, measure(students(config, corpus, output), parts), gold_f, teacher_f)
 
 
 if __name__ == "__main__":

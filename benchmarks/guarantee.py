@@ -26,6 +26,7 @@ from spacy_costner.analysis.predictions import get_component
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import FINEST
 from spacy_costner.metrics import conformal
+from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
 
@@ -181,8 +182,25 @@ def of_label(half: Half, i: int) -> Half:
     return spans[spans["label"] == i], gold[gold["label"] == i]
 
 
-def main() -> None:
-    """Split the docs into halves again and again, and print whether promises are kept."""
+def rows_of(
+    found: str, ner: CostSensitiveNER, all_docs: Half, plain: Half, n_docs: int, options: Any
+) -> list[list[str]]:
+    """The rows of the table in which an entity is found as `found` says: one for each limit and, if
+    promises are by label, for each label. The other arguments are those of `run`."""
+    halves_of_labels = [("", all_docs, plain)]
+    if options.per_label:
+        halves_of_labels = []
+        for i, label in enumerate(ner.labels):
+            halves_of_labels.append((label, of_label(all_docs, i), of_label(plain, i)))
+    rows: list[list[str]] = []
+    for (label, docs, plain_docs), limit in product(halves_of_labels, LIMITS):
+        cells = run(limit, options.by, docs, plain_docs, n_docs, options.splits)
+        rows.append([found, label, f"{limit:g}", *cells])
+    return rows
+
+
+def read_options() -> Any:
+    """The options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)
@@ -192,8 +210,12 @@ def main() -> None:
     parser.add_argument("--per-label", action="store_true")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--by-group")
-    options = parser.parse_args()
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Split the docs into halves again and again, and print whether promises are kept."""
+    options = read_options()
     nlp = spacy.load(options.model)
     ner = get_component(nlp, "ner")
     examples: list[Example] = []
@@ -204,31 +226,26 @@ def main() -> None:
     for way in ("mean", "sure", "naive"):
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
-    for found_by in options.found:
+    for found in options.found:
         # The numbers of the promise don't matter: these are for the scores that it is made with.
-        terms = Terms(miss=0.5, found=found_by, by=options.by, per_label=options.per_label)
-        plain_terms = Terms(false_alarm=0.5, found=found_by, per_label=options.per_label)
+        terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
+        plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)
+        # The first two tables that are returned are those of spans and of annotated entities.
         all_docs = score_spans(nlp, ner, examples, terms)[:2]
         if options.by_group:
             key = options.by_group
             groups = numpy.asarray([str(eg.reference.user_data[key]) for eg in examples])
             table = run_groups(options.by, all_docs, groups, options.splits)
-            print(f"{found_by}\n{text_table(table)}")
+            print(f"{found}\n{text_table(table)}")
             continue
-        plain = score_spans(nlp, ner, examples, plain_terms)[:2]
-        if options.shifted and found_by == "exact":
+        if options.shifted and found == "exact":
             shifted_examples = list(make_reader(options.shifted)(nlp))
             shifted = score_spans(nlp, ner, shifted_examples, terms)[:2]
             rows_of_shift = shift(options.by, all_docs, shifted)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
-        parts = [("", all_docs, plain)]
-        if options.per_label:
-            parts = []
-            for i, label in enumerate(ner.labels):
-                parts.append((label, of_label(all_docs, i), of_label(plain, i)))
-        for (label, part, plain_part), limit in product(parts, LIMITS):
-            cells = run(limit, options.by, part, plain_part, len(examples), options.splits)
-            rows.append([found_by, label, f"{limit:g}", *cells])
+        plain = score_spans(nlp, ner, examples, plain_terms)[:2]
+        rows += rows_of(found, ner, all_docs, plain, len(examples), options)
+
     print(f"{len(examples):,} docs, {options.splits} splits, by {options.by}")
     if not options.by_group:
         print(f"\n{text_table(rows)}")

@@ -148,7 +148,8 @@ def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[
 
 
 def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
-    """The features of the label memory of each token, by doc."""
+    """The names of the features of each token of each doc, by `memory`, which has label memory and
+    no other features."""
     names = memory.names()
     for doc in docs:
         rows_of_tokens = memory.find([doc], is_train=is_train).rows.tolist()

@@ -124,9 +124,17 @@ def stage(
     }
 
 
-def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
-    """Run all methods with all architectures and seeds: a loss in each run, with those that come
-    second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
+def make_trials(
+    name: str, size: Mapping[str, Any]
+) -> tuple[list[Trial], list[list[tuple[str, str]]]]:
+    """Make the trials of a corpus: one for each first loss, architecture and seed, whose stages are
+    the training with this loss, and then each with a loss that comes second to it.
+
+    name (str): The corpus.
+    size (Mapping[str, Any]): How much is run: see combinations.cfg.
+    RETURNS (tuple[list[Trial], list[list[tuple[str, str]]]]): The trials; and the architecture and
+        the method of each stage of each trial.
+    """
     corpus = CORPORA[name]
     data: dict[str, Any] = {}
     for part in ("train", "dev", "test"):
@@ -136,7 +144,6 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
         data[part] = (file, begin, end)
 
     trials: list[Trial] = []
-    # Architecture and method of each stage of each trial
     keys_of_trials: list[list[tuple[str, str]]] = []
     for seed, architecture in product(size["seeds"], ARCHITECTURES):
         losses_of: dict[str, list[str]] = {}
@@ -154,7 +161,14 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
                 stages.append(stage(corpus, architecture, loss, seed, is_second, size))
             trials.append(Trial(f"{first_method}-{seed}", f"{name}-{architecture}", data, stages))
             keys_of_trials.append([(architecture, method) for method in same_start])
+    return trials, keys_of_trials
 
+
+def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
+    """Run all methods with all architectures and seeds on a corpus. A system for each architecture,
+    method and decoding; "is_new" in its settings says whether none of the papers has it."""
+    corpus = CORPORA[name]
+    trials, keys_of_trials = make_trials(name, size)
     decodings = blocks("decodings", corpus)
     cost = COSTS[corpus["cost"]]
     looks: dict[tuple[str, str], list[Any]] = {}
