@@ -265,7 +265,7 @@ def draw_figure(results: dict[Setting, Result], path: Path) -> None:
     """Draw the gain of F on development data against the tokens of own raw text: a panel for each
     corpus, a line for each number of sentences. Diamonds have other texts, too."""
     figure = Figure(figsize=(9, 3), layout="constrained")
-    panels = figure.subplots(1, len(LANGS))
+    panels = figure.subplots(1, len(LANGS), sharey=True)
     for panel, corpus in zip(panels, LANGS):
         for size, color in zip(FEW, ("C0", "C1", "C2")):
             points = [find_point(results, corpus, size, raw) for raw in (NONE, *TOKENS, OWN)]
