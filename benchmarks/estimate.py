@@ -136,6 +136,8 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
                 correct[i, labels.index(label)] += 1
             i += 1
     counts = concatenate_counts(parts)
+
+    # For each column of `Labelled` what is annotated and what is expected. Shapes: (D, labels)
     tables: list[tuple[Floats2d, Floats2d]] = [
         (annotated, counts.annotated),
         (correct, counts.correct),
@@ -145,9 +147,17 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
     masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
     labelled: list[Labelled] = []
     for mask in [every_label, *masks]:
-        if annotated[:, mask].sum() >= MIN_IN_POPULATION:
-            columns = [Column(*(part[:, mask].sum(axis=1) for part in pair)) for pair in tables]
-            labelled.append(Labelled(*columns))
+        if annotated[:, mask].sum() < MIN_IN_POPULATION:
+            continue
+        columns: list[Column] = []
+        for annotated_table, expected_table in tables:
+            columns.append(
+                Column(
+                    annotated=annotated_table[:, mask].sum(axis=1),
+                    expected=expected_table[:, mask].sum(axis=1),
+                )
+            )
+        labelled.append(Labelled(*columns))
     n_tokens = counts.n_tokens.astype("float64")
     return Population(labelled, counts.deviation, Column(n_tokens, n_tokens))
 
@@ -155,7 +165,15 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
 def simulate(
     population: Population, n: int, n_samples: int, rng: numpy.random.Generator
 ) -> Iterator[Simulated]:
-    """Draw many samples of n docs, and estimate everything with each."""
+    """Draw many samples of n docs, and estimate everything with each: by the design, and with
+    simple random docs, with the model and without it.
+
+    population (Population): The docs to draw from.
+    n (int): The docs of a sample.
+    n_samples (int): The number of samples.
+    rng (Generator): Draws them.
+    YIELDS (Simulated): What the samples showed of each measure of each label.
+    """
     n_docs = len(population.deviation)
     probs = drawing_probs(population.deviation)
     drawn = rng.choice(n_docs, size=(n_samples, n), p=probs)
@@ -261,6 +279,7 @@ def width_row(results: Sequence[Simulated]) -> list[str]:
 
 
 def main() -> None:
+    """Draw docs again and again from each population, and print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models_and_docs", nargs="+")
     parser.add_argument("--sentences", type=int, help="sentences of a doc")
