@@ -146,17 +146,12 @@ def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     """Train our model as `costner fit` does, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
-    vectors = None
+    vectors: str | None = None
     if setting.raw != NONE:
-        vectors = folder / "vectors"
-        n_tokens = save_vectors(data, train, setting, vectors)
+        n_tokens = save_vectors(data, train, setting, folder / "vectors")
+        vectors = str(folder / "vectors")
     train_path = save(train, folder / "train.spacy")
-    text = init(
-        train_path=train_path,
-        dev_path=data.files["dev"],
-        lang=data.lang,
-        vectors=None if vectors is None else str(vectors),
-    )
+    text = init(train_path=train_path, dev_path=data.files["dev"], lang=data.lang, vectors=vectors)
     config = Config().from_str(text, overrides={"system.seed": setting.seed}, interpolate=False)
     linear = load_linear(config)
     train_corpus, _ = find_corpora(linear.nlp)
