@@ -26,7 +26,7 @@ import numpy
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span
-from thinc.types import Floats1d, Floats2d, Ints2d
+from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 
 from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
 from spacy_costner.analysis.estimators import (
@@ -233,9 +233,15 @@ def simulate(
             )
 
 
-def coverage(interval: Interval, truth: float, is_estimated: Floats1d) -> tuple[float, float]:
-    """The share of intervals that have the truth, of the samples that are not refused, and the
-    share of those that are. NaN if nearly all are."""
+def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[float, float]:
+    """How often an interval has the truth.
+
+    interval (Interval): An interval for each sample.
+    truth (float): The truth.
+    is_estimated (Array1d): True for samples that are estimated, False for those that are refused.
+    RETURNS (tuple[float, float]): The share of estimated samples whose interval has the truth, NaN
+        if more than three quarters are refused; the share of refused samples.
+    """
     refused = 1 - float(is_estimated.mean())
     if refused > 0.75:
         return numpy.nan, refused
