@@ -9,10 +9,11 @@ them.
 
 The first table is about the counts and scores of labels with at least 100 entities, and of all
 labels: how many there are, the share whose intervals have the truth in 93 to 97 % of drawings, and
-in more, the lowest of these shares, and how many drawings are refused. The second has half of the
-interval, as a share of the true count or in points of the score, mean over labels: of the estimate,
-of the same with simple random docs, and of the annotated docs alone (a rate for each token); and
-how far the model alone is from the truth.
+in more, the lowest of these shares, and how many drawings are refused.
+
+The second has half of the interval, as a share of the true count or in points of the score, the
+median over drawings, mean over labels: of the estimate, of the same with simple random docs, and of
+the annotated docs alone (a rate for each token); and how far the model alone is from the truth.
 """
 
 import argparse
@@ -24,8 +25,9 @@ from typing import NamedTuple
 
 import numpy
 import spacy
+from shifts import SHIFTS, shift_doc
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 
 from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
@@ -45,11 +47,6 @@ from spacy_costner.readers import ReadOptions, read_docs
 SIZES = (30, 50, 100)
 MIN_IN_POPULATION = 100
 """Labels with fewer entities in the population are left out."""
-
-GARBLED = 0.05
-"""The share of characters that are replaced in garbled text."""
-
-SHIFTS = ("as it is", "lower case", "garbled")
 
 
 class Column(NamedTuple):
@@ -89,34 +86,10 @@ class Simulated(NamedTuple):
     measure: str
     coverage: float  # of the samples that are not refused
     refused: float  # share of samples
-    half_width: float  # mean
+    half_width: float  # median
     half_width_simple: float  # of simple random docs
     half_width_alone: float  # of simple random docs without the model
     error_of_model: float
-
-
-def shift(doc: Doc, how: str, rng: random.Random) -> Doc:
-    """The same doc with other words."""
-    words: list[str] = []
-    for token in doc:
-        word = token.text
-        if how == "lower case":
-            word = word.lower()
-        elif how == "garbled":
-            word = "".join(garble(character, rng) for character in word)
-        words.append(word)
-    shifted = Doc(doc.vocab, words=words, spaces=[bool(token.whitespace_) for token in doc])
-    shifted.set_ents([Span(shifted, ent.start, ent.end, ent.label_) for ent in doc.ents])
-    for token, original in zip(shifted, doc):
-        token.is_sent_start = original.is_sent_start
-    return shifted
-
-
-def garble(character: str, rng: random.Random) -> str:
-    """Replace a character, with the probability `GARBLED`, by a letter."""
-    if rng.random() < GARBLED:
-        return rng.choice("abcdefghijklmnopqrstuvwxyz")
-    return character
 
 
 def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
@@ -250,8 +223,8 @@ def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[f
 
 
 def half_width(interval: Interval) -> float:
-    """Half of the interval, mean over samples."""
-    return float((interval.high - interval.low).mean() / 2)
+    """Half of the interval, median over samples."""
+    return float(numpy.median(interval.high - interval.low) / 2)
 
 
 def coverage_row(results: Sequence[Simulated]) -> list[str]:
@@ -298,19 +271,19 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             docs = list(read_docs(nlp, Path(path), ReadOptions(n_sents=options.sentences)))
-        for how in SHIFTS:
+        for shift in SHIFTS:
             rng = random.Random(0)
-            population = make_population(nlp, [shift(doc, how, rng) for doc in docs])
+            population = make_population(nlp, [shift_doc(doc, shift, rng) for doc in docs])
             for n in SIZES:
                 generator = numpy.random.default_rng(n)
                 for result in simulate(population, n, options.drawings, generator):
-                    results.setdefault((how, n, result.measure), []).append(result)
+                    results.setdefault((shift, n, result.measure), []).append(result)
         print(f"{model} {path}: {len(docs):,} docs", flush=True)
     of_coverage = [["text", "n", "measure", "number", "93-97 %", "above", "lowest", "refused"]]
     of_width = [["text", "n", "measure", "estimate", "simple", "docs alone", "model alone"]]
-    for (how, n, measure), simulated in results.items():
-        of_coverage.append([how, str(n), measure, *coverage_row(simulated)])
-        of_width.append([how, str(n), measure, *width_row(simulated)])
+    for (shift, n, measure), simulated in results.items():
+        of_coverage.append([shift, str(n), measure, *coverage_row(simulated)])
+        of_width.append([shift, str(n), measure, *width_row(simulated)])
     print(f"\n{text_table(of_coverage)}\n\n{text_table(of_width)}")
 
 

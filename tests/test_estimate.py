@@ -260,7 +260,7 @@ def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) ->
 def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
     nlp: Language, drawn: list[DrawnDoc], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spacy_costner.analysis.estimation.is_known_doc", lambda known, doc: True)
+    monkeypatch.setattr("spacy_costner.analysis.drawing.is_known_doc", lambda known, doc: True)
     answers = [answer(nlp, doc, pipeline="0" * 16) for doc in drawn]
     with pytest.raises(ValueError, match="expected a pipeline that wasn't trained on the drawn"):
         estimate(nlp, answers, make_docs(nlp))

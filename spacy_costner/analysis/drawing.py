@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.types import Floats1d
 
 from ..pipeline.component import CostSensitiveNER
 from ..readers import Task, doc_to_task
 from ..readers.files import digest, shown
-from .estimators import Sample, draw_docs, drawing_probs
+from .estimators import UNIFORM, Sample, draw_docs, drawing_probs
 from .expected_counts import expect_counts
+from .fitness import is_known_doc
 from .predictions import check_ents, get_component
 from .suggestions import CHOSEN_BY, proposal
 
@@ -208,6 +210,16 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
     return Sample(numpy.repeat(probs, times), drawings[0].docs)
 
 
+def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
+    """The weights of drawn docs for `conformal.threshold`: at most 1 for each time that a doc was
+    drawn, as q_i is at least UNIFORM / D. Shape: (docs,)
+
+    times_i (UNIFORM / D) / q_i
+    """
+    weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
+    return numpy.asarray(weights)
+
+
 def check_not_suggested(doc: Doc) -> None:
     """Check that a doc may have been drawn at random.
 
@@ -218,6 +230,27 @@ def check_not_suggested(doc: Doc) -> None:
             "expected docs that were drawn at random, got docs that `suggest` chose: they are the "
             "hardest ones, and say nothing of the others"
         )
+
+
+def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
+    """Check that docs were drawn for this pipeline.
+
+    RAISES (ValueError): If they were drawn for another one, or it was trained on them after they
+        were drawn.
+    """
+    if drawing.pipeline == digest_component(ner):
+        return
+    trained_on = set(ner.trained_on.tolist())
+    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
+    if 2 * n_known > len(annotated):
+        raise ValueError(
+            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
+            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
+        )
+    raise ValueError(
+        f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
+        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
+    )
 
 
 def check_annotated(docs: Iterable[Doc]) -> None:

@@ -27,7 +27,7 @@ from .drawing import (
     add_text,
     check_annotated,
     check_not_suggested,
-    digest_component,
+    check_pipeline,
     get_trained,
     is_same_number,
     read_drawings,
@@ -43,7 +43,7 @@ from .estimators import (
     most_docs_with_any,
 )
 from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
-from .fitness import check_new_to, find_unknown_labels, is_known_doc
+from .fitness import check_new_to, find_unknown_labels
 from .predictions import get_component
 from .suggestions import text_without_space
 
@@ -241,27 +241,6 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
             )
     # Vectors may be learned from all texts: what counts is that drawn docs are as all others.
     check_new_to(ner, annotated, "the drawn docs", with_raw_text=False)
-
-
-def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
-    """Check that docs were drawn for this pipeline.
-
-    RAISES (ValueError): If they were drawn for another one, or it was trained on them after they
-        were drawn.
-    """
-    if drawing.pipeline == digest_component(ner):
-        return
-    trained_on = set(ner.trained_on.tolist())
-    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
-    if 2 * n_known > len(annotated):
-        raise ValueError(
-            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
-            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
-        )
-    raise ValueError(
-        f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
-        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
-    )
 
 
 def check_texts(drawing: Drawing, expected: Expected) -> None:

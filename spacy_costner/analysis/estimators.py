@@ -31,6 +31,9 @@ too: no doc counts more than 1 / UNIFORM times as much as in a simple random sam
 STEPS_OF_DEGREES = 10
 """Degrees of freedom are rounded down to a tenth, so that each quantile is computed once."""
 
+MAX_LOG_MARGIN = 100.0
+"""The largest margin of the logarithm of a count, whose exponential doesn't overflow."""
+
 N_ANGLES = 20_001
 """Points of the integral of Student's t."""
 
@@ -144,7 +147,8 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
     # The interval of the logarithm has the margin that a small change of the total has there.
     is_positive = total > 0
     safe_total = numpy.where(is_positive, total, 1.0)
-    factor = numpy.exp(numpy.where(is_positive, margin / safe_total, 0.0))
+    log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
+    factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
     low = numpy.where(is_positive, total / factor, total - margin)
     high = numpy.where(is_positive, total * factor, total + margin)
     return Interval(total, low, high)

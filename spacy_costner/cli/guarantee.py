@@ -70,7 +70,12 @@ def guarantee_text(result: Guarantee) -> str:
     if not_counted:
         lines.append(f"\nnot counted: {', '.join(not_counted)}")
     lines += [f"note: {note}" for note in result.notes]
-    lines.append(f"\nPromised of docs like {promise.source}: {promise_text(promise)}.")
+    if result.kept is not None:
+        lines.append(f"\n{result.kept.as_text()}.")
+    texts = f"docs like {promise.source}"
+    if promise.drawings is not None:
+        texts = f"the texts that {promise.source} was drawn from"
+    lines.append(f"\nPromised of {texts}: {promise_text(promise)}.")
     return "\n".join(lines)
 
 
@@ -122,6 +127,8 @@ def promise_text(promise: Promise) -> str:
     else:
         share_of = "the docs with entities have one that is missed"
     certainty = "in the mean over calibrations"
+    if promise.drawings is not None:
+        certainty = "in the mean over drawings"
     if promise.confidence is not None:
         certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
     text = f"at most {promise.limit:.3g} of {share_of}, {certainty}"

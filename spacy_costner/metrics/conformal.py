@@ -38,13 +38,13 @@ class Losses(NamedTuple):
     score (Floats1d): The highest threshold at which the set has each entity; above 1 if it always
         has, 0 if it never has. Shape: (E,)
     weight (Floats1d): What missing it adds to the losses. Shape: (E,)
-    n (int): The number of docs.
+    n (float): The number of docs or, if they are weighted, the sum of their weights.
     binary (bool): Whether each loss is 0 or 1.
     """
 
     score: Floats1d
     weight: Floats1d
-    n: int
+    n: float
     binary: bool = False
 
     def mean(self, thresholds: Floats1d) -> Floats1d:
@@ -54,10 +54,12 @@ class Losses(NamedTuple):
         sums = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
         # At a threshold, the entities with a lower score are missed. Shape: (S,)
         n_missed = numpy.searchsorted(self.score[order], thresholds)
-        return sums[n_missed] / max(self.n, 1)
+        return sums[n_missed] / (self.n or 1)
 
 
-def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
+def miss_losses(
+    score: Floats1d, doc: Ints1d, *, by: str = "doc", doc_weights: Floats1d | None = None
+) -> Losses:
     """The losses of calibration docs for a promise of a miss rate. Docs without entities don't
     count.
 
@@ -68,19 +70,26 @@ def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
         Shape: (E,)
     doc (Ints1d): The number of the doc of each entity. Shape: (E,)
     by (str): "doc" or "any": see above.
+    doc_weights (Floats1d | None): The weight of each of all docs, as calibration docs that were
+        drawn with unequal probabilities have: see `threshold`. None: each has the weight 1.
+        Shape: (D,)
     """
     # Docs with entities are numbered anew, from 0 to n - 1: the doc of each entity, (E,), and the
     # number of entities of each doc, (n,)
-    _, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
-    n = len(n_entities)
+    docs, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
+    n: float = len(n_entities)
+    weights = numpy.ones(len(docs))
+    if doc_weights is not None:
+        weights = doc_weights[docs]
+        n = float(weights.sum())
     if by == "doc":
-        return Losses(score, weight=1.0 / n_entities[doc], n=n)
+        return Losses(score, weight=(weights / n_entities)[doc], n=n)
     # Any entity that is missed makes the loss 1, so only the lowest score of a doc counts. In the
     # order by doc, then by score, it is the first one of the doc.
     order = numpy.lexsort((score, doc))
     begin_of_doc = numpy.cumsum(n_entities) - n_entities
     lowest_of_doc = order[begin_of_doc]
-    return Losses(score[lowest_of_doc], weight=numpy.ones(n), n=n, binary=True)
+    return Losses(score[lowest_of_doc], weight=weights, n=n, binary=True)
 
 
 def threshold(
@@ -95,6 +104,10 @@ def threshold(
     all calibrations but a share of delta. As losses fall with the threshold, all lower thresholds
     keep the promise, too.
 
+    The first also holds for docs that were drawn with unequal probabilities q_i, if the weights of
+    their losses are proportional to 1 / q_i, and at most 1 for any doc that could be drawn: n is
+    then the sum of the weights, and 1 at least the weight of the next doc.
+
     losses (Losses): The losses of the calibration docs.
     limit (float): The limit of the risk.
     delta (float | None): The share of calibrations that may fail. None: the promise holds on
@@ -102,7 +115,8 @@ def threshold(
     floor (float): The least threshold.
     RETURNS (float | None): The threshold, from `floor` to 1; None if none passes.
 
-    Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
+    Angelopoulos et al., 2022, eq 4, with B = 1, and section 4.1 for weights; Tibshirani et al.,
+    2019, "Conformal Prediction Under Covariate Shift"; Bates et al., 2021, Theorem 1.
     """
     # Between two scores the losses are the same: only the scores and the limits have to be tried.
     is_in_range = (losses.score >= floor) & (losses.score <= 1)
@@ -111,7 +125,7 @@ def threshold(
     if delta is None:
         passes = (losses.n * means + 1) / (losses.n + 1) <= limit + ROUNDING_OF_RISK
     else:
-        passes = p_values(means, limit, losses.n, binary=losses.binary) <= delta
+        passes = p_values(means, limit, int(losses.n), binary=losses.binary) <= delta
     if not passes.any():
         return None
     # `unique` has sorted the candidates.
@@ -220,7 +234,7 @@ def docs_needed(
 
 def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) -> int | None:
     """The largest k, from 0 to `last`, that fails; None if none does. If it need not be exact, it
-    is found by bisection. That takes it that all k after one that passes pass, too."""
+    is found by bisection, which assumes that all k after one that passes pass, too."""
     if is_exact:
         for k in range(last, -1, -1):
             if fails(k):
