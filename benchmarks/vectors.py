@@ -272,9 +272,9 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     began = time.process_time()
     with redirect_stdout(sys.stderr):
         nlp = init_nlp(config)
-        train_by_spacy(nlp, folder / "ner")
+        train_by_spacy(nlp, folder)
     seconds = time.process_time() - began
-    dev, test = score_pipeline(spacy.load(folder / "ner" / "model-best"), data)
+    dev, test = score_pipeline(spacy.load(folder / "model-best"), data)
     return Result(dev, test, seconds)
 
 
