@@ -4,7 +4,8 @@
     python benchmarks/annotate.py training/model-best texts.txt --scale [address of a Ray cluster]
 
 --scale: a loop over nlp.pipe, one process, two, and a cluster, one after another: wall time, CPU
-time, memory of a process, and start-up time.
+time, memory of a process, and start-up time. A worker is a process of `annotate --jobs`; a death is
+a worker that this benchmark kills.
 """
 
 import json
@@ -30,8 +31,8 @@ from spacy.tokens import Doc, DocBin
 from spacy_costner.analysis.annotating import annotate
 
 TURNS = 5
-PART = 250
-"""Lines of a part, while workers die."""
+ROWS_OF_PART = 250
+"""Lines that a worker annotates at a time, while workers die."""
 
 
 def as_line(doc: Doc, number: int) -> str:
@@ -79,7 +80,7 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
     rng = random.Random(0)
     n_deaths = 0
 
-    def kill() -> None:
+    def kill_workers() -> None:
         nonlocal n_deaths
         while not stop.wait(rng.uniform(2.5, 5)):
             workers = active_children()
@@ -87,9 +88,9 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
                 os.kill(workers[0].pid or 0, SIGKILL)
                 n_deaths += 1
 
-    annotate(model, [path], folder / "alive", n_rows=PART)
-    Thread(target=kill, daemon=True).start()
-    summary = annotate(model, [path], folder / "killed", n_rows=PART, jobs=2)
+    annotate(model, [path], folder / "alive", n_rows=ROWS_OF_PART)
+    Thread(target=kill_workers, daemon=True).start()
+    summary = annotate(model, [path], folder / "killed", n_rows=ROWS_OF_PART, jobs=2)
     stop.set()
     is_same = output_files(folder / "alive") == output_files(folder / "killed")
     print(
@@ -101,15 +102,20 @@ def scale(model: str, path: str, *addresses: str) -> None:
     """Print a row for each way to annotate a file. CPU time and memory of a cluster don't count."""
     nlp = spacy.load(model)
     texts = Path(path).read_text(encoding="utf8").splitlines()
-    n = len(texts)
+    n_texts = len(texts)
     list(nlp.pipe(["warm up"]))
+
     began = perf_counter()
     cpu_began = process_time()
-    assert sum(1 for _ in nlp.pipe(texts)) == n
+    for _ in nlp.pipe(texts):
+        pass
     seconds = perf_counter() - began
     cpu_seconds = process_time() - cpu_began
-    microseconds = 1e6 * cpu_seconds / n
-    print(f"nlp.pipe: {n:,} texts, {seconds:.1f} s, {microseconds:.1f} CPU microseconds a text")
+    microseconds = 1e6 * cpu_seconds / n_texts
+    print(
+        f"nlp.pipe: {n_texts:,} texts, {seconds:.1f} s, {microseconds:.1f} CPU microseconds a text"
+    )
+
     clusters = [["--address", address] for address in addresses]
     for options in (["--jobs", "1"], ["--jobs", "2"], *clusters):
         with TemporaryDirectory() as folder:
@@ -121,7 +127,7 @@ def scale(model: str, path: str, *addresses: str) -> None:
             )
             seconds, cpu_seconds = run_command(model, path, f"{folder}/long", *options)
         megabytes = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
-        microseconds = 1e6 * (cpu_seconds - start_cpu_seconds) / n
+        microseconds = 1e6 * (cpu_seconds - start_cpu_seconds) / n_texts
         print(
             f"{' '.join(options)}: {seconds:.1f} s, one text {start_seconds:.1f} s, a process at "
             f"most\n{megabytes:.0f} MB, {microseconds:.1f} CPU microseconds a text"
@@ -141,24 +147,26 @@ def run_command(model: str, path: str, output: str, *options: str) -> tuple[floa
     return perf_counter() - began, user_seconds + system_seconds
 
 
-def main(model: str, text_path: str, *modes: str) -> None:
-    if modes:
-        _, *addresses = modes
+def main(model: str, text_path: str, *options: str) -> None:
+    """Compare in turns; or with --scale, and perhaps an address, annotate in several ways."""
+    if options:
+        _, *addresses = options
         scale(model, text_path, *addresses)
         return
+
     nlp = spacy.load(model)
     path = Path(text_path)
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        seconds: dict[str, list[float]] = {}
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        seconds_of_tasks: dict[str, list[float]] = {}
         for turn in range(TURNS + 1):
-            for label, task in tasks(nlp, model, path, folder).items():
-                begin = process_time()
+            for name, task in tasks(nlp, model, path, folder).items():
+                began = process_time()
                 task()
                 if turn > 0:  # the first one warms up
-                    seconds.setdefault(label, []).append(process_time() - begin)
-        for label, seconds_of_task in seconds.items():
-            print(f"{label:20} {median(seconds_of_task):8.2f} CPU seconds")
+                    seconds_of_tasks.setdefault(name, []).append(process_time() - began)
+        for name, seconds in seconds_of_tasks.items():
+            print(f"{name:20} {median(seconds):8.2f} CPU seconds")
         with_deaths(model, path, folder)
 
 

@@ -2,8 +2,10 @@
 
     python benchmarks/audit.py corpus.spacy config.cfg lang [seed] [made-up|natural]
 
-A twentieth of the entities is corrupted: see docs/audit.md. All methods see the same marginals. AP
-by kind is of the items that the method says are of the kind and, after the slash, of all items.
+A twentieth of the entities is corrupted: see docs/audit.md. A corruption has a kind, one of KINDS.
+An item is a place that a method flags, with a score. All methods see the same marginals. AP, the
+average precision, by kind is of the items that the method says are of the kind and, after the
+slash, of all items.
 """
 
 import random
@@ -30,12 +32,14 @@ LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 Entity = tuple[int, int, str]
+"""The first token, the one after the last, and the label."""
+
 Change = tuple[int, list[Entity], list[Entity], str]
 """The doc, entities that are removed and put in, the kind."""
 
 
 class Item(NamedTuple):
-    """A flagged place, or a corruption."""
+    """A flagged place or a corruption: its doc, its tokens, from and to, its kind and score."""
 
     doc: int
     begin: int
@@ -51,9 +55,10 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
         entities += [(i, (ent.start, ent.end, ent.label_)) for ent in doc.ents]
     labels = sorted({label for _, (_, _, label) in entities})
     rng.shuffle(entities)
-    for n, (i, entity) in enumerate(entities):
+
+    for number, (i, entity) in enumerate(entities):
         begin, end, label = entity
-        kind = KINDS[n % 4]
+        kind = KINDS[number % len(KINDS)]
         if kind == LABEL:
             other_label = rng.choice([name for name in labels if name != label])
             yield i, [entity], [(begin, end, other_label)], LABEL
@@ -85,12 +90,14 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
             ents.append((i, ent))
             labels_of_text.setdefault(ent.text, set()).add(ent.label_)
     rng.shuffle(ents)
+
     for i, ent in ents:
         other_labels = sorted(labels_of_text[ent.text] - {ent.label_})
         if other_labels:
             old = (ent.start, ent.end, ent.label_)
             new = (ent.start, ent.end, other_labels[0])
             yield i, [old], [new], SAME_WORDS
+
     # What the model would add becomes a spurious entity of the corrupted corpus.
     kind_of_change = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
     # Sorted by u^(1/p), u uniform: drawn without replacement, in proportion to p.
@@ -103,7 +110,7 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
     """Make the first changes of each kind that don't overlap, nor cross sentences. The corrupted
     docs, and the corruptions."""
-    n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // 4
+    n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(KINDS)
     entities_in: list[set[Entity]] = []
     for doc in docs:
         entities_in.append({(ent.start, ent.end, ent.label_) for ent in doc.ents})
@@ -112,15 +119,15 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
     corruptions: list[Item] = []
     for i, old, new, name in changes:
         kind = name.split(",")[0]
+        if quota[name] <= 0 or quota[kind] <= 0:
+            continue
         begin = min(entity[0] for entity in (*old, *new))
         end = max(entity[1] for entity in (*old, *new))
         unchanged = entities_in[i] - {*old}
         taken = [(entity[0], entity[1]) for entity in unchanged]
         taken += [(item.begin, item.end) for item in corruptions if item.doc == i]
         is_possible = (
-            quota[name] > 0
-            and quota[kind] > 0
-            and {*old} <= entities_in[i]
+            {*old} <= entities_in[i]
             and begin >= 0
             and end <= len(docs[i])
             and all(taken_end <= begin or end <= taken_begin for taken_begin, taken_end in taken)
@@ -130,6 +137,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
             quota.subtract({name, kind})
             entities_in[i] = unchanged | {*new}
             corruptions.append(Item(i, begin, end, kind, 0.0))
+
     corrupted = [doc.copy() for doc in docs]
     for doc, entities in zip(corrupted, entities_in):
         doc.set_ents([Span(doc, begin, end, label) for begin, end, label in sorted(entities)])
@@ -160,7 +168,10 @@ def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, Tok
             gold_of_docs, probs_of_docs, token_score_method=method
         )
         scores[f"cleanlab, {method}"] = 1 - numpy.concatenate(qualities)
-    methods = {name: TokenScores(values, values > 0.1) for name, values in scores.items()}
+    methods: dict[str, TokenScores] = {}
+    for name, scores_of_method in scores.items():
+        methods[name] = TokenScores(scores_of_method, is_flagged=scores_of_method > 0.1)
+
     is_issue = numpy.zeros(len(gold), bool)
     for i, token in find_label_issues(gold_of_docs, probs_of_docs):
         is_issue[starts[i] + token] = True
@@ -178,19 +189,21 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
     doc_of_token = numpy.repeat(numpy.arange(len(lengths)), lengths)
     probs = posterior.marginals.astype("float64")
     probs /= probs.sum(axis=1, keepdims=True)
-    gold = tags.encode(fold.dev.gold, len(probs))
-    likely = probs.argmax(axis=1)
-    for name, (scores, is_flagged) in score_tokens(probs, gold, starts).items():
+    gold_tags = tags.encode(fold.dev.gold, len(probs))
+    likely_tags = probs.argmax(axis=1)
+
+    for name, (scores, is_flagged) in score_tokens(probs, gold_tags, starts).items():
         # Tokens are cut where flagged ones begin or end, and where docs begin.
         is_cut = numpy.diff(is_flagged) | (numpy.diff(doc_of_token) > 0)
         cuts = numpy.flatnonzero(is_cut) + 1
-        for tokens in numpy.split(numpy.arange(len(gold)), cuts):
+        for tokens in numpy.split(numpy.arange(len(gold_tags)), cuts):
             first = tokens[0]
             if not is_flagged[first]:
                 continue
             i = doc_of_token[first]
             begin = int(first - starts[i])
-            kind = kind_of(tags.label_of[gold[tokens]], tags.label_of[likely[tokens]])
+            gold_labels = tags.label_of[gold_tags[tokens]]
+            kind = kind_of(gold_labels, tags.label_of[likely_tags[tokens]])
             score = float(scores[tokens].max())
             yield name, Item(int(fold.docs[i]), begin, begin + len(tokens), kind, score)
 
@@ -203,28 +216,34 @@ def kind_of(gold_labels: Ints1d, likely_labels: Ints1d) -> str:
         return MISSING
     if not likely:
         return SPURIOUS
-    return LABEL if annotated != likely else BOUNDARY
+    if annotated != likely:
+        return LABEL
+    return BOUNDARY
 
 
 def evaluate(
     items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
 ) -> list[bool]:
-    """Whether each item, by score, is right for these kinds. Those on other corruptions, or on ones
-    found before, are left out."""
+    """Whether each item, the highest score first, is right: it touches a corruption of these kinds.
+    Items that touch corruptions of other kinds only, or ones that were found before, are left
+    out."""
     corruptions_in: dict[int, list[Item]] = {}
     for corruption in corruptions:
         corruptions_in.setdefault(corruption.doc, []).append(corruption)
-    hit_before: set[Item] = set()
+    found_before: set[Item] = set()
     is_right: list[bool] = []
     for item in sorted(items, key=lambda item: -item.score):
-        hit: set[Item] = set()
+        touched: set[Item] = set()
         for corruption in corruptions_in.get(item.doc, ()):
             if corruption.begin < item.end and item.begin < corruption.end:
-                hit.add(corruption)
-        is_new = any(c.kind in kinds and c not in hit_before for c in hit)
-        if not hit or is_new:
-            is_right.append(bool(hit))
-            hit_before |= hit
+                touched.add(corruption)
+        if not touched:
+            is_right.append(False)
+            continue
+        new_kinds = {corruption.kind for corruption in touched - found_before}
+        if not new_kinds.isdisjoint(kinds):
+            is_right.append(True)
+            found_before |= touched
     return is_right
 
 
@@ -239,18 +258,10 @@ def average_precision(
     return float((precisions * is_right).sum() / n_corruptions)
 
 
-def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
-    docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
-    rng = random.Random(int(seed))
-    changes = made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang)
-    docs, corruptions = corrupt(docs, changes)
-    begin = process_time()
-    config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
-    folds = cross_fit(config, docs)
-    suspects = rank(folds, docs)
-    print(f"{how}, {len(corruptions)} corruptions, {process_time() - begin:.0f} s of CPU time\n")
+def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, list[Item]]:
+    """What each method flags: ours; ours by the difference of probabilities; those by token."""
     methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
-    for suspect in suspects:
+    for suspect in rank(folds, docs):
         item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)
         difference = suspect.prob_suggested - suspect.prob_annotated
         methods["audit"].append(item)
@@ -258,18 +269,37 @@ def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "ma
     for fold in folds:
         for name, item in by_token(fold):
             methods.setdefault(name, []).append(item)
-    rows = []
-    for name, items in methods.items():
-        row = [name, f"{average_precision(items, corruptions, KINDS):.3f}"]
-        for kind in KINDS:
-            items_of_kind = [item for item in items if item.kind == kind]
-            of_kind = average_precision(items_of_kind, corruptions, [kind])
-            of_all = average_precision(items, corruptions, [kind])
-            row.append(f"{of_kind:.2f} / {of_all:.2f}")
-        is_right = evaluate(items, corruptions, KINDS)
-        for n in (100, 300):
-            row.append(f"{numpy.mean(is_right[:n]):.2f}")
-        rows.append(row)
+    return methods
+
+
+def cells_of(items: Sequence[Item], corruptions: Sequence[Item]) -> list[str]:
+    """The cells of a method: AP, of all and by kind, and the precision of the first items."""
+    cells = [f"{average_precision(items, corruptions, KINDS):.3f}"]
+    for kind in KINDS:
+        items_of_kind = [item for item in items if item.kind == kind]
+        of_kind = average_precision(items_of_kind, corruptions, [kind])
+        of_all = average_precision(items, corruptions, [kind])
+        cells.append(f"{of_kind:.2f} / {of_all:.2f}")
+    is_right = evaluate(items, corruptions, KINDS)
+    for n in (100, 300):
+        cells.append(f"{numpy.mean(is_right[:n]):.2f}")
+    return cells
+
+
+def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "made-up") -> None:
+    """Corrupt a corpus, and print how well each method finds the corruptions."""
+    docs = list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
+    rng = random.Random(int(seed))
+    changes = made_up(docs, rng) if how == "made-up" else natural(docs, rng, lang)
+    docs, corruptions = corrupt(docs, changes)
+
+    began = process_time()
+    config = load_config(config_path, overrides={"nlp.lang": lang}, interpolate=False)
+    folds = cross_fit(config, docs)
+    print(f"{how}, {len(corruptions)} corruptions, {process_time() - began:.0f} s of CPU time\n")
+    rows: list[list[str]] = []
+    for name, items in items_of_methods(folds, docs).items():
+        rows.append([name, *cells_of(items, corruptions)])
     print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows))
 
 

@@ -63,38 +63,43 @@ class Batch(NamedTuple):
 
 
 def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
+    """Random scores and tags of sequences of random lengths."""
     rng = numpy.random.default_rng(0)
     lengths = numpy.full(n_sequences, mean_length)
     if n_sequences > 1:
         lengths = rng.integers(mean_length // 2, mean_length * 3 // 2 + 1, size=n_sequences)
-    mask = numpy.arange(lengths.max()) < lengths[:, None]
-    shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), (n_tags,), (n_tags,))
-    emissions, transitions, start, end = (
-        rng.normal(size=shape).astype("float32") for shape in shapes
-    )
+    emissions = rng.normal(size=(int(lengths.sum()), n_tags)).astype("float32")
+    transitions = rng.normal(size=(n_tags, n_tags)).astype("float32")
+    start = rng.normal(size=n_tags).astype("float32")
+    end = rng.normal(size=n_tags).astype("float32")
     tags = rng.integers(n_tags, size=len(emissions))
+
+    # True for the places of a padded array that have a token. (sequences, longest length)
+    mask = numpy.arange(lengths.max()) < lengths[:, None]
     padded_emissions = numpy.zeros((*mask.shape, n_tags), dtype="float32")
     padded_tags = numpy.zeros(mask.shape, dtype="int64")
     padded_emissions[mask] = emissions
     padded_tags[mask] = tags
     return Batch(
-        Potentials(emissions, transitions, start, end, lengths.astype("int32")),
-        Gold(tags),
-        torch.tensor(padded_emissions, requires_grad=True),
-        torch.tensor(padded_tags),
-        torch.tensor(mask),
-        torch.tensor(lengths),
+        potentials=Potentials(emissions, transitions, start, end, lengths.astype("int32")),
+        gold=Gold(tags),
+        emissions=torch.tensor(padded_emissions, requires_grad=True),
+        tags=torch.tensor(padded_tags),
+        mask=torch.tensor(mask),
+        lengths=torch.tensor(lengths),
     )
 
 
 def our_tasks(batch: Batch) -> Tasks:
+    """The tasks with our chain."""
     return Tasks(
-        lambda: sequential(batch.potentials, batch.gold),
-        lambda: chain.best_path(batch.potentials),
+        loss=lambda: sequential(batch.potentials, batch.gold),
+        viterbi=lambda: chain.best_path(batch.potentials),
     )
 
 
 def pytorch_crf_tasks(batch: Batch) -> Tasks:
+    """The tasks with pytorch-crf."""
     crf = CRF(batch.emissions.shape[2], batch_first=True)
     _set_parameters(crf, batch.potentials)
 
@@ -113,8 +118,10 @@ def pytorch_crf_tasks(batch: Batch) -> Tasks:
 
 
 def torch_struct_tasks(batch: Batch) -> Tasks | None:
+    """The tasks with torch-struct; None if they would take too much memory."""
     n_sequences, longest, n_tags = batch.emissions.shape
-    if 4 * n_sequences * longest / 2 * n_tags**3 > MOST_BYTES:
+    n_terms = n_sequences * longest / 2 * n_tags**3
+    if 4 * n_terms > MOST_BYTES:
         return None
     crf = CRF(n_tags, batch_first=True)
     _set_parameters(crf, batch.potentials)
@@ -126,6 +133,7 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
     is_last = steps == (batch.lengths - 2)[:, None, None, None]
 
     def distribution() -> LinearChainCRF:
+        """The distribution over paths, from the score of each pair of tags at each step."""
         edges = batch.emissions[:, 1:, :, None] + crf.transitions.T.contiguous()
         edges = edges + is_first * (batch.emissions[:, 0] + crf.start_transitions)[:, None, None]
         edges = edges + is_last * crf.end_transitions[:, None]
@@ -142,6 +150,7 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
 
 
 def _set_parameters(crf: CRF, potentials: Potentials) -> None:
+    """Give a CRF of pytorch-crf our scores of transitions, start and end."""
     with torch.no_grad():
         crf.transitions.copy_(torch.tensor(potentials.transitions))
         crf.start_transitions.copy_(torch.tensor(potentials.start))
@@ -157,6 +166,7 @@ def check(tasks: dict[str, Tasks]) -> None:
 
 
 def print_table(title: str, task: str, deviations: int) -> None:
+    """Print the table of a task, "loss" or "viterbi": a row for each shape of a batch."""
     print(f"\n## {title}\n")
     print("How many times as long the peer takes: median over deviations, and quartiles.\n")
     print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
@@ -164,10 +174,11 @@ def print_table(title: str, task: str, deviations: int) -> None:
     for shape in SHAPES:
         batch = random_batch(*shape)
         tasks = {OURS: our_tasks(batch), PYTORCH_CRF: pytorch_crf_tasks(batch)}
-        other = torch_struct_tasks(batch)
-        if other is not None:
-            tasks[TORCH_STRUCT] = other
+        tasks_of_torch_struct = torch_struct_tasks(batch)
+        if tasks_of_torch_struct is not None:
+            tasks[TORCH_STRUCT] = tasks_of_torch_struct
         check(tasks)
+
         timed = compare({name: getattr(tasks[name], task) for name in tasks}, OURS, deviations)
         cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
         for name in (PYTORCH_CRF, TORCH_STRUCT):
@@ -180,6 +191,7 @@ def print_table(title: str, task: str, deviations: int) -> None:
 
 
 def main(deviations: int = 15) -> None:
+    """Print a table for each task."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch_struct")
     print_table("Chain: loss and gradient", "loss", deviations)

@@ -31,12 +31,12 @@ def make_tasks() -> dict[str, Callable[[], object]]:
 
     tasks: dict[str, Callable[[], object]] = {}
     for n_labels in (4, 18):
-        batch = random_batch(n_labels)
-        n_tags = len(batch[0].start)
-        for name in LOSSES:
-            tasks[f"{name}, K = {n_tags}"] = partial(LOSSES[name], *batch)
-        tasks[f"best path, K = {n_tags}"] = partial(chain.best_path, batch[0])
-        tasks[f"marginals, K = {n_tags}"] = partial(chain.marginals, batch[0])
+        potentials, gold = random_batch(n_labels)
+        n_tags = len(potentials.start)
+        for name, loss in LOSSES.items():
+            tasks[f"{name}, K = {n_tags}"] = partial(loss, potentials, gold)
+        tasks[f"best path, K = {n_tags}"] = partial(chain.best_path, potentials)
+        tasks[f"marginals, K = {n_tags}"] = partial(chain.marginals, potentials)
     for config in ("sparse", "cnn", "hybrid"):
         tasks.update(pipeline_tasks(config))
     return tasks
@@ -116,6 +116,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
+    """Print how long each task takes here against another checkout."""
     this_process = start(ROOT)
     other_process = start(Path(other).resolve())
     tasks_of_checkouts: list[list[str]] = []
@@ -124,6 +125,7 @@ def main(other: str, turns: int = 15) -> None:
         tasks_of_checkouts.append(process.stdout.readline().rstrip("\n").split("\t"))
     our_tasks, their_tasks = tasks_of_checkouts
     print(f"\n## This checkout against {Path(other).name}\n")
+
     print("| task | ms | ratio: median | quartiles |\n|---|---|---|---|")
     for name in our_tasks:
         if name not in their_tasks:

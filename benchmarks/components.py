@@ -45,6 +45,7 @@ def load(name: str) -> Language:
 
 
 def read(nlp: Language, path: Path) -> list[Doc]:
+    """The annotated docs of a .spacy file, with the vocab of a pipeline."""
     return list(DocBin().from_disk(path).get_docs(nlp.vocab))
 
 
@@ -83,6 +84,7 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
         batches[name] = list(islice(minibatch_by_words(examples, 1000), TRAINING_BATCHES))
     n_words = sum(len(eg) for eg in chain.from_iterable(batches[OURS]))
     words_of_batch = n_words / len(batches[OURS])
+
     sgd = {name: nlp.create_optimizer() for name, nlp in pipelines.items()}
     endless_batches = {name: cycle(batches[name]) for name in batches}
     tasks: dict[str, Task] = {}
@@ -92,6 +94,7 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
     tasks[WITHOUT_ENCODER] = partial(learn, nlp_without_encoder, sgd=sgd[WITHOUT_ENCODER])
 
     def prepare(name: str) -> list[Example]:
+        """The next batch. Where the encoder doesn't count, it does its work now."""
         batch = next(endless_batches[name])
         if name == WITHOUT_ENCODER:
             encode(nlp_without_encoder, batch)
@@ -121,6 +124,7 @@ def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> Non
     ner: Any = pipelines[WITHOUT_ENCODER].get_pipe("ner")
 
     def prepare(name: str) -> list[Doc]:
+        """New docs. Where the encoder doesn't count, it does its work now."""
         new_docs = unannotated(docs[name])
         if name == WITHOUT_ENCODER:
             return list(encoder.pipe(new_docs))
@@ -130,6 +134,7 @@ def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> Non
     tasks: dict[str, Task] = {name: partial(annotate_at_once, pipe) for name, pipe in pipes.items()}
     timed = compare(tasks, OURS, turns, prepare=prepare)
     print_row("`nlp.pipe`", timed, sum(map(len, docs[OURS])))
+
     docs = {name: docs_of_pipeline[:SHORT_DOCS] for name, docs_of_pipeline in docs.items()}
     tasks = {name: partial(annotate_singly, pipe) for name, pipe in pipes.items()}
     timed = compare(tasks, OURS, turns, prepare=prepare)
@@ -151,6 +156,7 @@ def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
 
 
 def main(turns: int = 15) -> None:
+    """Print the table of training and annotation."""
     print("\n## The component against spaCy's `ner`\n")
     print("Words per second on CoNLL-2002 Spanish, the same Tok2Vec, one document a sentence; how")
     print("many times as long `ner` takes, median over turns and quartiles; and the share of our")

@@ -55,8 +55,10 @@ SETTINGS = {
 """Soft targets, least confidence, and weight of the gold docs; 0 for none."""
 
 Parts = dict[str, Corpus]
+"""What reads the "dev" and the "test" part."""
+
 Measured = dict[str, list[Evaluation]]
-"""Rows on each part, one for each seed."""
+"""The evaluations on each part, one for each seed."""
 
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
@@ -75,6 +77,7 @@ def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
         add_part(gold_docs, doc[:border])
         add_part(raw_docs, doc[border:])
         n_sents += len(sents)
+
     gold_path = output / "gold.spacy"
     raw_path = output / "raw.spacy"
     DocBin(docs=gold_docs).to_disk(gold_path)
@@ -119,14 +122,14 @@ def speed(nlp: Language, read: Corpus) -> float:
 def together(
     teachers: Sequence[Language], measured_teachers: list[Measured], parts: Parts
 ) -> Measured:
-    """The rows of the mean of several teachers."""
-    rows: Measured = {}
+    """The evaluations of the mean of several teachers, from those of each of them."""
+    measured_together: Measured = {}
     for part, read in parts.items():
-        rows_of_teachers: list[Evaluation] = []
+        evaluations: list[Evaluation] = []
         for measured in measured_teachers:
-            rows_of_teachers += measured[part]
-        rows[part] = [evaluate_together(teachers, rows_of_teachers, read)]
-    return rows
+            evaluations += measured[part]
+        measured_together[part] = [evaluate_together(teachers, evaluations, read)]
+    return measured_together
 
 
 def students(config: Config, corpus: Path, output: Path) -> list[Language]:
@@ -140,27 +143,29 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
     return trained
 
 
-def report(name: str, rows: Measured, low: float = 0.0, high: float = 0.0) -> float:
-    """Print a row of the table. `low` and `high` are F of gold alone and of the teacher: the row
-    says how much of the gain from low to high the student keeps.
+def report(name: str, measured: Measured, gold_f: float = 0.0, teacher_f: float = 0.0) -> float:
+    """Print a row of the table. With F of gold alone and of the teacher, the row says how much of
+    the gain from one to the other the student keeps.
 
-    RETURNS (float): F on the test set.
+    RETURNS (float): F on the test set, in per cent, the mean over seeds.
     """
-    dev_scores = [100 * row.f_score for row in rows["dev"]]
-    test_scores = [100 * row.f_score for row in rows["test"]]
-    test = mean(test_scores)
+    dev_scores = [100 * evaluation.f_score for evaluation in measured["dev"]]
+    test_scores = [100 * evaluation.f_score for evaluation in measured["test"]]
+    test_f = mean(test_scores)
     gain_kept = ""
-    if low > 0:
-        gain_kept = f"{100 * (test - low) / (high - low):.0f} %"
-    fastest = max(row.tokens_per_second for row in rows["dev"] + rows["test"])
-    megabytes = rows["dev"][0].megabytes
+    if gold_f > 0:
+        gain_kept = f"{100 * (test_f - gold_f) / (teacher_f - gold_f):.0f} %"
+    evaluations = measured["dev"] + measured["test"]
+    fastest = max(evaluation.tokens_per_second for evaluation in evaluations)
+    megabytes = measured["dev"][0].megabytes
     cells = [name, mean_and_deviation(dev_scores, 1), mean_and_deviation(test_scores, 1)]
     cells += [gain_kept, f"{fastest:,.0f}", f"{megabytes:.1f}"]
     print(f"| {' | '.join(cells)} |", flush=True)
-    return test
+    return test_f
 
 
 def main() -> None:
+    """Train students in all ways, and print a row for each and for the teachers."""
     train, dev, test, output = map(Path, sys.argv[1:5])
     names = sys.argv[5:]
     output.mkdir(parents=True, exist_ok=True)
@@ -172,22 +177,24 @@ def main() -> None:
     config["paths"]["dev"] = str(dev)
     nlp = load_model_from_config(config, auto_fill=True)
     parts: Parts = {"dev": make_reader(dev), "test": make_reader(test)}
+
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     measured_teachers = [measure([teacher], parts) for teacher in teachers]
-    high = 0.0
+    teacher_f = 0.0  # that of the last row of a teacher
     for name, measured in zip(names, measured_teachers):
-        high = report(f"teacher: {Path(name).parent.name}", measured)
+        teacher_f = report(f"teacher: {Path(name).parent.name}", measured)
     teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
-        high = report("teachers together", together(teachers, measured_teachers, parts))
-    low = report("gold only", measure(students(config, gold, output), parts))
+        teacher_f = report("teachers together", together(teachers, measured_teachers, parts))
+    gold_f = report("gold only", measure(students(config, gold, output), parts))
+
     corpus = output / "train"
     for name, (soft, min_confidence, gold_weight) in SETTINGS.items():
         answers = save_answers(teachers, nlp.vocab, [raw], output, soft=soft)
         save_corpus(corpus, answers, min_confidence)
         if gold_weight > 0:
             save_gold(corpus, read_docs(nlp, gold), gold_weight)
-        report(name, measure(students(config, corpus, output), parts), low, high)
+        report(name, measure(students(config, corpus, output), parts), gold_f, teacher_f)
 
 
 if __name__ == "__main__":

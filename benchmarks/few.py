@@ -38,6 +38,7 @@ N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
 Articles = list[list[Doc]]
+"""The sentences of each article."""
 
 FindFeatures = Callable[[list[str]], list[list[str]]]
 """The features of each of the words of a sentence, for CRFsuite."""
@@ -80,8 +81,17 @@ def save(articles: Articles, path: Path) -> Path:
 
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
-    """F of our model: as `costner fit` trains it or, if `is_small` is False, by updates."""
-    loss = None if is_small is None else "Sequential"
+    """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by
+    updates.
+
+    train (Path), dev (Path): The files of the corpus.
+    lang (str): The language.
+    seed (int): The seed of training.
+    is_small (bool | None): Whether training is that of few docs. None: `fit` decides.
+    """
+    loss = None  # that of `fit`
+    if is_small is not None:
+        loss = "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)
     config = Config().from_str(text, overrides={"system.seed": seed}, interpolate=False)
     linear = load_linear(config)
@@ -92,13 +102,14 @@ def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = No
 
 
 def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> pycrfsuite.Tagger:
-    """Train CRFsuite, and save it to a file."""
+    """Train CRFsuite on the sentences of some articles, and save it to a file."""
     trainer = pycrfsuite.Trainer(verbose=False)
     for doc in chain.from_iterable(train):
         trainer.append(find_features([token.text for token in doc]), corpora.tags_of(doc))
     trainer.select("lbfgs", "crf1d")
     trainer.set_params(CRFSUITE)
     trainer.train(str(path))
+
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
     return tagger
@@ -107,16 +118,16 @@ def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> 
 def score_crfsuite(
     tagger: pycrfsuite.Tagger, articles: Articles, find_features: FindFeatures
 ) -> float:
-    """F of CRFsuite, in percent."""
+    """F of CRFsuite on the sentences of some articles, in percent."""
     examples: list[Example] = []
     for gold in chain.from_iterable(articles):
         words = [token.text for token in gold]
         predicted = Doc(VOCAB, words)
         tags = tagger.tag(find_features(words))
-        entities = tags_to_entities(iob_to_biluo(tags))
-        predicted.set_ents(
-            [Span(predicted, first, last + 1, label) for label, first, last in entities]
-        )
+        ents: list[Span] = []
+        for label, first, last in tags_to_entities(iob_to_biluo(tags)):
+            ents.append(Span(predicted, first, last + 1, label))
+        predicted.set_ents(ents)
         examples.append(Example(predicted, gold))
     return 100 * get_ner_prf(examples)["ents_f"]
 
@@ -128,16 +139,20 @@ def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
-    """F of spaCy's `ner`, in percent."""
+    """F of spaCy's `ner` after at least so many steps, in percent."""
     fix_random_seed(seed)
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
 
-    def examples(articles: Articles) -> list[Example]:
-        docs = DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab)
-        return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in docs]
+    def to_examples(articles: Articles) -> list[Example]:
+        """An example for each sentence, with the vocab of the pipeline."""
+        examples: list[Example] = []
+        for gold in DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab):
+            predicted = Doc(nlp.vocab, [token.text for token in gold])
+            examples.append(Example(predicted, gold))
+        return examples
 
-    train_examples = examples(train)
+    train_examples = to_examples(train)
     optimizer = nlp.initialize(lambda: train_examples)
     n_done = 0
     # It ends with a pass over all examples.
@@ -146,13 +161,14 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
         for batch in minibatch(shuffled, 8):
             nlp.update(batch, sgd=optimizer, drop=0.2)
             n_done += 1
-    return 100 * nlp.evaluate(examples(dev))["ents_f"]
+    return 100 * nlp.evaluate(to_examples(dev))["ents_f"]
 
 
 def systems(
     train: Articles, dev: Articles, lang: str, seed: int, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """What trains each system, and returns its F."""
+    """Functions that train each system and return its F, by the name of the system. Files are saved
+    in the folder."""
     train_path = save(train, folder / "train.spacy")
     dev_path = save(dev, folder / "dev.spacy")
     return {
@@ -163,6 +179,7 @@ def systems(
 
 
 def main(n_seeds: int = 3, n_steps: int = 1_000, *sizes: int) -> None:
+    """Train all systems on few sentences, and print a row for each."""
     print("| corpus | docs | sentences | seed | system | F |\n|---|---|---|---|---|---|")
     parts = {name: (read(name, "train"), read(name, "dev")) for name in NAMES}
     units = ("sentences", "articles")
@@ -176,6 +193,7 @@ def main(n_seeds: int = 3, n_steps: int = 1_000, *sizes: int) -> None:
         with TemporaryDirectory() as folder:
             for system, score in systems(drawn, dev, NAMES[name], seed, Path(folder)).items():
                 print(f"{row} | {system} | {score():.2f} |", flush=True)
+
     for name, (train, dev) in parts.items():
         drawn = draw(as_sentences(train), N_NER, seed=0)
         f = by_ner(drawn, dev, NAMES[name], 0, n_steps)

@@ -24,14 +24,17 @@ from spacy.training import Example
 from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
 from spacy_costner.analysis.predictions import get_component
 from spacy_costner.cli.tables import text_table
+from spacy_costner.decoding import FINEST
 from spacy_costner.metrics import conformal
+from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
 Half = tuple[Any, Any]
-"""Tables of spans and of annotated entities: see `score_spans`."""
+"""The docs of a half, or of all: tables of their spans and of their annotated entities, with a row
+each, which have the doc, the label and the score: see `score_spans`."""
 
 
 def losses_of(gold: Any, by: str) -> conformal.Losses:
@@ -40,7 +43,8 @@ def losses_of(gold: Any, by: str) -> conformal.Losses:
 
 
 class Tally:
-    """What the splits showed of one way to choose thresholds."""
+    """What the splits showed of one way to choose thresholds: of each split the miss rate on the
+    second half, and the size of the set for each annotated entity."""
 
     def __init__(self) -> None:
         self.miss_rates: list[float] = []
@@ -99,27 +103,39 @@ def naive(losses: conformal.Losses, limit: float) -> float | None:
 def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
     """The cells of a limit: what each way to choose thresholds showed.
 
+    limit (float): The highest miss rate that is promised.
+    by (str): What the limit is a share of: see `Terms`.
     all_docs (Half): The docs, with our score.
     plain (Half): The same docs, with the probability as score.
+    n_docs (int): Their number.
+    splits (int): How often they are split into halves.
     """
-    mean = Tally()
-    sure = Tally()
+    mean_tally = Tally()
+    sure_tally = Tally()
     naive_tally = Tally()
-    p = Tally()
+    plain_tally = Tally()
     for seed in range(splits):
         (_, gold), test = halves(all_docs, n_docs, seed)
         losses = losses_of(gold, by)
-        mean.add(conformal.threshold(losses, limit, floor=MIN_THRESHOLD), test, by)
-        sure.add(conformal.threshold(losses, limit, delta=0.05, floor=MIN_THRESHOLD), test, by)
+        mean_threshold = conformal.threshold(losses, limit, floor=MIN_THRESHOLD)
+        mean_tally.add(mean_threshold, test, by)
+        sure_threshold = conformal.threshold(losses, limit, delta=0.05, floor=MIN_THRESHOLD)
+        sure_tally.add(sure_threshold, test, by)
         naive_tally.add(naive(losses, limit), test, by)
+
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
-        threshold = conformal.threshold(losses_of(plain_gold, by), limit, floor=MIN_THRESHOLD)
-        if threshold is not None and threshold < 0.001:
+        plain_losses = losses_of(plain_gold, by)
+        plain_threshold = conformal.threshold(plain_losses, limit, floor=MIN_THRESHOLD)
+        if plain_threshold is not None and plain_threshold < FINEST:
             # Below what is searched for, the plain set is not known.
-            threshold = None
-        p.add(threshold, plain_test, by)
-    *_, p_spans = p.cells(limit)
-    return [*mean.cells(limit), *sure.cells(limit), *naive_tally.cells(limit), p_spans]
+            plain_threshold = None
+        plain_tally.add(plain_threshold, plain_test, by)
+
+    cells: list[str] = []
+    for tally in (mean_tally, sure_tally, naive_tally):
+        cells += tally.cells(limit)
+    *_, spans_of_plain = plain_tally.cells(limit)
+    return [*cells, spans_of_plain]
 
 
 def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[str]]:
@@ -128,18 +144,19 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
     own_columns = [f"own {column}" for column in COLUMNS]
     one_columns = [f"one {column}" for column in COLUMNS]
     rows = [["group", "limit", *own_columns, *one_columns]]
+
     for limit, group in product(LIMITS, numpy.unique(groups)):
         is_in_group = groups == group
         with_own_threshold = Tally()
         with_one_threshold = Tally()
         for seed in range(splits):
             first_half, second_half = halves(all_docs, len(groups), seed)
+            group_of_first_half = of_docs(first_half, is_in_group)
             test = of_docs(second_half, is_in_group)
-            for tally, calibration in (
-                (with_own_threshold, of_docs(first_half, is_in_group)),
+            for tally, (_, gold) in (
+                (with_own_threshold, group_of_first_half),
                 (with_one_threshold, first_half),
             ):
-                _, gold = calibration
                 threshold = conformal.threshold(losses_of(gold, by), limit, floor=MIN_THRESHOLD)
                 tally.add(threshold, test, by)
         cells = [*with_own_threshold.cells(limit), *with_one_threshold.cells(limit)]
@@ -165,7 +182,25 @@ def of_label(half: Half, i: int) -> Half:
     return spans[spans["label"] == i], gold[gold["label"] == i]
 
 
-def main() -> None:
+def rows_of(
+    found: str, ner: CostSensitiveNER, all_docs: Half, plain: Half, n_docs: int, options: Any
+) -> list[list[str]]:
+    """The rows of the table in which an entity is found as `found` says: one for each limit and, if
+    promises are by label, for each label. The other arguments are those of `run`."""
+    halves_of_labels = [("", all_docs, plain)]
+    if options.per_label:
+        halves_of_labels = []
+        for i, label in enumerate(ner.labels):
+            halves_of_labels.append((label, of_label(all_docs, i), of_label(plain, i)))
+    rows: list[list[str]] = []
+    for (label, docs, plain_docs), limit in product(halves_of_labels, LIMITS):
+        cells = run(limit, options.by, docs, plain_docs, n_docs, options.splits)
+        rows.append([found, label, f"{limit:g}", *cells])
+    return rows
+
+
+def read_options() -> Any:
+    """The options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)
@@ -175,41 +210,42 @@ def main() -> None:
     parser.add_argument("--per-label", action="store_true")
     parser.add_argument("--shifted", type=Path)
     parser.add_argument("--by-group")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Split the docs into halves again and again, and print whether promises are kept."""
+    options = read_options()
     nlp = spacy.load(options.model)
     ner = get_component(nlp, "ner")
     examples: list[Example] = []
     for path in options.docs:
         examples += make_reader(path)(nlp)
+
     header = ["found", "label", "limit"]
     for way in ("mean", "sure", "naive"):
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
-    for found_by in options.found:
+    for found in options.found:
         # The numbers of the promise don't matter: these are for the scores that it is made with.
-        terms = Terms(miss=0.5, found=found_by, by=options.by, per_label=options.per_label)
-        plain_terms = Terms(false_alarm=0.5, found=found_by, per_label=options.per_label)
+        terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
+        plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)
+        # The first two tables that are returned are those of spans and of annotated entities.
         all_docs = score_spans(nlp, ner, examples, terms)[:2]
         if options.by_group:
             key = options.by_group
             groups = numpy.asarray([str(eg.reference.user_data[key]) for eg in examples])
             table = run_groups(options.by, all_docs, groups, options.splits)
-            print(f"{found_by}\n{text_table(table)}")
+            print(f"{found}\n{text_table(table)}")
             continue
-        plain = score_spans(nlp, ner, examples, plain_terms)[:2]
-        if options.shifted and found_by == "exact":
+        if options.shifted and found == "exact":
             shifted_examples = list(make_reader(options.shifted)(nlp))
             shifted = score_spans(nlp, ner, shifted_examples, terms)[:2]
             rows_of_shift = shift(options.by, all_docs, shifted)
             print(text_table([["limit", *COLUMNS], *rows_of_shift]), flush=True)
-        parts = [("", all_docs, plain)]
-        if options.per_label:
-            parts = []
-            for i, label in enumerate(ner.labels):
-                parts.append((label, of_label(all_docs, i), of_label(plain, i)))
-        for (label, part, plain_part), limit in product(parts, LIMITS):
-            cells = run(limit, options.by, part, plain_part, len(examples), options.splits)
-            rows.append([found_by, label, f"{limit:g}", *cells])
+        plain = score_spans(nlp, ner, examples, plain_terms)[:2]
+        rows += rows_of(found, ner, all_docs, plain, len(examples), options)
+
     print(f"{len(examples):,} docs, {options.splits} splits, by {options.by}")
     if not options.by_group:
         print(f"\n{text_table(rows)}")

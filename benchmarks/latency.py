@@ -56,7 +56,8 @@ DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
 
 def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: str) -> Path:
     """Train a config, and return where the pipeline is."""
-    config, overrides = ROOT / "configs" / f"{name}.cfg", {**paths, "nlp.lang": "es"}
+    config = ROOT / "configs" / f"{name}.cfg"
+    overrides = {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
         if name in LINEAR:
             return fit(load_config(config, overrides=overrides), folder / name).path
@@ -82,21 +83,26 @@ def read_texts(path: Path) -> list[str]:
 def peak_bytes() -> int:
     """The most memory of this process so far, on Linux."""
     status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    _, after_name = status.split("VmHWM:")
+    kilobytes = int(after_name.split()[0])
+    return 1024 * kilobytes
 
 
 def measure(path: str, texts_path: str) -> dict[str, float]:
-    """Load a pipeline and annotate texts, one at a time. To be called in a new process."""
+    """Load a pipeline and annotate texts, one at a time. To be called in a new process. Returns
+    what the first table shows, by the keys of DIGITS, with times of a text in milliseconds."""
     texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
     bytes_before = peak_bytes()
     began = perf_counter()
     nlp = spacy.load(path)
     load_seconds = perf_counter() - began
+
     seconds: list[float] = []
     for i in range(WARM_UP + CALLS):
         began = perf_counter()
         nlp(texts[i % len(texts)])
         seconds.append(perf_counter() - began)
+
     middle, high = numpy.percentile(seconds[WARM_UP:], [50, 99]).tolist()
     files = [file for file in Path(path).rglob("*") if file.is_file()]
     return {
@@ -148,6 +154,7 @@ def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
             batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing is done before
             least_single[name] = numpy.minimum(single, least_single.get(name, numpy.inf))
             least_batch[name] = min(batch, least_batch.get(name, numpy.inf))
+
     print("| pipeline | `nlp(text)` | `nlp.pipe` |")
     print("|---|--:|--:|")
     for name in pipelines:
@@ -164,10 +171,12 @@ def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
 
 
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
+    """Train the pipelines, and print both tables."""
     print("\n## A short text\n")
     print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
     print("(median and 99th percentile of 1,000 calls), and what memory grows by in both.\n")
-    train_path, dev_path = train_path or str(PARTS[0]), dev_path or str(PARTS[1])
+    if not train_path:
+        train_path, dev_path = map(str, PARTS)
     if not Path(train_path).exists():
         print(f"Not run: there is no {train_path}. `python -m spacy project run` of")
         print("`conll2002-fetch` and `conll2002-convert` makes it.")
@@ -187,6 +196,7 @@ def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> Non
             measured = json.loads(subprocess.check_output(command))
             cells = [f"{measured[key]:.{digits}f}" for key, digits in DIGITS.items()]
             print(f"| `{name}.cfg` | {' | '.join(cells)} |", flush=True)
+
         ner_path = train_ner(paths, Path(folder))
         pipelines = load_compared(Path(folder), ner_path, dev_path)
         compare_one_text(pipelines, json.loads(texts.read_text(encoding="utf8"))[:COMPARED])

@@ -51,18 +51,21 @@ FLAGS: dict[str, Callable[[str], bool]] = {
 }
 
 Tagger = Callable[[list[Doc]], list[Doc]]
-NLP = spacy.blank("es")
+"""Finds the entities of docs that have words alone."""
 
+NLP = spacy.blank("es")
 
 Trained = tuple[float, float, Tagger]
 """What came of a training: seconds, megabytes, and what finds the entities of words."""
 
 
 def path_of(part: str) -> Path:
+    """The .spacy file of a part of the corpus."""
     return Path(ARTICLES.name) / f"{part}.spacy"
 
 
 def write_articles() -> None:
+    """Write the parts of the corpus as .spacy files, with a doc for each article."""
     for part in PARTS:
         sentences = corpora.read_docs(CORPUS / f"esp.{part}", NLP.vocab)
         docs = corpora.join_groups(sentences, corpora.by_dateline(sentences))
@@ -70,10 +73,12 @@ def write_articles() -> None:
 
 
 def read(part: str) -> list[Doc]:
+    """The annotated docs of a part."""
     return list(DocBin().from_disk(path_of(part)).get_docs(NLP.vocab))
 
 
 def words_of(docs: Sequence[Doc]) -> list[list[str]]:
+    """The words of each doc."""
     return [[token.text for token in doc] for doc in docs]
 
 
@@ -100,13 +105,16 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     seconds = time.perf_counter() - began
-    model = next(output / name for name in ("model-best", "model-last") if (output / name).exists())
+    model = output / "model-best"
+    if not model.exists():
+        model = output / "model-last"
     n_bytes = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
     return (seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
 
 
 def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
-    """What configs/sparse.cfg sees of a word, and from how far away; worked out once."""
+    """The features of a word in configs/sparse.cfg: up to how many tokens away each is used, and
+    its name. `cache` has those of the words so far."""
     if word not in cache:
         lexeme = NLP.vocab[word]
         windows_and_names = [
@@ -125,22 +133,23 @@ def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, s
 
 
 def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
-    """The features of each token, for CRFsuite: those of the words around it, with their place."""
+    """The features of each token, for CRFsuite: those of the words around it, with their offset."""
     features_of_words = [see(word, cache) for word in words]
     features_of_tokens: list[list[str]] = []
     for t in range(len(words)):
         names: list[str] = []
-        for other in range(max(t - 2, 0), min(t + 3, len(words))):
-            place = other - t
-            for window, name in features_of_words[other]:
-                if abs(place) <= window:
-                    names.append(f"{place}:{name}")
+        for neighbour in range(max(t - 2, 0), min(t + 3, len(words))):
+            offset = neighbour - t
+            for window, name in features_of_words[neighbour]:
+                if abs(offset) <= window:
+                    names.append(f"{offset}:{name}")
         features_of_tokens.append(names)
     return features_of_tokens
 
 
 def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
-    """The features of the label memory of each token, by doc."""
+    """The names of the features of each token of each doc, by `memory`, which has label memory and
+    no other features."""
     names = memory.names()
     for doc in docs:
         rows_of_tokens = memory.find([doc], is_train=is_train).rows.tolist()
@@ -154,6 +163,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
     def features_by_doc(docs: list[Doc], *, is_train: bool = False) -> Iterator[list[list[str]]]:
+        """The features of each token of each doc."""
         memory_by_doc = find_memory(memory, docs, is_train=is_train)
         for words in words_of(docs):
             features_of_tokens = features(words, cache)
@@ -178,8 +188,10 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
     def tag(docs: list[Doc]) -> list[Doc]:
         for doc, features_of_doc in zip(docs, features_by_doc(docs)):
             tags = tagger.tag(features_of_doc)
-            entities = tags_to_entities(iob_to_biluo(tags))
-            doc.set_ents([Span(doc, first, last + 1, label) for label, first, last in entities])
+            ents: list[Span] = []
+            for label, first, last in tags_to_entities(iob_to_biluo(tags)):
+                ents.append(Span(doc, first, last + 1, label))
+            doc.set_ents(ents)
         return docs
 
     return (seconds, path.stat().st_size / 1e6, tag)
@@ -221,6 +233,7 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
 
 
 def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+    """Train all systems, and print how good, how large and how fast they are."""
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
@@ -230,13 +243,16 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
     print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
     print("from words to entities, in turns: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
+
     taggers: dict[str, Tagger] = {}
     with TemporaryDirectory() as folder:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
             print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
+            # Those of one seed, by our training, are enough for the speed.
             if "seed" not in name or name.endswith("`fit`, seed 0"):
-                taggers[name.split(", ")[0]] = tag
+                title = name.split(", ")[0]
+                taggers[title] = tag
         compare_tagging(taggers)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy
-from timing import compare
+from timing import Comparison, compare
 
 from spacy_costner import chain, losses
 from spacy_costner.tags import Tags
@@ -43,18 +43,20 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
     rng = numpy.random.default_rng(0)
     tags = Tags([f"L{i}" for i in range(n_labels)])
     lengths = rng.integers(13, 39, size=32).astype("int32")
-    shapes = ((int(lengths.sum()), len(tags)), (len(tags), len(tags)), len(tags), len(tags))
-    emissions, transitions, start, end = (
-        rng.normal(size=shape).astype("float32") for shape in shapes
-    )
+    n_tags = len(tags)
+    emissions = rng.normal(size=(int(lengths.sum()), n_tags)).astype("float32")
+    transitions = rng.normal(size=(n_tags, n_tags)).astype("float32")
+    start = rng.normal(size=n_tags).astype("float32")
+    end = rng.normal(size=n_tags).astype("float32")
     emissions[:, 0] += RAISE_OF_OUTSIDE[n_labels]
+
     scores = Potentials(emissions, transitions, start, end, lengths)
     potentials = chain.constrain(scores, tags.constraints)
     path = chain.sample_paths(potentials, 1, rng)[0]
-    wrong = path[:, None] != numpy.arange(len(tags))
+    is_wrong = path[:, None] != numpy.arange(n_tags)  # (N, K)
     gold = Gold(
         tags=path,
-        cost=wrong.astype("float32"),
+        cost=is_wrong.astype("float32"),
         opening=tags.opening,
         continuing=tags.continuing,
     )
@@ -62,22 +64,30 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
 
 
 def main(turns: int = 15) -> None:
+    """Print how long each loss takes against Sequential."""
     print("\n## One step of each loss, relative to Sequential\n")
     print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
-    columns = []
+    # A column for each number of labels, with the times of all losses.
+    headings: list[str] = []
+    columns: list[dict[str, Comparison]] = []
     for n_labels in RAISE_OF_OUTSIDE:
-        batch = random_batch(n_labels)
-        tasks: dict[str, Callable[..., object]] = {
-            name: partial(loss, *batch) for name, loss in LOSSES.items()
-        }
-        columns.append((len(batch[0].start), compare(tasks, "Sequential", turns)))
-    print(f"| loss | {' | '.join(f'K = {n_tags}' for n_tags, _ in columns)} |")
+        potentials, gold = random_batch(n_labels)
+        tasks: dict[str, Callable[..., object]] = {}
+        for name, loss in LOSSES.items():
+            tasks[name] = partial(loss, potentials, gold)
+        headings.append(f"K = {len(potentials.start)}")
+        columns.append(compare(tasks, "Sequential", turns))
+
+    print(f"| loss | {' | '.join(headings)} |")
     print("|---|---|---|")
     for name in LOSSES:
-        timed = [column[name] for _, column in columns]
-        cells = [f"{loss.ratio:.2f} ({loss.low:.2f} to {loss.high:.2f})" for loss in timed]
-        if name == "Sequential":
-            cells = [f"{loss.seconds * 1e6:,.0f} µs" for loss in timed]
+        cells: list[str] = []
+        for column in columns:
+            timed = column[name]
+            if name == "Sequential":
+                cells.append(f"{timed.seconds * 1e6:,.0f} µs")
+            else:
+                cells.append(f"{timed.ratio:.2f} ({timed.low:.2f} to {timed.high:.2f})")
         print(f"| {name} | {' | '.join(cells)} |")
 
 

@@ -3,10 +3,13 @@
     OMP_NUM_THREADS=1 python benchmarks/overlapping.py genia_nested.jsonl index.tsv 600 [systems]
 
 The corpus is GENIA with its nested terms, as scripts/convert_genia.py writes it, by abstracts: the
-first N of training, those of development, of which every other, and of test. `sentences.tsv` says
-which these are. Labels are coarse: DNA, RNA, protein, cell_line, cell_type. Systems: linear and cnn
-(ours, a component for each label), flat (ours, one component) and spancat, as `spacy init config`
-writes it, with the span lengths of the training corpus up to the 99th percentile.
+first 600 of training, every other one of development, and those of test. `index.tsv` is
+`sentences.tsv` of that script with another column, which says of each sentence in which part its
+abstract is: train, dev or test. Labels are coarse: DNA, RNA, protein, cell_line, cell_type.
+
+Systems: linear and cnn (ours, a component for each label), flat (ours, one component) and spancat,
+as `spacy init config` writes it, with the span lengths of the training corpus up to the 99th
+percentile.
 """
 
 import json
@@ -36,8 +39,19 @@ Spans = set[tuple[int, int, str]]
 
 
 def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str, list[Doc]]:
-    """Read the abstracts with coarse labels, and save them as .spacy files."""
-    parts = dict(line.split("\t")[1::2] for line in index.read_text("utf8").splitlines())
+    """Read the abstracts with coarse labels, and save them as .spacy files.
+
+    path (Path): The sentences with their terms.
+    index (Path): A line for each sentence, whose second field is its abstract, and the fourth the
+        part that this is in.
+    n_train (int): How many abstracts of the training part are taken.
+    folder (Path): Where the files are saved.
+    RETURNS (dict[str, list[Doc]]): The docs of each part: abstracts.
+    """
+    part_of_abstract: dict[str, str] = {}
+    for line in index.read_text("utf8").splitlines():
+        _, abstract, _, part, *_ = line.split("\t")
+        part_of_abstract[abstract] = part
     corpora: dict[str, list[Doc]] = {part: [] for part in PARTS}
     options = ReadOptions(spans_key=KEY, doc_id="abstract")
     for doc in read_docs(spacy.blank("en"), path, options):
@@ -49,7 +63,8 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
                     spans.add((span.start, span.end, label))
                     break
         doc.spans[KEY] = [Span(doc, begin, end, label) for begin, end, label in sorted(spans)]
-        corpora[parts[doc._.abstract]].append(doc)
+        corpora[part_of_abstract[doc._.abstract]].append(doc)
+
     corpora["train"] = corpora["train"][:n_train]
     corpora["dev"] = corpora["dev"][::2]
     for part, docs in corpora.items():
@@ -59,8 +74,9 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
 
 def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
     """Train a system, and return where it is."""
-    paths = {part: folder / f"{part}.spacy" for part in PARTS[:2]}
-    output, config = folder / name, folder / f"{name}.cfg"
+    paths = {part: folder / f"{part}.spacy" for part in ("train", "dev")}
+    output = folder / name
+    config = folder / f"{name}.cfg"
     if name == "spancat":
         lengths: list[int] = []
         for doc in train_docs:
@@ -82,6 +98,7 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
             dev_path=paths["dev"],
         )
         config.write_text(text)
+
     if name in ("linear", "flat"):
         return fit(config, output).path
     train(config, output, overrides={f"paths.{part}": str(path) for part, path in paths.items()})
@@ -91,8 +108,8 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
 def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
     """F of spans and their labels, in percent."""
     total = PRFScore()
-    for of_gold, of_predicted in zip(gold, predicted):
-        total.score_set(of_predicted, of_gold)
+    for gold_spans, predicted_spans in zip(gold, predicted):
+        total.score_set(predicted_spans, gold_spans)
     return 100 * total.fscore
 
 
@@ -108,19 +125,20 @@ def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> list[Spans]:
 
 
 def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
+    """Train and test the systems, and print an object of JSON for each."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         Doc.set_extension("abstract", default=None)
         corpora = read_corpus(path, index, n_train, folder)
         for name in systems:
-            begin = process_time()
+            began = process_time()
             nlp = spacy.load(train_system(name, corpora["train"], folder))
-            row = {"system": name, "seconds": round(process_time() - begin)}
-            for part in PARTS[1:]:
+            row = {"system": name, "seconds": round(process_time() - began)}
+            for part in ("dev", "test"):
                 copies = [nlp.make_doc(doc.text) for doc in corpora[part]]  # as in training
-                begin = process_time()
+                began = process_time()
                 docs = list(nlp.pipe(copies))
-                row[f"{part} tokens/s"] = round(sum(map(len, docs)) / (process_time() - begin))
+                row[f"{part} tokens/s"] = round(sum(map(len, docs)) / (process_time() - began))
                 nested_f = score(spans_of(corpora[part]), spans_of(docs))
                 row[f"{part} nested F"] = round(nested_f, 2)
                 gold = spans_of(corpora[part], outermost=True)
@@ -130,5 +148,5 @@ def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    corpus, parts, n_docs, *names = sys.argv[1:]
-    main(Path(corpus), Path(parts), int(n_docs), names or SYSTEMS)
+    corpus_name, index_name, n_docs, *names = sys.argv[1:]
+    main(Path(corpus_name), Path(index_name), int(n_docs), names or SYSTEMS)

@@ -56,6 +56,7 @@ class Tally:
         began = time.process_time()
         self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
+
         results = self.analyze(doc.text, entities=self.types)
         gold: set[tuple[int, int, str]] = set()
         gold_characters: set[int] = set()
@@ -88,55 +89,80 @@ class Tally:
         ]
 
 
-def area(scores: numpy.ndarray, right: numpy.ndarray) -> float:
+def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
     """The area under the ROC curve: the probability that something right scores above something
-    wrong; ties: half."""
+    wrong; ties: half. It follows from the ranks of the scores. Shapes: (R,)
+
+    Mann & Whitney (1947), the statistic U.
+    """
     _, index_of_score, n_equal = numpy.unique(scores, return_inverse=True, return_counts=True)
     # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
     ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
-    mean_rank = ranks[right].mean()
-    mean_rank_among_right = (right.sum() + 1) / 2
-    n_wrong = (~right).sum()
+    mean_rank = ranks[is_right].mean()
+    # Of the scores below that of something right, so many are of what is wrong, in the mean.
+    mean_rank_among_right = (is_right.sum() + 1) / 2
+    n_wrong = (~is_right).sum()
     return float((mean_rank - mean_rank_among_right) / n_wrong)
 
 
-def make(output: Path, *arguments: object) -> Path:
-    """Run a command of spaCy, unless there is its output. The output."""
-    words = ["-W", "ignore", "-m", "spacy", *map(str, arguments), "--output", str(output)]
-    if not output.exists():
-        is_promise = "--miss" in words  # not every promise can be made
-        subprocess.run([sys.executable, *words], check=not is_promise, stdout=sys.stderr)
+def run_once(output: Path, *arguments: object) -> Path:
+    """Run a command of spaCy, unless its output is there from before.
+
+    output (Path): The path of the output, which the command gets as an option.
+    *arguments (object): The name of the command, and its other arguments and options.
+    RETURNS (Path): The path of the output. Nothing is there if a promise can't be made.
+    """
+    if output.exists():
+        return output
+    words = [str(argument) for argument in arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "spacy", *words, "--output", str(output)]
+    is_promise = "--miss" in words  # not every promise can be made
+    subprocess.run(command, check=not is_promise, stdout=sys.stderr)
     return output
 
 
 def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> dict[str, Path]:
-    """Train, calibrate, promise. RETURNS (dict[str, Path]): The pipelines, by title."""
+    """Train, calibrate, promise.
+
+    corpus (Path): The folder of the corpus.
+    work (Path): The folder that the pipelines are in, or get into.
+    lang (str): The language.
+    linear (str): The config of the linear model.
+    steps (str): The steps of the CNNs.
+    RETURNS (dict[str, Path]): The pipelines, by title.
+    """
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
-    cnn = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]
-    fit = ["costner", "fit", CONFIGS / linear, *paths]
+    steps_and_paths = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]
+    train_peer = ["train", CONFIGS / "baseline_ner.cfg", *steps_and_paths]
+    train_cnn = ["train", CONFIGS / "cnn.cfg", *steps_and_paths]
+    fit_linear = ["costner", "fit", CONFIGS / linear, *paths]
     pipelines = {
-        PEER: make(work / "ner", "train", CONFIGS / "baseline_ner.cfg", *cnn) / "model-best",
-        OURS: make(work / "cnn", "train", CONFIGS / "cnn.cfg", *cnn) / "model-best",
-        LINEAR: make(work / "linear", *fit) / "model-best",
+        PEER: run_once(work / "ner", *train_peer) / "model-best",
+        OURS: run_once(work / "cnn", *train_cnn) / "model-best",
+        LINEAR: run_once(work / "linear", *fit_linear) / "model-best",
     }
+
     for title in (OURS, LINEAR):
         trained = pipelines[title]
         folder = trained.parent
         calibrate = ["costner", "calibrate", trained, corpus / "dev.spacy"]
-        calibrated = make(folder / "calibrated", *calibrate)
+        calibrated = run_once(folder / "calibrated", *calibrate)
         pipelines[title] = calibrated
         guarantee = ["costner", "guarantee", calibrated, corpus / "calibration.spacy"]
         for limit in (0.05, 0.02, 0.01):
             terms = ["--found", "covered", "--miss", limit]
-            promised = make(folder / f"miss_{limit}", *guarantee, *terms)
+            promised = run_once(folder / f"miss_{limit}", *guarantee, *terms)
             if promised.exists():
                 pipelines[f"{title}, {100 * limit:g} % promised"] = promised
     return pipelines
 
 
-def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
-    paths = make_pipelines(Path(corpus), Path(work), lang, *(settings or ("sparse.cfg", "600")))
+def main(
+    corpus: str, work: str, lang: str = "en", linear: str = "sparse.cfg", steps: str = "600"
+) -> None:
+    """Make the pipelines, let them analyze the test docs, and print a row for each."""
+    paths = make_pipelines(Path(corpus), Path(work), lang, linear, steps)
     docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
     labels: set[str] = set()
     for doc in docs:
@@ -145,6 +171,7 @@ def main(corpus: str, work: str, lang: str = "en", *settings: str) -> None:
     for title, path in paths.items():
         engine = SpacyNlpEngine if title == PEER else CostnerNlpEngine
         tallies[title] = Tally(path, engine, lang, labels)
+
     # In turns, so that a busy machine slows all of them alike.
     for doc in docs:
         for tally in tallies.values():

@@ -1,4 +1,5 @@
-"""Interleaved timing: tasks take turns, so that a busy machine slows all of them alike.
+"""Interleaved timing: tasks take turns, so that a busy machine slows all of them alike. In a turn
+each task is done once, or several times if it is short.
 
 python benchmarks/timing.py prints the head of RESULTS.md: machine and packages.
 """
@@ -61,9 +62,10 @@ def compare(
         # The first turn warms up, as `_repeats` does above. It doesn't count.
         for turn in range(turns + 1):
             for name, task in tasks.items():
-                took = _time(task, 1, prepare(name))
+                argument = prepare(name)
+                seconds_of_turn = _time(task, 1, argument)
                 if turn > 0:
-                    seconds[name].append(took)
+                    seconds[name].append(seconds_of_turn)
     return {name: _compare(seconds[name], seconds[ours]) for name in tasks}
 
 
@@ -119,6 +121,7 @@ def versions() -> str:
 
 
 def main() -> None:
+    """Print the head of RESULTS.md."""
     from spacy_costner.chain import native  # type: ignore[attr-defined]
 
     print("# Benchmarks\n")

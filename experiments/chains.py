@@ -293,6 +293,7 @@ def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d
         can_improve = curvature > 0 and squared_length > least_length
         if not can_improve:
             break
+        # Along the direction to the minimum, then on in one that is conjugate to it.
         step = squared_length / curvature
         solution = solution + step * direction
         residual = residual - step * product
@@ -462,7 +463,8 @@ class HMM(NamedTuple):
         states = numpy.empty((n, length), dtype="int32")
         states[:, 0] = rng.integers(n_states, size=n)
         for t in range(1, length):
-            states[:, t] = draw_columns(self.transitions[states[:, t - 1]], rng)
+            probabilities = self.transitions[states[:, t - 1]]  # of the next states, (n, K)
+            states[:, t] = draw_columns(probabilities, rng)
         tags = states.ravel()
         symbols = draw_columns(self.emissions[tags], rng)
         return Sequences(

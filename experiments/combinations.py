@@ -100,6 +100,7 @@ def stage(
         share = size["second"]
         n_epochs //= SECOND_EPOCHS
         after = 0
+
     if architecture == "linear":
         fit = "online"
         # The spec has a number for the first loss, and one for the second.
@@ -112,6 +113,7 @@ def stage(
             "words": corpus["words"],
             "learn_rate": LEARN_RATES["CNN"] * share,
         }
+
     return {
         "fit": fit,
         "model": model(corpus, architecture, share),
@@ -122,9 +124,17 @@ def stage(
     }
 
 
-def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
-    """Run all methods with all architectures and seeds: a loss in each run, with those that come
-    second to it. A system for each decoding; "is_new" says whether none of the papers has it."""
+def make_trials(
+    name: str, size: Mapping[str, Any]
+) -> tuple[list[Trial], list[list[tuple[str, str]]]]:
+    """Make the trials of a corpus: one for each first loss, architecture and seed, whose stages are
+    the training with this loss, and then each with a loss that comes second to it.
+
+    name (str): The corpus.
+    size (Mapping[str, Any]): How much is run: see combinations.cfg.
+    RETURNS (tuple[list[Trial], list[list[tuple[str, str]]]]): The trials; and the architecture and
+        the method of each stage of each trial.
+    """
     corpus = CORPORA[name]
     data: dict[str, Any] = {}
     for part in ("train", "dev", "test"):
@@ -134,7 +144,6 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
         data[part] = (file, begin, end)
 
     trials: list[Trial] = []
-    # Architecture and method of each stage of each trial
     keys_of_trials: list[list[tuple[str, str]]] = []
     for seed, architecture in product(size["seeds"], ARCHITECTURES):
         losses_of: dict[str, list[str]] = {}
@@ -152,7 +161,14 @@ def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
                 stages.append(stage(corpus, architecture, loss, seed, is_second, size))
             trials.append(Trial(f"{first_method}-{seed}", f"{name}-{architecture}", data, stages))
             keys_of_trials.append([(architecture, method) for method in same_start])
+    return trials, keys_of_trials
 
+
+def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
+    """Run all methods with all architectures and seeds on a corpus. A system for each architecture,
+    method and decoding; "is_new" in its settings says whether none of the papers has it."""
+    corpus = CORPORA[name]
+    trials, keys_of_trials = make_trials(name, size)
     decodings = blocks("decodings", corpus)
     cost = COSTS[corpus["cost"]]
     looks: dict[tuple[str, str], list[Any]] = {}
@@ -228,15 +244,17 @@ def score_table(systems: Sequence[System]) -> str:
     methods that are always shown and those that are best in a column."""
     rows: list[list[str]] = []
     for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
-        # The cells of each method, such as "81.23 ± 0.12", and their means alone
+        # The cells of each method, such as "81.23 ± 0.12", and their means alone, "81.23": as they
+        # are shown, so that methods with the same mean are both the best.
         cells_of: dict[str, list[str]] = {}
         means_of: dict[str, list[str]] = {}
         for method, systems_of_method in groupby(group, lambda system: system.settings["method"]):
             by_decoding = dict(zip(SPEC["decodings"], systems_of_method))
             cells: list[str] = []
             for score, decoding in COLUMNS.values():
-                system = by_decoding[decoding or THRESHOLDS[architecture]]
-                cells.append(system.spread(score))
+                if decoding is None:
+                    decoding = THRESHOLDS[architecture]
+                cells.append(by_decoding[decoding].spread(score))
             cells_of[method] = cells
             means_of[method] = [cell.split()[0] for cell in cells]
 

@@ -57,6 +57,7 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
     shown_decodings = ["best path"]
     if corpus["cost"] == "tree":
         shown_decodings = list(decodings)
+
     rows: list[list[object]] = []
     for name, loss in product(corpus["systems"], corpus["losses"]):
         key = f"{corpus['title']}-{loss}".replace(",", "")

@@ -106,6 +106,7 @@ class Plan:
         if crf is not None:
             start = [self.stage("crf", crf.settings, seed)]
         data = {part: files for part, files in self.data.items() if part != "test"}
+
         trials = []
         for name in names:
             method = METHODS[name]

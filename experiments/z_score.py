@@ -343,6 +343,7 @@ def draw(measured_by_size: Mapping[int, Measured]) -> Any:
             if name != TRUE:  # which isn't trained
                 seconds = [measured_by_size[size][name][1] for size in sizes]
                 seconds_axes.plot(sizes, seconds, color=colour, label=name, marker=".")
+
         for axes, label in ((error_axes, "test error, %"), (seconds_axes, "seconds of training")):
             axes.set(xlabel="training sequences", ylabel=label, xscale="log")
             axes.set_xticks(sizes, [str(size) for size in sizes])

@@ -3,8 +3,9 @@ all of its nested terms to JSONL.
 
     python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
-Terms stand in terms; in columns an entity is an outermost one. A coordination ("CD4 and CD8 cells")
-is one entity if all that it joins is of one category. If not, what is inside of it counts.
+A term may be nested in another one; in columns an entity is an outermost term. A coordination ("CD4
+and CD8 cells") is one entity if all that it joins is of one category. If not, the terms inside of
+it count. Positions are characters of the sentence, from and to.
 """
 
 import json
@@ -83,7 +84,10 @@ def read_terms(
     """Read the text of an element and the outermost entities below it; nested ones, too, if asked
     for.
 
+    element (Element): A sentence, or a term in it.
     begin (int): The first character of the element in its sentence.
+    nested (bool): Whether entities inside of entities are read.
+    RETURNS (tuple[str, list[Entity]]): The text, and the entities in their order.
     """
     text = element.text or ""
     entities: list[Entity] = []
@@ -103,7 +107,8 @@ def read_terms(
 
 
 def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> list[Span]:
-    """Cut a text into tokens that match a pattern, and these before the characters `borders`."""
+    """Cut a text into tokens: what matches a pattern, and is cut again before the characters
+    `borders` that are inside of it."""
     sorted_borders = sorted(set(borders))
     tokens: list[Span] = []
     for match in pattern.finditer(text):
@@ -147,13 +152,15 @@ def nested_task(sentence: Sentence) -> dict[str, Any]:
     # Two terms may have the same tokens.
     spans: set[tuple[int, int, str]] = set()
     for term in sentence.terms:
-        tokens_of_term = [
-            (begin, end) for begin, end in tokens if begin < term.end and end > term.begin
-        ]
+        tokens_of_term: list[Span] = []
+        for begin, end in tokens:
+            if begin < term.end and end > term.begin:
+                tokens_of_term.append((begin, end))
         if tokens_of_term:
             first_begin, _ = tokens_of_term[0]
             _, last_end = tokens_of_term[-1]
             spans.add((first_begin, last_end, term.label))
+
     return {
         "text": sentence.text,
         "tokens": [{"start": begin, "end": end} for begin, end in tokens],
@@ -173,6 +180,7 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
+
     index: list[str] = []
     tasks: list[str] = []
     for i, sentence in enumerate(sentences):
@@ -180,6 +188,7 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
         tasks.append(json.dumps(nested_task(sentence)))
     _write_lines(output / "sentences.tsv", index)
     _write_lines(output / f"{NESTED}.jsonl", tasks)
+
     counts: dict[str, Counter] = {}
     for name in (PLAIN, GOLD):
         counts[name] = Counter(sentences=len(sentences))
@@ -196,6 +205,7 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines, each with its line end, to a file."""
     text = "".join(f"{line}\n" for line in lines)
     path.write_text(text, encoding="utf8", newline="\n")
 

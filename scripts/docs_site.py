@@ -1,4 +1,8 @@
-"""What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/."""
+"""What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/.
+
+mkdocs calls `on_files` and `on_page_markdown`, griffe calls `ListParameters`. The other functions
+make the pages.
+"""
 
 import re
 from collections.abc import Iterator
@@ -48,9 +52,9 @@ API = {
 }
 """The modules of each page of the Python API."""
 
-FIVE = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al.
-and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named with
-the page that refers to it."""
+ABOUT_PAPERS = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki
+et al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named
+with the page that refers to it."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -85,10 +89,10 @@ def papers() -> str:
         for entry in re.findall(r"^- (.*(?:\n  .*)*)", list_of_papers, flags=re.MULTILINE):
             paper = " ".join(entry.split())
             links_of_paper.setdefault(paper, []).append(f"[{path.stem}]({path.name})")
-    rows: list[str] = []
+    items: list[str] = []
     for paper in sorted(links_of_paper, key=from_surname):
-        rows.append(f"- {paper} {', '.join(links_of_paper[paper])}")
-    return "\n".join(["# Papers", "", FIVE, "", *rows])
+        items.append(f"- {paper} {', '.join(links_of_paper[paper])}")
+    return "\n".join(["# Papers", "", ABOUT_PAPERS, "", *items])
 
 
 def from_surname(paper: str) -> str:
@@ -104,12 +108,12 @@ def config_reference() -> Iterator[str]:
         heading, _, introduction = title.partition(": ")
         yield f"## {heading}\n\n{introduction}\n"
         for entry in sorted(entry_points(group=group)):
-            # Other packages have entry points of these groups, too.
-            if entry.value.startswith("spacy_costner."):
-                name = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
-                yield f"### {name}\n\n```ini\n{block(group, entry)}\n```\n"
-                yield f"::: {entry.module}.{entry.attr}"
-                yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
+            if not entry.value.startswith("spacy_costner."):
+                continue  # an entry point of another package
+            name = entry.name.removeprefix("spacy_costner.").removesuffix(".v1")
+            yield f"### {name}\n\n```ini\n{block(group, entry)}\n```\n"
+            yield f"::: {entry.module}.{entry.attr}"
+            yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
 
 
 def block(group: str, entry: EntryPoint) -> str:
@@ -133,10 +137,12 @@ def block(group: str, entry: EntryPoint) -> str:
 def command_reference() -> Iterator[str]:
     """Every command with its arguments and options, by use."""
     yield "# Commands\n"
+    # The third field of a row of COMMANDS is what the command is for, the first its name.
     for group, commands in groupby(COMMANDS, key=lambda command: command[2]):
         links = ", ".join(f"[`{name}`](#{name})" for name, *_ in commands)
         yield f"- {group}: {links}"
     yield ""
+
     for name, *_ in COMMANDS:
         command = PARSERS[name]
         yield f"## {name}\n\n{' '.join((command.help or '').split())}\n"

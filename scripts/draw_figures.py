@@ -1,5 +1,8 @@
 """Draw the pictures of README and site, in Chromium, for light and for dark pages: entities with
-confidences; a part of a report."""
+confidences; a part of a report.
+
+The paper is the background around what a picture shows. It is cut off.
+"""
 
 import subprocess
 from pathlib import Path
@@ -76,6 +79,7 @@ def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> Non
             command = [browser, *options.split(), f"--screenshot={picture}"]
             command += [f"--blink-settings=preferredColorScheme={scheme}", page.as_uri()]
             subprocess.run(command, check=True)
+
             image = Image.open(picture).convert("RGBA")
             # Crop it to what is not of the colour of the first pixel, and add a border.
             paper: Any = image.getpixel((0, 0))

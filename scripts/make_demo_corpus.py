@@ -65,15 +65,17 @@ def make_sentence(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entit
     text = ""
     entities: list[Entity] = []
     pattern = rng.choice(grammar.sentences)
-    # Plain text and slots by turns. After the last text comes an empty slot.
+    # `split` gives plain text and slots in turn. After the last text comes an empty slot.
     parts = [*SLOT.split(pattern), ""]
-    for plain_text, slot in zip(parts[::2], parts[1::2]):
+    plain_texts = parts[::2]
+    slots = parts[1::2]
+    for plain_text, slot in zip(plain_texts, slots):
         text += plain_text
-        symbol = rng.choice(slot.split("|"))
-        if symbol:
-            words = expand(f"{{{symbol}}}", grammar, rng)
-            if symbol in grammar.entities:
-                entities.append((len(text), len(text) + len(words), symbol))
+        name = rng.choice(slot.split("|"))  # of a word list, or a label
+        if name:
+            words = expand(f"{{{name}}}", grammar, rng)
+            if name in grammar.entities:
+                entities.append((len(text), len(text) + len(words), name))
             text += words
     return text, entities
 
@@ -108,7 +110,8 @@ def make_corpus(name: str, *, seed: int = 0) -> DocBin:
 
 
 def save(make: Callable[..., DocBin], names: Iterable[str], output_dir: Path, seed: int) -> None:
-    """Save the parts of a corpus in a folder, as .spacy files."""
+    """Save the parts of a corpus in a folder, as .spacy files. `make` takes the name of a part and
+    the seed, and makes its docs."""
     output_dir.mkdir(parents=True, exist_ok=True)
     for name in names:
         make(name, seed=seed).to_disk(output_dir / f"{name}.spacy")

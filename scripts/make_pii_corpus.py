@@ -35,7 +35,8 @@ def make_letter(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]
     """Make the text and the entities of a letter. "#" in patterns is a digit."""
     text = rng.choice(grammar.words["opening"])
     entities: list[Entity] = []
-    for _ in range(rng.randint(*SENTENCES)):
+    least, most = SENTENCES
+    for _ in range(rng.randint(least, most)):
         sentence, sentence_entities = make_sentence(grammar, rng)
         text += " "
         sentence_begin = len(text)

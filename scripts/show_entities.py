@@ -24,19 +24,22 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
     gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)
     docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
+
     # At this probability, to look in vain costs as much as the misses that looking saves.
     worth_a_look = 1 / (1 + MISS)
     for doc in docs[:limit]:
         typer.secho(doc.text, bold=True)
         predicted = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         entities, probs = ner.posterior([doc]).likely_entities(worth_a_look)
-        columns = (column.tolist() for column in entities)
-        for begin, end, label, prob in zip(*columns, probs):
-            name = ner.labels[label]
-            line = f"    {prob:.2f}  {doc[begin:end].text}  {name}"
-            if (begin, end, name) not in predicted:
+        begins = entities.begin.tolist()
+        ends = entities.end.tolist()
+        for begin, end, label_id, prob in zip(begins, ends, entities.label.tolist(), probs):
+            label = ner.labels[label_id]
+            line = f"    {prob:.2f}  {doc[begin:end].text}  {label}"
+            if (begin, end, label) not in predicted:
                 line += f"  <- not predicted; worth a look if a miss costs {MISS:g}"
             typer.echo(line)
+
     promise = nlp.meta["guarantee"]["ner"]
     n_spans = sum(len(doc.spans["confidence_guaranteed"]) for doc in docs)
     typer.echo(

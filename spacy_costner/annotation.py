@@ -24,8 +24,8 @@ from .token_attrs import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component stands in docs, for training and prediction alike, and
-    what docs are cut at.
+    """Where the annotation of a component stands in docs, and where docs are cut into sequences:
+    the same in training and in prediction.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
@@ -102,27 +102,30 @@ class Annotation:
             tokens.is_space,
             tokens.orth,
         )
-        # A preset entity across a border joins two sequences.
+        # A preset entity is never cut: a token inside of it is no border.
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
-        """Find the tokens of predicted docs that begin a sequence in the epochs of training that
-        cut docs. Where sentences of a predicted doc are not known, those of its reference count:
-        so a corpus with sentence starts teaches the chain both, and features see in training what
-        they see in prediction. Shape: (N,)
+        """Find the tokens of predicted docs that begin a sequence in training.
+
+        If the sentences of a predicted doc are not known, those of its reference count: some epochs
+        of training cut docs there, and others don't. So the chain learns from both, while features
+        see in training what they see in prediction.
 
         examples (Sequence[Example]): The examples, as they come from the corpus.
+        RETURNS (Array1d): True for these tokens. Shape: (N,)
         """
         docs = [eg.predicted for eg in examples]
         is_border = borders.find_borders(docs, self.sentence_boundaries)
         if not self.sentence_boundaries:
             return is_border
-        end_token = 0  # of the doc, over the batch
+        # The tokens of all docs are concatenated: those of a doc are between these.
+        begin = 0
         for eg in examples:
-            first_token = end_token
-            end_token = first_token + len(eg.predicted)
+            end = begin + len(eg.predicted)
             if WITHOUT_SENTENCES not in eg.predicted.user_data:
-                is_border[first_token:end_token] |= sentence_starts(eg)
+                is_border[begin:end] |= sentence_starts(eg)
+            begin = end
         return is_border
 
 

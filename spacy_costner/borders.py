@@ -19,8 +19,8 @@ Boundaries = bool | Literal["sentences"]
 
 
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
-    """Find the tokens at which docs are cut into sequences: those that start a sentence and, for
-    lines, the token after white space with a line break. The first token of a doc is none of them.
+    """Find the tokens at which docs are cut into sequences: those that start a sentence and, if
+    lines count, those after white space with a line break. The first token of a doc doesn't count.
 
     docs (Sequence[Doc]): The docs.
     boundaries (Boundaries): Whether they are cut at sentences and lines, at sentences, or nowhere.
@@ -37,15 +37,19 @@ def borders_of_tokens(
     is_space: Array1d,
     orth: Array1d,
 ) -> Array1d:
-    """`find_borders` of docs whose tokens were read: which begin a sentence, which are white space,
-    and the hashes of their words. Shapes: (N,)"""
+    """Find the borders of docs whose attributes were read already: see `find_borders`.
+
+    begins_sentence (Array1d): Whether each token begins a sentence. Shape: (N,)
+    is_space (Array1d): Whether it is white space. Shape: (N,)
+    orth (Array1d): The hash of its word. Shape: (N,)
+    """
     if not boundaries:
         return numpy.zeros_like(begins_sentence)
     is_border = begins_sentence.copy()
     space_tokens = is_space.nonzero()[0]
     if boundaries is True and len(space_tokens):
         after_break = space_tokens[_have_break(docs, orth[space_tokens])] + 1
-        # After the last token of the batch there is none.
+        # The last token of the batch has none after it.
         after_break = after_break[after_break < len(orth)]
         is_border[after_break] = True
 
@@ -58,10 +62,14 @@ def borders_of_tokens(
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
-    """True for the words of docs, by their hashes, that have a line break. Shape: (W,)"""
-    # In most batches all docs share one store. A store doesn't have the words of other docs.
+    """Whether words of docs have a line break.
+
+    orths (Array1d): The hashes of the words. Shape: (W,)
+    RETURNS (Array1d): True for those with one. Shape: (W,)
+    """
+    # The stores of strings of the docs, each once: most often all docs share one.
     stores = list(dict.fromkeys(doc.vocab.strings for doc in docs))
-    # Each different word, (U,), is looked up once.
+    # Each distinct word is looked up once, in the first store that has it. Shapes: (U,), (W,)
     distinct_orths, index_of_word = numpy.unique(orths, return_inverse=True)
     has_break = numpy.zeros(len(distinct_orths), dtype=bool)
     for i, orth in enumerate(distinct_orths.tolist()):

@@ -15,12 +15,14 @@ def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
     attributes (list[int]): Ids of attributes, as `spacy.attrs` has them.
     RETURNS (Array2d): A row for each attribute, contiguous. Shape: (A, N)
     """
-    # Of a single attribute spaCy makes an array of one dimension.
+    # The attributes of each doc. Shape: (T, A) For a single attribute spaCy makes an array of one
+    # dimension.
     tables = [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
-    if len(tables) == 1:  # not copied, as the time of a single text counts
+    if len(tables) == 1:
+        # Not copied: the time of a single text counts.
         table = tables[0]
     else:
-        # No docs are a table of no rows.
+        # Without docs there is nothing to concatenate, so there is always a table without rows.
         no_tokens = numpy.zeros((0, len(attributes)), dtype="uint64")
         table = numpy.concatenate([no_tokens, *tables])
     return numpy.ascontiguousarray(table.T)

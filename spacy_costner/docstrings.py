@@ -13,8 +13,8 @@ def summary_text(function: Callable[..., Any]) -> str:
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """What a function's docstring says of its parameters, by name, each on one line."""
+    """What a function's docstring says of each parameter, by its name, on one line."""
     docstring = getdoc(function) or ""
-    # `name (Type): text`, and the indented lines below, on which the text goes on.
+    # A line `name (Type): text`. The text goes on in the indented lines below.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in names_and_texts}

@@ -1,8 +1,8 @@
 """Presidio with our pipelines: their scores of entities, and their guaranteed sets for redaction.
 
 https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else imports this module.
-What Presidio calls an entity, such as "PERSON", is a kind of entity: a mapping takes our labels to
-these.
+What Presidio calls an entity, such as "PERSON", is a kind of entity. A mapping says which of them
+each of our labels becomes.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ except ImportError as error:
         "pip install 'spacy-costner[presidio]'"
     ) from error
 
-LEAST_SCORE = 1e-6
-"""Presidio leaves out results with a score of 0."""
+MIN_SCORE = 1e-6
+"""The lowest score of a result: Presidio leaves out results with a score of 0."""
 
 
 class CostnerNlpEngine(SpacyNlpEngine):
@@ -141,35 +141,37 @@ class CostnerRecognizer(LocalRecognizer):
 
 
 def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
-    """The guaranteed set of a doc or, if nothing is promised, its entities, with their scores,
-    ordered by begin. Entities of other components have the default score.
+    """Find the spans of a doc for Presidio: the guaranteed set or, if nothing is promised, the
+    entities.
 
-    Presidio's anonymizer may leave text of overlapping results. So each token is in one span only:
-    where spans overlap, the less probable one loses the tokens that they share.
+    Where results overlap, Presidio's anonymizer may leave some of their text. So each token is in
+    one span only: where spans overlap, the less probable one loses the tokens that they share.
 
     doc (Doc): A doc that a pipeline has annotated.
-    default_score (float): The score of entities without one.
-    RETURNS (list[tuple[Span, float]]): The spans and their scores.
+    default_score (float): The score of entities without one, such as those of other components.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by begin.
     """
-    # The groups that our components have written: for each of them its entities and, under the same
-    # key with a suffix, its guaranteed set.
+    # The groups that our components have written: the entities of each component and, under the
+    # same key with a suffix, its guaranteed set.
     groups: dict[str, SpanGroup] = {}
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
 
     scored: list[tuple[Span, float]] = []
-    our_entities: set[tuple[int, int]] = set()  # the tokens of each, from and to
+    our_entities: set[tuple[int, int]] = set()  # the begin and the end of each, in tokens
     for key, group in groups.items():
-        # A token that was merged since is replaced if the set has a part of it.
+        # Tokens may have been merged since. A span that has a part of a token gets all of it.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
         our_entities.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
-            continue  # it replaces the entities
+            continue  # The set has a group of its own, which counts in place of the entities.
         for span, score in spans_of_group:
-            score = default_score if isnan(score) else max(score, LEAST_SCORE)
-            scored.append((span, score))
+            presidio_score = max(score, MIN_SCORE)
+            if isnan(score):  # It has none.
+                presidio_score = default_score
+            scored.append((span, presidio_score))
 
     for ent in doc.ents:
         if (ent.start, ent.end) not in our_entities:
@@ -180,21 +182,21 @@ def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span,
 def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
     """Give each token to the most probable of its spans. Returns what is left of the spans, with
     their scores, ordered by begin."""
-    is_free = numpy.ones(len(doc), dtype=bool)
-    parts: list[tuple[Span, float]] = []
+    is_free = numpy.ones(len(doc), dtype=bool)  # the tokens that no span has yet
+    disjoint: list[tuple[Span, float]] = []
     for span, score in sorted(scored, key=_score, reverse=True):
-        free_tokens = is_free[span.start : span.end]
-        # The free tokens of a span may be several runs. A run begins and ends where a token differs
-        # from the one before it. The places of T F F T are 0 1 3 4: begins at even indices, ends at
-        # odd ones.
-        edges = numpy.flatnonzero(numpy.diff(free_tokens, prepend=False, append=False))
+        is_free_in_span = is_free[span.start : span.end]
+        # What is left of a span may be several runs of free tokens. A run begins and ends where a
+        # token differs from the one before it: of T F F T at 0 1 3 4. Begins have even indices
+        # there, ends have odd ones.
+        edges = numpy.flatnonzero(numpy.diff(is_free_in_span, prepend=False, append=False))
         edges += span.start
         begins = edges[::2].tolist()
         ends = edges[1::2].tolist()
         for begin, end in zip(begins, ends):
-            parts.append((Span(doc, begin, end, label=span.label), score))
-        free_tokens[:] = False  # a view of `is_free`
-    return sorted(parts, key=lambda part: part[0].start)
+            disjoint.append((Span(doc, begin, end, label=span.label), score))
+        is_free_in_span[:] = False  # a view of `is_free`
+    return sorted(disjoint, key=lambda span_and_score: span_and_score[0].start)
 
 
 def _score(span_and_score: tuple[Span, float]) -> float:
@@ -204,9 +206,12 @@ def _score(span_and_score: tuple[Span, float]) -> float:
 
 
 def prepare(nlp: Language) -> set[str]:
-    """Prepare a pipeline for Presidio: let its `cost_sensitive_ner` write the scores of entities,
-    but not the alternatives to them. Returns the labels of all components that set entities. Raises
-    a ValueError if there is no `cost_sensitive_ner`."""
+    """Prepare a pipeline for Presidio: have its `cost_sensitive_ner` write the scores of entities,
+    but not the alternatives to them.
+
+    RETURNS (set[str]): The labels of all components that set entities.
+    RAISES (ValueError): If there is no `cost_sensitive_ner`.
+    """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if not components:
         raise ValueError(
@@ -214,7 +219,9 @@ def prepare(nlp: Language) -> set[str]:
             f"{', '.join(nlp.pipe_names) or 'no components'}"
         )
     for pipe in components:
-        confidence = pipe.confidence or Confidence()
+        confidence = pipe.confidence
+        if confidence is None:
+            confidence = Confidence()
         scores_only = Confidence(confidence.spans_key, confidence.extension, alternatives=None)
         pipe.set_confidence(scores_only)
 
@@ -226,8 +233,10 @@ def prepare(nlp: Language) -> set[str]:
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Look up Presidio's entity for the label of a span. Raises a ValueError if there is none, as
-    Presidio would leave the text of the span as it is."""
+    """Look up Presidio's entity for the label of a span.
+
+    RAISES (ValueError): If there is none: Presidio would leave the text of the span as it is.
+    """
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
@@ -236,6 +245,9 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 
 def check_pipeline(name: str | Path) -> None:
-    """Check that a pipeline is there, so that Presidio doesn't download one."""
+    """Check that a pipeline is there, so that Presidio doesn't download one.
+
+    RAISES (ValueError): If it isn't.
+    """
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

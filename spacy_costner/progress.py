@@ -12,18 +12,19 @@ from tqdm import tqdm
 def progress(
     items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm:
-    """Make a progress bar on stderr. Nothing is shown where stderr is closed or is not a terminal,
-    or by a worker.
+    """Make a progress bar on stderr. Nothing is shown if stderr is closed or is not a terminal, nor
+    in a worker.
 
-    items (Iterable[Any] | None): What the bar passes on, one after another. None: it moves by calls
-        of its `update`.
+    items (Iterable[Any] | None): What to iterate over: the bar moves with each item. None: it moves
+        when its `update` is called.
     desc (str): What is done.
     unit (str): What is counted, such as "doc".
     total (int | None): The number of items. None: their length, if they have one.
     RETURNS (tqdm): The bar, which is iterated over in place of the items.
     """
     is_silent = sys.stderr is None or parent_process() is not None
-    size = get_terminal_size()  # tqdm itself shows nothing on a terminal that says it has 0 lines
+    # The size is given, as tqdm shows nothing on a terminal that says it has 0 lines.
+    size = get_terminal_size()
     return tqdm(
         items,
         desc=desc,

@@ -266,11 +266,11 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): as_json(part) for name, part in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (numpy.ndarray, numpy.generic)):
         return as_json(value.tolist())
     if isinstance(value, (list, tuple)):
-        return [as_json(part) for part in value]
+        return [as_json(item) for item in value]
     if isinstance(value, float) and not isfinite(value):
         return None
     if isinstance(value, Path):

@@ -123,9 +123,15 @@ def _check_names(
         nearest_names = get_close_matches(name, allowed, n=1)
         if nearest_names:
             hint = f"did you mean {nearest_names[0]!r}?"
+        elif allowed:
+            hint = f"known: {', '.join(sorted(allowed))}"
         else:
-            hint = f"known: {', '.join(sorted(allowed)) or 'none'}"
-        path = f"{section}.{name}" if section else name
-        block = f"[{section}]" if section else "the config"
-        where = path if source is None else f"{source}: {path}"
+            hint = "known: none"
+        where = name
+        block = "the config"
+        if section:
+            where = f"{section}.{name}"
+            block = f"[{section}]"
+        if source is not None:
+            where = f"{source}: {where}"
         raise ValueError(f"{where}: expected a setting of {block}, got {name!r}: {hint}")

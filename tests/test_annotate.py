@@ -62,10 +62,10 @@ def test_rows_have_the_texts_with_the_entities_of_the_pipeline(model: Path, tmp_
 
     summary = annotate(model, [texts], tmp_path / "out", n_rows=10)
 
-    found = rows(tmp_path / "out")
-    assert [row["id"] for row in found] == [1, 2, 3, 4, 5, *range(7, 26)]
-    assert [row["text"] for row in found] == SENTENCES
-    assert [places(row["entities"]) for row in found] == plain(model, SENTENCES)
+    output_rows = rows(tmp_path / "out")
+    assert [row["id"] for row in output_rows] == [1, 2, 3, 4, 5, *range(7, 26)]
+    assert [row["text"] for row in output_rows] == SENTENCES
+    assert [places(row["entities"]) for row in output_rows] == plain(model, SENTENCES)
     assert summary.parts == PartCounts(kept=0, changed=0, new=3)
     assert not summary.errors
     assert (summary.docs, summary.failed) == (24, 0)
@@ -87,13 +87,14 @@ def test_rows_have_spans_and_scores_of_the_pipeline(
 
     annotate(model, [texts], tmp_path / "out")
 
-    found = rows(tmp_path / "out")
-    for doc, row in zip(spacy.load(model).pipe(SENTENCES), found, strict=True):
+    output_rows = rows(tmp_path / "out")
+    assert any(row[key] for row in output_rows)
+    for doc, row in zip(spacy.load(model).pipe(SENTENCES), output_rows, strict=True):
         group = doc.spans[spans_key]
-        assert places(row[key]) == [(s.start_char, s.end_char, s.label_) for s in group]
+        expected = [(span.start_char, span.end_char, span.label_) for span in group]
+        assert places(row[key]) == expected
         scores = [span["score"] for span in row[key]]
         assert scores == pytest.approx(list(group.attrs["scores"]))
-    assert any(row[key] for row in found)
 
 
 def test_output_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
@@ -198,8 +199,8 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
 
     summary = annotate(model, [tmp_path / "a.jsonl"], tmp_path / "out", form=form)
 
-    found = read_rows_of_form(tmp_path / "out", form)
-    for row, (_, doc_id, error) in zip(found, LINES, strict=True):
+    output_rows = read_rows_of_form(tmp_path / "out", form)
+    for row, (_, doc_id, error) in zip(output_rows, LINES, strict=True):
         # A column of Parquet has one type.
         assert row["id"] == (str(doc_id) if form == "parquet" else doc_id)
         if error:
@@ -209,8 +210,8 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
     assert summary.docs == len(LINES)
     assert summary.failed == sum(error != "" for _, _, error in LINES)
     if form == "jsonl":
-        assert all(("entities" in row) != ("error" in row) for row in found)
-        assert places(found[0]["entities"]) == plain(model, ["The Red Sox lost."])[0]
+        assert all(("entities" in row) != ("error" in row) for row in output_rows)
+        assert places(output_rows[0]["entities"]) == plain(model, ["The Red Sox lost."])[0]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "spacy", "parquet"])
@@ -382,9 +383,9 @@ def test_damaged_lines_of_the_manifest_do_not_count(
     """Nor does the first, whose number of bytes is none: its part is written again."""
     manifest = tmp_path / "out" / "manifest.jsonl"
     annotate_in_tens(model, inputs, tmp_path / "out")
-    first, *others = manifest.read_bytes().splitlines(keepends=True)
-    changed = json.dumps({**json.loads(first), "bytes": "many"}).encode() + b"\n"
-    manifest.write_bytes(b"".join([changed, *others, last_line]))
+    first_line, *other_lines = manifest.read_bytes().splitlines(keepends=True)
+    changed_line = json.dumps({**json.loads(first_line), "bytes": "many"}).encode() + b"\n"
+    manifest.write_bytes(b"".join([changed_line, *other_lines, last_line]))
 
     second = annotate_in_tens(model, inputs, tmp_path / "out")
 

@@ -56,19 +56,23 @@ class Planted(NamedTuple):
 
 
 def make_config(name: str = "sparse", **overrides: Any) -> Config:
-    changes = {"training.max_epochs": 4, **overrides}
+    """A config of the repository, of short training."""
+    changes = {"nlp.lang": "xx", "training.max_epochs": 4, **overrides}
     return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
 
 
 def entities_of(doc: Doc) -> list[Any]:
+    """First token, end and label of each entity."""
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
 def all_entities(docs: Sequence[Doc]) -> list[list[Any]]:
+    """Those of each doc."""
     return [entities_of(doc) for doc in docs]
 
 
 def set_entities(doc: Doc, entities: Sequence[Any]) -> None:
+    """Give a doc other entities: first token, end and label of each."""
     doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in entities])
 
 
@@ -120,6 +124,8 @@ def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
 
 
 class Audited(NamedTuple):
+    """Docs with planted mistakes, and what the audit suspects."""
+
     docs: list[Doc]
     mistakes: list[Planted]
     suspects: list[Suspect]  # the most suspicious first
@@ -320,9 +326,14 @@ def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
     tags = Tags(["a", "b"], "IOB2")  # O, B-a, I-a, B-b, I-b
     table = numpy.arange(25.0).reshape(5, 5)
     cost = make_cost(table, tags)
-    assert cost([(3, 5, "a")], [(4, 5, "b")]) == table[1, 0] + table[2, 3]
-    assert cost([], [(3, 5, "b")]) == table[0, 3] + table[0, 4]
-    assert cost([(3, 4, "a")], []) == table[1, 0]
+
+    wrong_boundary = cost([(3, 5, "a")], [(4, 5, "b")])
+    spurious = cost([], [(3, 5, "b")])
+    missing = cost([(3, 4, "a")], [])
+
+    assert wrong_boundary == table[1, 0] + table[2, 3]  # B-a as O, I-a as B-b
+    assert spurious == table[0, 3] + table[0, 4]  # O as B-b, O as I-b
+    assert missing == table[1, 0]  # B-a as O
 
 
 def write_lines(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> list[Any]:
@@ -332,10 +343,12 @@ def write_lines(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) ->
 
 
 def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
 def save_lines(lines: Sequence[Any], path: Path) -> None:
+    """Write a line of JSON for each value."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf8")
 
 

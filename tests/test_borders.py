@@ -23,7 +23,13 @@ from spacy_costner.analysis.explanation import explain_tokens
 from spacy_costner.annotation import Annotation, sentence_starts
 from spacy_costner.borders import cut, find_borders
 from spacy_costner.costs.tables import make_hamming_cost
-from spacy_costner.decoding import Posterior, make_min_cost, make_threshold, make_viterbi
+from spacy_costner.decoding import (
+    Decoding,
+    Posterior,
+    make_min_cost,
+    make_threshold,
+    make_viterbi,
+)
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers.corpus import make_reader
@@ -115,65 +121,131 @@ def marginals_of(ner: CostSensitiveNER, scores: Potentials, b: int) -> numpy.nda
     return marginals
 
 
-@pytest.mark.parametrize("outside", ["single", "before"])
-@pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
-def test_marginals_and_entropies_are_those_of_enumerated_sequences(
+each_scheme_and_outside = pytest.mark.parametrize(
+    "scheme, outside", list(product(["BILUO", "IOB2"], ["single", "before"]))
+)
+
+
+def two_docs(nlp: Language) -> list[Doc]:
+    """The words as three sequences of 2, 3 and 1 tokens, and the first two as one sequence."""
+    return [doc_of(nlp), doc_of(nlp, starts=False)[:2].as_doc()]
+
+
+def scores_of_sequences(nlp: Language) -> Potentials:
+    """The scores of the three sequences of the words."""
+    ner = nlp.get_pipe("ner")
+    return sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
+
+
+@each_scheme_and_outside
+def test_marginals_are_those_of_enumerated_sequences(scheme: str, outside: str) -> None:
+    nlp = random_model(scheme=scheme, outside=outside)
+    ner = nlp.get_pipe("ner")
+
+    posterior = ner.posterior(two_docs(nlp))
+
+    scores = scores_of_sequences(nlp)
+    expected = numpy.concatenate([marginals_of(ner, scores, b) for b in range(3)])
+    assert posterior.doc_lengths.tolist() == [6, 2]
+    assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(expected), atol=1e-5)
+
+
+@each_scheme_and_outside
+def test_the_entropy_of_a_doc_is_the_sum_of_those_of_its_sequences(
     scheme: str, outside: str
 ) -> None:
     nlp = random_model(scheme=scheme, outside=outside)
-    ner = nlp.get_pipe("ner")
-    second_doc = doc_of(nlp, starts=False)[:2].as_doc()
-    posterior = ner.posterior([doc_of(nlp), second_doc])
-    scores = sequences_of(ner, ner.model.predict([doc_of(nlp)]), [2, 3, 1])
-    paths = [oracle.paths(scores, b) for b in range(3)]
-    probs = [oracle.probabilities(paths_of_sequence) for paths_of_sequence in paths]
-    marginals = numpy.concatenate([marginals_of(ner, scores, b) for b in range(3)])
-    assert_allclose(posterior.marginals[:6], ner.chain_tags.collapse(marginals), atol=1e-5)
-    entropy = sum(oracle.entropy(scores, b).value for b in range(3))
-    assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
-    assert len(posterior.entropy) == 2 and posterior.doc_lengths.tolist() == [6, 2]
 
-    # A path of a doc is a path of each of its sequences.
-    doc_probs = sorted(map(math.prod, product(*probs)), reverse=True)
-    best, best_of_second = ner.k_best([doc_of(nlp), second_doc], 20)
-    assert_allclose([alternative.prob for alternative in best], doc_probs[:20], rtol=1e-4)
-    ents = {tuple((e.start, e.end, e.label_) for e in alternative.ents) for alternative in best}
-    assert len(ents) == 20
-    for alone, together in zip(ner.k_best([second_doc], 9)[0], best_of_second):
+    entropy, _ = nlp.get_pipe("ner").posterior(two_docs(nlp)).entropy
+
+    scores = scores_of_sequences(nlp)
+    expected = sum(oracle.entropy(scores, b).value for b in range(3))
+    assert entropy == pytest.approx(expected, abs=1e-4)
+
+
+@each_scheme_and_outside
+def test_the_k_best_of_a_doc_are_made_of_paths_of_its_sequences(scheme: str, outside: str) -> None:
+    """Their probability is the product of those of the paths. Another doc changes nothing."""
+    nlp = random_model(scheme=scheme, outside=outside)
+    ner = nlp.get_pipe("ner")
+    doc, other_doc = two_docs(nlp)
+
+    best, best_of_other = ner.k_best([doc, other_doc], 20)
+
+    scores = scores_of_sequences(nlp)
+    probs_of_sequences = [oracle.probabilities(oracle.paths(scores, b)) for b in range(3)]
+    probs = sorted(map(math.prod, product(*probs_of_sequences)), reverse=True)
+    assert_allclose([alternative.prob for alternative in best], probs[:20], rtol=1e-4)
+    answers = {tuple(map(place_of, alternative.ents)) for alternative in best}
+    assert len(answers) == 20
+    (best_alone,) = ner.k_best([other_doc], 9)
+    for alone, together in zip(best_alone, best_of_other):
         assert alone.log_probability == pytest.approx(together.log_probability, abs=1e-5)
-    for decoding in (make_viterbi(bias=0.7), make_threshold(threshold=0.1)):
-        ner.set_decoding(decoding)
-        expected = []
-        for b, begin in enumerate(STARTS):
-            alone = Posterior(single(scores, b), ner.chain_tags)
-            entities = decoding.decode(alone, decoding.settings).entities
-            expected += zip(begin + entities.begin, begin + entities.end)
-        assert [(e.start, e.end) for e in ner(doc_of(nlp)).ents] == expected != []
+
+
+def place_of(ent: Span) -> tuple[int, int, str]:
+    """First token, last token + 1, label."""
+    return ent.start, ent.end, ent.label_
+
+
+@each_scheme_and_outside
+@pytest.mark.parametrize(
+    "decoding",
+    [make_viterbi(bias=0.7), make_threshold(threshold=0.1)],
+    ids=["viterbi", "threshold"],
+)
+def test_entities_of_a_doc_are_those_of_its_sequences(
+    scheme: str, outside: str, decoding: Decoding
+) -> None:
+    nlp = random_model(scheme=scheme, outside=outside)
+    ner = nlp.get_pipe("ner")
+    ner.set_decoding(decoding)
+
+    doc = ner(doc_of(nlp))
+
+    expected = []
+    for b, begin in enumerate(STARTS):
+        posterior = Posterior(single(scores_of_sequences(nlp), b), ner.chain_tags)
+        entities = decoding.decode(posterior, decoding.settings).entities
+        expected += zip(begin + entities.begin, begin + entities.end)
+    assert expected
+    assert [(ent.start, ent.end) for ent in doc.ents] == expected
+
+
+GOLD_TAGS = "B-X O B-X O B-X I-X"
+"""Of WORDS. The last entity is across the second border."""
 
 
 @pytest.mark.parametrize("name", oracle_losses.LOSSES)
 def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
-    """The entity across the second border joins two sequences."""
-    ner, row = SPLIT.get_pipe("ner"), oracle_losses.LOSSES[name]
-    eg = Example(doc_of(SPLIT), doc_of(SPLIT, "B-X O B-X O B-X I-X"))
-    cost = {"cost": make_hamming_cost()} if row.has_cost else {}
+    """The entity across the second border joins two sequences: there are two, of 2 and 4 tokens."""
+    row = oracle_losses.LOSSES[name]
+    ner = SPLIT.get_pipe("ner")
+    eg = Example(doc_of(SPLIT), doc_of(SPLIT, GOLD_TAGS))
 
     def compute(scores: Potentials) -> LossResult:
-        loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")(**row.settings, **cost)
+        """By the package, with a loss anew each time, as some keep count."""
+        make_loss = registry.losses.get(f"spacy_costner.{name.split(',')[0]}.v1")
+        cost = {"cost": make_hamming_cost()} if row.has_cost else {}
         annotation = Annotation(sentence_boundaries=True)
-        objective = Objective("ner", SPLIT.vocab.strings, loss, annotation=annotation)
+        objective = Objective(
+            "ner", SPLIT.vocab.strings, make_loss(**row.settings, **cost), annotation=annotation
+        )
         targets = objective.targets([eg], ner.chain_tags).finest
-        assert targets.lengths.tolist() == [2, 4] and targets.doc_of.tolist() == [0, 0]
-        return objective.evaluate(targets, scores, Progress())[0]
+        assert targets.lengths.tolist() == [2, 4]
+        assert targets.doc_of.tolist() == [0, 0]
+        result, _ = objective.evaluate(targets, scores, Progress())
+        return result
+
+    scores = map_scores(lambda x: x.astype("float64"), ner.model.predict([eg.predicted]))
+    result = compute(scores)
 
     tags = ner.chain_tags.collapsed
-    gold = numpy.asarray([tags.names.index(tag) for tag in ["B-X", "O", "B-X", "O", "B-X", "I-X"]])
-    of_gold = make_hamming_cost()(tags)[gold] if row.has_cost else None
-    annotation = Gold(gold, cost=of_gold, opening=tags.opening, continuing=tags.continuing)
-    scores = map_scores(lambda x: x.astype("float64"), ner.model.predict([eg.predicted]))
+    path = numpy.asarray([tags.names.index(tag) for tag in GOLD_TAGS.split()])
+    cost_of_tags = make_hamming_cost()(tags)[path] if row.has_cost else None
+    gold = Gold(path, cost=cost_of_tags, opening=tags.opening, continuing=tags.continuing)
     legal = sequences_of(ner, scores, [2, 4])
-    batch = oracle_losses.sequences(legal, annotation, split=split_of(ner.chain_tags))
-    result = compute(scores)
+    batch = oracle_losses.sequences(legal, gold, split=split_of(ner.chain_tags))
     assert result.value == pytest.approx(row.define(batch), rel=1e-8)
     assert_array_equal(result.gradient.lengths, [6])
     check_loss_directions(compute, scores)
@@ -181,63 +253,70 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> None:
+    """Of the doc that is cut into sequences of 2, 3 and 1 tokens, and of the whole one."""
     nlp = random_model(scheme="BILUO", outside="before")
     ner = nlp.get_pipe("ner")
     table = numpy.random.default_rng(seed).uniform(size=(5, 5))
     ner.set_decoding(make_min_cost(cost=lambda tags: table))
+    lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
     docs = [doc_of(nlp), doc_of(nlp, starts=False)]
     posterior = ner.posterior(docs)
-    tags = ner.chain_tags.collapsed
-    lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
-    # All legal paths of annotation, with the score 0
-    legal = chain.constrain(no_scores(lengths, len(tags), "float64"), tags.constraints)
-    best: list[int] = []
-    for b, length in enumerate(lengths.tolist()):
-        marginals = ner.chain_tags.collapse(marginals_of(ner, posterior.scores, b))
-        expected_costs = marginals @ table
-        costs: dict[tuple[int, ...], float] = {}
-        for path in oracle.paths(legal, b):
-            costs[path.tags] = expected_costs[numpy.arange(length), list(path.tags)].sum()
-        best += min(costs, key=lambda path: costs[path])
-    expected = tags.decode(numpy.asarray(best), lengths)
+
     spans: list[tuple[int, int]] = []
     for first_token, doc in zip((0, 6), docs):
-        spans += [(first_token + e.start, first_token + e.end) for e in ner(doc).ents]
-    assert spans == [*zip(expected.begin.tolist(), expected.end.tolist())] != []
+        spans += [(first_token + ent.start, first_token + ent.end) for ent in ner(doc).ents]
+
+    tags = ner.chain_tags.collapsed
+    # All legal paths of annotation, with the score 0.
+    legal = chain.constrain(no_scores(lengths, len(tags), "float64"), tags.constraints)
+    cheapest: list[int] = []
+    for b, length in enumerate(lengths.tolist()):
+        marginals = ner.chain_tags.collapse(marginals_of(ner, posterior.scores, b))
+        cost_of_answer = marginals @ table  # expected. Shape: (T, K)
+        cost_of_path: dict[tuple[int, ...], float] = {}
+        for path in oracle.paths(legal, b):
+            cost_of_path[path.tags] = cost_of_answer[range(length), path.tags].sum()
+        cheapest += min(cost_of_path, key=lambda path: cost_of_path[path])
+    entities = tags.decode(numpy.asarray(cheapest), lengths)
+    assert spans
+    assert spans == [*zip(entities.begin.tolist(), entities.end.tolist())]
 
 
 def test_preset_entities_across_a_border_join_two_sequences() -> None:
+    """Of 2 and 3 tokens: the entity is tokens 1 and 2. All legal paths have it."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = doc_of(nlp)
     doc.set_ents([Span(doc, 1, 3, "X")], default="missing")
+
+    without_preset = ner.posterior([doc])
     posterior = ner.posterior([doc], preset=True)
+
+    assert without_preset.scores.lengths.tolist() == [2, 3, 1]
     assert posterior.scores.lengths.tolist() == [5, 1]
-    assert ner.posterior([doc]).scores.lengths.tolist() == [2, 3, 1]
-    assert (1, 3) in [(ent.start, ent.end) for ent in ner(doc).ents]
-    tags = ner.chain_tags
     paths = oracle.paths(posterior.scores, 0)
-    for path in paths:
-        assert (1, 3) in zip(*tags.decode(numpy.asarray(path.tags), numpy.asarray([5]))[:2])
     assert paths
+    for path in paths:
+        entities = ner.chain_tags.decode(numpy.asarray(path.tags), numpy.asarray([5]))
+        assert (1, 3) in zip(entities.begin, entities.end)
     entropy = sum(oracle.entropy(posterior.scores, b).value for b in range(2))
     assert posterior.entropy[0] == pytest.approx(entropy, abs=1e-4)
+    assert (1, 3) in [(ent.start, ent.end) for ent in ner(doc).ents]
 
 
-MODEL, SPLIT = random_model(), random_model(outside="before")
+MODEL = random_model()
+SPLIT = random_model(outside="before")
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 4))
 def test_predicted_entities_do_not_depend_on_the_batch(kinds: list[int], batch_size: int) -> None:
     text_of_kind = ["Ana Lee\nsaw\n\nRome", "Rome", "\nAna\n Lee saw Rome"]
     texts = [text_of_kind[kind] for kind in kinds]
-    entities_alone = [entities_in_tokens(MODEL(text)) for text in texts]
+    places_alone = [[place_of(ent) for ent in MODEL(text).ents] for text in texts]
+
     docs = MODEL.pipe(texts, batch_size=batch_size)
-    assert [entities_in_tokens(doc) for doc in docs] == entities_alone
 
-
-def entities_in_tokens(doc: Doc) -> list[tuple[int, int, str]]:
-    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+    assert [[place_of(ent) for ent in doc.ents] for doc in docs] == places_alone
 
 
 def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> None:
@@ -290,6 +369,7 @@ def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
     ner.objective.annotation = replace(ner.annotation, incorrect_spans_key="wrong")
+
     batches = batch_pieces(
         ner.model,
         ner.objective,
@@ -298,6 +378,7 @@ def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
         batcher=lambda docs: [docs],
         shuffle=random.shuffle,
     )
+
     for epoch, n_sequences in ((0, 4), (1, 5), (2, 4)):
         (batch,) = batches.in_epoch(epoch)
         assert batch.n_sequences == n_sequences
@@ -338,22 +419,22 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
 def test_a_first_pass_predicts_each_sequence_alone() -> None:
     nlp = random_model(model=TWO_PASSES)
     ner = nlp.get_pipe("ner")
-    first_pass, features = first_pass_of(ner.model), linear_part(ner.model)[0]
+    first_pass = first_pass_of(ner.model)
     assert first_pass is not None
     rows = first_pass.weights.rows
     rows[:] = numpy.random.default_rng(1).normal(size=rows.shape)
+    features, _ = linear_part(ner.model)
     doc = doc_of(nlp)
     feature_batch = features.find([doc])
+
+    probabilities = first_pass.predict(feature_batch, [doc])
+
     scores = first_pass.weights.potentials(feature_batch)
     scores = scores._replace(lengths=numpy.asarray([2, 3, 1], dtype="int32"))
     marginals = chain.marginals(chain.constrain(scores, first_pass.tags.constraints))
     is_outside = first_pass.tags.label_of < 0
-    expected = marginals[:, is_outside].sum(axis=1)
-
-    probabilities = first_pass.predict(feature_batch, [doc])
-
     prob_of_outside = probabilities[:, 0]
-    assert_allclose(prob_of_outside, expected, atol=1e-5)
+    assert_allclose(prob_of_outside, marginals[:, is_outside].sum(axis=1), atol=1e-5)
 
 
 def test_reasons_of_explain_add_up_to_the_score_of_the_best_path() -> None:
@@ -405,18 +486,29 @@ def test_sentences_of_training_are_those_of_predicted_docs_if_they_are_known() -
     reference = Doc(nlp.vocab, words, spaces, sent_starts=[1, -1, 1, -1, 1])
     words_of_predicted = ["Rome", "saw", "Lee", "Leesaw"]
     predicted = Doc(nlp.vocab, words_of_predicted, spaces[:4])
-    assert sentence_starts(Example(predicted, reference)).tolist() == [False, False, True, False]
     annotated = Doc(nlp.vocab, words_of_predicted, spaces[:4], sent_starts=[1, 1, -1, -1])
-    assert sentence_starts(Example(annotated, reference)).tolist() == [False, True, False, False]
-    unknown = Doc(nlp.vocab, words, spaces)
-    assert not sentence_starts(Example(predicted, unknown)).any()
-    # In a text with more white space other tokens are at these characters.
-    words_of_other_text = ["Rome", "    ", "saw", "Lee", "Leesaw"]
-    spaces_of_other_text = [True, False, True, True, False]
-    other_text = Doc(
-        nlp.vocab, words_of_other_text, spaces_of_other_text, sent_starts=[1, -1, 1, -1, -1]
-    )
-    assert not sentence_starts(Example(predicted, other_text)).any()
+
+    of_reference = sentence_starts(Example(predicted, reference))
+    of_component = sentence_starts(Example(annotated, reference))
+
+    assert of_reference.tolist() == [False, False, True, False]
+    assert of_component.tolist() == [False, True, False, False]
+
+
+def test_training_has_no_sentences_where_neither_doc_has_them() -> None:
+    nlp, _ = initialized()
+    eg = Example(doc_of(nlp, starts=False), doc_of(nlp, starts=False))
+    assert not sentence_starts(eg).any()
+
+
+def test_training_has_no_sentences_of_another_text() -> None:
+    """In a text with more white space other tokens are at the same characters."""
+    nlp, _ = initialized()
+    predicted = Doc(nlp.vocab, ["Rome", "saw", "Lee"])
+    words = ["Rome", "    ", "saw", "Lee"]
+    spaces = [True, False, True, True]
+    reference = Doc(nlp.vocab, words, spaces, sent_starts=[1, -1, 1, -1])
+    assert not sentence_starts(Example(predicted, reference)).any()
 
 
 def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() -> None:
@@ -428,14 +520,17 @@ def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() 
     eg = Example(doc_of(nlp, starts=False), doc_of(nlp, "B-X O B-X O B-X O"))
     nlp.initialize(lambda: [eg])
     ner = nlp.get_pipe("ner")
+    features_of_model, _ = linear_part(ner.model)
+    with_starts = features_of_model.find([doc_of(nlp)])
+    without_starts = features_of_model.find([doc_of(nlp, starts=False)])
+    assert (with_starts.rows != without_starts.rows).any()
+
     pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, [eg])
-    of_prediction = linear_part(ner.model)[0].find([doc_of(nlp, starts=False)])
-    of_starts = linear_part(ner.model)[0].find([doc_of(nlp)])
-    assert (of_starts.rows != of_prediction.rows).any()
+
     assert [len(segmentation) for segmentation in pieces.to_list()] == [1, 3]
     for segmentation in pieces.to_list():
         in_training, _ = join(segmentation).read()
-        assert_array_equal(in_training.rows, of_prediction.rows)
+        assert_array_equal(in_training.rows, without_starts.rows)
 
 
 def test_a_model_of_two_passes_learns_from_one_doc() -> None:
@@ -517,13 +612,14 @@ def test_the_loss_of_rehearsal_is_that_of_sequences() -> None:
     nlp.resume_training()
     rows = linear_part(ner.model)[1].rows
     rows[:] += numpy.random.default_rng(2).normal(size=rows.shape)
-    whole = Example(doc_of(nlp), doc_of(nlp))
-    loss = ner.rehearse([whole])["ner"]
-    parts = []
+
+    loss_by_token = ner.rehearse([Example(doc_of(nlp), doc_of(nlp))])["ner"]
+
+    losses_of_sequences = []
     for begin, end in pairwise([*STARTS, len(WORDS)]):
-        part = Doc(nlp.vocab, words=WORDS[begin:end])
-        parts.append(ner.rehearse([Example(part, part.copy())])["ner"] * (end - begin))
-    assert loss * len(WORDS) == pytest.approx(sum(parts), rel=1e-4)
+        doc = Doc(nlp.vocab, words=WORDS[begin:end])
+        losses_of_sequences.append(ner.rehearse([Example(doc, doc.copy())])["ner"] * (end - begin))
+    assert loss_by_token * len(WORDS) == pytest.approx(sum(losses_of_sequences), rel=1e-4)
 
 
 def test_sequences_have_the_weight_of_their_doc() -> None:

@@ -236,6 +236,7 @@ def test_another_measure_needs_no_other_training(
 
 
 def linear_variant(experiment: Experiment) -> Variant:
+    """The variant of a linear model with the loss Sequential."""
     sparse_config(experiment).to_disk(experiment.config_path)
     named = experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
     (variant,) = make_variants(*named, seeds=[1])
@@ -295,6 +296,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
 
 
 def saved_weights(variant: Variant) -> bytes:
+    """The file of the model that a variant has trained."""
     return (variant.path / "model-best" / "ner" / "model").read_bytes()
 
 
@@ -352,6 +354,7 @@ class Compared(NamedTuple):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Run once for several tests."""
     experiment = make_experiment(tmp_path_factory.mktemp("compared"))
     names: list[str] = []
     rows = compare(*experiment, **SEEDS_AND_SAMPLES, on_end=lambda name, _: names.append(name))
@@ -517,6 +520,7 @@ def test_what_one_seed_wins_and_the_other_loses_is_no_difference() -> None:
 
 
 def f_score_of(docs: list[list[float]]) -> float:
+    """F of docs by their counts: 2 tp / (2 tp + fp + fn)"""
     tp, fp, fn, *_ = numpy.sum(docs, axis=0)
     return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
 
@@ -542,10 +546,12 @@ def test_differences_are_those_of_a_bootstrap_over_docs() -> None:
 
 
 def untrained(loss: str, seed: int = 0) -> Finished:
+    """A variant whose best model is that of the first step."""
     return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
 
 
 def cells_of(line: str) -> list[str]:
+    """The cells of a row of a table in Markdown."""
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 

@@ -50,8 +50,9 @@ def test_gradients_of_sparse_weights_are_central_differences_of_the_loss(name: s
     weights = linear_part(model)[1]
 
     def loss() -> float:
+        potentials, _ = model.begin_update(DOCS)
         # Built anew each time, as some losses keep state.
-        return resolve("losses", name).compute(model.begin_update(DOCS)[0], GOLD).value
+        return resolve("losses", name).compute(potentials, GOLD).value
 
     potentials, backprop = model.begin_update(DOCS)
     backprop(resolve("losses", name).compute(potentials, GOLD).gradient)
@@ -190,6 +191,8 @@ def average_over_periods(weights_of_steps: list[numpy.ndarray], power: float) ->
 
 
 class AveragedTraining(NamedTuple):
+    """A pipeline that was trained with averages of its weights."""
+
     nlp: Language
     optimizer: Optimizer
     weights: SparseWeights
@@ -310,10 +313,13 @@ def test_weights_of_any_size_are_saved_in_two_bytes_each(scale: float) -> None:
     are multiples of a power of 2, 2^15 times smaller than the next above the largest."""
     weights = SparseWeights()
     weights.allocate(5000, 10)
-    empty = len(weights.to_bytes())
+    n_bytes_of_zeros = len(weights.to_bytes())
     weights.emissions[::2] = numpy.random.default_rng(0).normal(size=(2500, 10)) * scale
-    assert len(weights.to_bytes()) - empty < 2500 * (10 * 2 + 2) + 200
-    loaded = SparseWeights().from_bytes(weights.to_bytes())
+
+    saved = weights.to_bytes()
+
+    assert len(saved) - n_bytes_of_zeros < 2500 * (10 * 2 + 2) + 200
+    loaded = SparseWeights().from_bytes(saved)
     assert (loaded.n_features, loaded.n_tags) == (5000, 10)
     largest = numpy.abs(weights.rows).max()
     numpy.testing.assert_allclose(loaded.rows, weights.rows, rtol=0, atol=largest / 2**15)
@@ -328,17 +334,28 @@ def test_predictions_sum_the_weights_of_features(
     words for which there is no room are not kept."""
     monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(L2=penalty)
-    weights, vocab = linear_part(model)[1], DOCS[0].vocab
-    texts = ["a c b", "d", "A A x a", " ".join(f"b w{i} d" for i in range(50))]
-    batches = [[Doc(vocab, words=text.split())] for text in texts] + [DOCS]
+    _, weights = linear_part(model)
+    vocab = DOCS[0].vocab
+    many_new_words = " ".join(f"b w{i} d" for i in range(50))
+    batches = [DOCS]
+    for text in ("a c b", "d", "A A x a", many_new_words):
+        batches.append([Doc(vocab, words=text.split())])
+
     for _ in range(3):
         for docs in batches + batches[::-1]:
             expected = weights.potentials(find_features(model, docs)).emissions
             numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
             assert weights._word_sums is not None
             assert weights._word_sums.sums.nbytes <= most_bytes
-        weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
-        weights.finish_update(Optimizer(0.1))
+        update_weights(model, Optimizer(0.1))
+
+
+def update_weights(model: Any, optimizer: Optimizer) -> None:
+    """Change the weights by a step, with the scores of DOCS as their gradient."""
+    _, weights = linear_part(model)
+    potentials, backprop = weights.begin_update(find_features(model, DOCS))
+    backprop(potentials)
+    weights.finish_update(optimizer)
 
 
 def test_sums_of_words_follow_weights_that_are_written() -> None:
@@ -357,11 +374,10 @@ def test_sums_of_words_follow_weights_that_are_written() -> None:
 def test_sums_of_words_are_of_the_weights_in_use() -> None:
     """Also where averages take the place of the weights, with the same words."""
     model = crf()
-    weights = linear_part(model)[1]
+    _, weights = linear_part(model)
     optimizer = Optimizer(0.1, use_averages=True)
     for _ in range(3):
-        weights.begin_update(find_features(model, DOCS))[1](model.predict(DOCS))
-        weights.finish_update(optimizer)
+        update_weights(model, optimizer)
     with_last_weights = model.predict(DOCS).emissions
     assert optimizer.averages is not None
     with weights.use_params(optimizer.averages):
@@ -374,9 +390,9 @@ def test_sums_of_words_are_of_the_words_in_the_cache(monkeypatch: pytest.MonkeyP
     """Another cache takes the place of one that is full. Its words have other numbers."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
     model = crf()
-    weights, vocab = linear_part(model)[1], DOCS[0].vocab
+    _, weights = linear_part(model)
     for text in ("a b c d", "d c x", "b a"):
-        docs = [Doc(vocab, words=text.split())]
+        docs = [Doc(DOCS[0].vocab, words=text.split())]
         expected = weights.potentials(find_features(model, docs)).emissions
         numpy.testing.assert_allclose(model.predict(docs).emissions, expected, atol=1e-5)
 
@@ -501,8 +517,9 @@ def test_hybrid_emissions_are_the_sum_of_both_parts() -> None:
 
 
 def test_part_dropout_leaves_out_a_part_of_the_hybrid_in_some_docs() -> None:
-    """With the probability 0.6 a doc has one of both parts, twice: each part in 0.3 of the docs.
-    The gradient of a part is 2 where it is alone, and on average 1, as without."""
+    """A hybrid has two parts: sparse and dense. With the probability 0.6 a doc has one of them,
+    twice: each in 0.3 of the docs. The gradient of a part is 2 where it is alone, and on average
+    1, as without."""
     numpy.random.seed(0)
     nlp = pipeline(model={**HYBRID, "part_dropout": 0.6})
     train(nlp, steps=5)
@@ -556,13 +573,15 @@ def test_gradients_of_the_dense_part_of_a_hybrid_are_central_differences() -> No
 
 def test_add_pipe_needs_only_the_name_of_the_architecture() -> None:
     """The template is the default one then, and the pipeline can be saved and loaded."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     model = {"@architectures": "spacy_costner.SparseCRF.v1"}
     nlp.add_pipe("cost_sensitive_ner", "ner", config={"model": model})
     features, _ = linear_part(nlp.get_pipe("ner").model)
     layouts = [column.layout for column in features.template.make_columns()]
     assert layouts == [column.layout for column in Template().make_columns()]
+
     train(nlp, steps=5)
-    loaded = spacy.blank("en").from_config(nlp.config)
+    loaded = spacy.blank("xx").from_config(nlp.config)
     loaded.from_bytes(nlp.to_bytes())
+
     assert predicted_entities(loaded) == predicted_entities(nlp)

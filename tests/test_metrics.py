@@ -66,7 +66,8 @@ def test_f_of_arrays_of_counts() -> None:
 @pytest.mark.parametrize("beta", [0.5, 1, 2])
 def test_f_beta_is_the_weighted_harmonic_mean_of_precision_and_recall(beta: float) -> None:
     """3 right, 3 false alarms, 1 miss."""
-    p, r = precision(3, 3), recall(3, 1)
+    p = precision(3, 3)
+    r = recall(3, 1)
     assert (p, r) == (0.5, 0.75)
 
     expected = (1 + beta**2) * p * r / (beta**2 * p + r)
@@ -89,6 +90,7 @@ have F 1 with a seed and 0 with the other, the third F 1 with both."""
 
 
 def f_and_false_positives(sums: numpy.ndarray) -> numpy.ndarray:
+    """Two scores of sums of counts, whose last axis has tp, fp and fn. Shape: (2, ...)"""
     tp, fp, fn = numpy.moveaxis(sums, -1, 0)
     return numpy.stack([f_score(tp, fp, fn), fp])
 

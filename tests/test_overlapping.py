@@ -92,6 +92,7 @@ def examples_of(docs: Iterable[Doc]) -> list[Example]:
 
 
 def places_of(doc: Doc, key: str = "sc") -> list[Place]:
+    """The places of the spans of a key of `doc.spans`."""
     return [(span.start, span.end, span.label_) for span in doc.spans[key]]
 
 
@@ -407,7 +408,7 @@ def test_scorers_of_entities_refuse_a_component_of_spans(
         nlp.evaluate(examples_of(docs_with_spans(nlp)))
 
 
-# Round trips
+# Round trips. Each function copies a pipeline in another way, in a folder for its files.
 
 
 def through_disk(nlp: Language, folder: Path) -> Language:
@@ -527,6 +528,7 @@ reads_tasks = pytest.mark.filterwarnings(
 
 
 def write_jsonl(path: Path, records: list[Any]) -> Path:
+    """Write a line of JSON for each record. RETURNS (Path): The path."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 

@@ -35,6 +35,7 @@ def test_importing_without_presidio_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="module")
 def presidio() -> Any:
+    """The module `spacy_costner.presidio`; without Presidio the test is skipped."""
     pytest.importorskip("presidio_analyzer", reason=MISSING)
     import spacy_costner.presidio
 
@@ -43,6 +44,7 @@ def presidio() -> Any:
 
 @pytest.fixture(scope="module")
 def trained() -> Language:
+    """A pipeline that has learned TEXTS, with alternatives."""
     fix_random_seed(0)
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp)
@@ -59,112 +61,176 @@ def saved(trained: Language, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def add_scored_spans(doc: Doc, name: str, spans: list[Any]) -> None:
     """Write a group as a component does. Each span is (start, end, label, score)."""
     attrs = {"scores": [score for *_, score in spans], "source": SOURCE}
-    made = [Span(doc, begin, end, label) for begin, end, label, _ in spans]
-    doc.spans[name] = SpanGroup(doc, name=name, attrs=attrs, spans=made)
+    spans_without_scores = [Span(doc, begin, end, label) for begin, end, label, _ in spans]
+    doc.spans[name] = SpanGroup(doc, name=name, attrs=attrs, spans=spans_without_scores)
 
 
-def in_tokens(found: list[Any]) -> list[Any]:
-    return [(span.start, span.end, span.label_, score) for span, score in found]
+def in_tokens(scored_spans: list[Any]) -> list[Any]:
+    """First token, end, label and score of each span."""
+    return [(span.start, span.end, span.label_, score) for span, score in scored_spans]
 
 
-def test_find_scored_spans_takes_the_guaranteed_set_and_cuts_spans_that_overlap(
-    presidio: Any,
+CONFIDENCES = [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
+GUARANTEED = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
+
+
+@pytest.fixture
+def doc_with_confidences() -> Doc:
+    """Ten tokens, with the group of entities and their confidences."""
+    doc = Doc(spacy.blank("xx").vocab, words=list("abcdefghij"))
+    add_scored_spans(doc, "confidence", CONFIDENCES)
+    return doc
+
+
+def test_scored_spans_are_the_entities_with_their_confidences(
+    presidio: Any, doc_with_confidences: Doc
 ) -> None:
-    doc = Doc(spacy.blank("en").vocab, words=list("abcdefghij"))
-    add_scored_spans(doc, "confidence", [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)])
-    assert in_tokens(presidio.find_scored_spans(doc)) == [(2, 4, "PER", 0.75), (5, 6, "ORG", 0.5)]
-    wide = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
-    add_scored_spans(doc, "confidence_guaranteed", wide)
-    expected = [(1, 2, "LOC", 0.125), (2, 4, "PER", 0.75), (4, 6, "LOC", 0.125)]
-    expected.append((7, 8, "ORG", presidio.LEAST_SCORE))
-    assert in_tokens(presidio.find_scored_spans(doc)) == expected
-    doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
-    assert in_tokens(presidio.find_scored_spans(doc, 0.5)) == [*expected, (8, 10, "ID", 0.5)]
+    assert in_tokens(presidio.find_scored_spans(doc_with_confidences)) == CONFIDENCES
+
+
+def test_scored_spans_are_the_guaranteed_set_where_there_is_one(
+    presidio: Any, doc_with_confidences: Doc
+) -> None:
+    """Spans that overlap are cut, the least probable ones: LOC gives way to PER. A score of 0
+    becomes the least that Presidio takes for an answer. The set of the doc stays."""
+    doc = doc_with_confidences
+    add_scored_spans(doc, "confidence_guaranteed", GUARANTEED)
+
+    scored_spans = presidio.find_scored_spans(doc)
+
+    assert in_tokens(scored_spans) == [
+        (1, 2, "LOC", 0.125),
+        (2, 4, "PER", 0.75),
+        (4, 6, "LOC", 0.125),
+        (7, 8, "ORG", presidio.MIN_SCORE),
+    ]
     assert [span.label_ for span in doc.spans["confidence_guaranteed"]] == ["LOC", "PER", "ORG"]
+
+
+def test_entities_without_a_score_get_the_default(presidio: Any, doc_with_confidences: Doc) -> None:
+    """ID was set by another component."""
+    doc = doc_with_confidences
+    doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
+    scored_spans = presidio.find_scored_spans(doc, 0.3)
+    assert in_tokens(scored_spans) == [*CONFIDENCES, (8, 10, "ID", 0.3)]
 
 
 def test_find_scored_spans_finds_entities_by_their_characters_after_tokens_are_merged(
     presidio: Any, trained: Language
 ) -> None:
-    """And all of a token that has a part of an entity."""
-    nlp = trained
-    docs = [nlp(text) for text in TEXTS[:3]]
-    for doc in docs:
+    merge_entities = trained.create_pipe("merge_entities")
+    for text in TEXTS[:3]:
+        doc = trained(text)
         del doc.spans["confidence_alternatives"]
-        expected = [
-            (span.start_char, span.end_char, span.label_, score)
-            for span, score in presidio.find_scored_spans(doc)
-        ]
-        nlp.create_pipe("merge_entities")(doc)
-        merged = [
-            (span.start_char, span.end_char, span.label_, score)
-            for span, score in presidio.find_scored_spans(doc)
-        ]
-        assert merged == expected and expected
-    (first, _) = presidio.find_scored_spans(docs[1])[0]
-    with docs[1].retokenize() as retokenizer:
-        retokenizer.merge(docs[1][first.start - 1 : first.end])
-    assert presidio.find_scored_spans(docs[1])[0][0].start == first.start - 1
+        expected = in_characters(presidio.find_scored_spans(doc))
+        assert expected
+
+        merge_entities(doc)
+
+        assert in_characters(presidio.find_scored_spans(doc)) == expected
+
+
+def in_characters(scored_spans: list[Any]) -> list[Any]:
+    """First character, end, label and score of each span."""
+    return [(span.start_char, span.end_char, span.label_, score) for span, score in scored_spans]
+
+
+def test_a_token_that_has_a_part_of_an_entity_is_in_its_span(
+    presidio: Any, trained: Language
+) -> None:
+    """Here the first token of the entity is merged with the one before it."""
+    doc = trained(TEXTS[1])
+    del doc.spans["confidence_alternatives"]
+    (entity, _), *_ = presidio.find_scored_spans(doc)
+    first_token = entity.start
+
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[first_token - 1 : entity.end])
+
+    (merged, _), *_ = presidio.find_scored_spans(doc)
+    assert merged.start == first_token - 1
 
 
 def test_scores_of_two_components_with_one_key_are_both_found(presidio: Any, saved: Path) -> None:
-    first, second = (spacy.load(saved) for _ in range(2))
-    second.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = -50.0
-    first.add_pipe("ner", name="other", source=second, before="ner")
-    presidio.prepare(first)
+    """The first predicts no LOC, because of its bias; the second does."""
+    nlp = spacy.load(saved)
+    without_places = spacy.load(saved)
+    without_places.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = -50.0
+    nlp.add_pipe("ner", name="other", source=without_places, before="ner")
+    presidio.prepare(nlp)
+
     with pytest.warns(UserWarning, match=r"ner: doc.spans\['confidence'\] has .* of 'other'"):
-        doc = first("I like London. Who is Shaka Khan?")
+        doc = nlp("I like London. Who is Shaka Khan?")
+
     scores = {span.label_: score for span, score in presidio.find_scored_spans(doc)}
-    assert scores == {ent.label_: ent._.confidence for ent in doc.ents} and len(scores) == 2
+    assert len(scores) == 2
+    assert scores == {ent.label_: ent._.confidence for ent in doc.ents}
 
 
 def make_analyzer(presidio: Any, path: Path, *languages: str) -> Any:
+    """Presidio's analyzer, with a saved pipeline for each language."""
     from presidio_analyzer import AnalyzerEngine
 
-    models = [{"lang_code": each, "model_name": str(path)} for each in languages]
+    models = [{"lang_code": language, "model_name": str(path)} for language in languages]
     engine = presidio.CostnerNlpEngine(models=models)
     return AnalyzerEngine(nlp_engine=engine, supported_languages=list(languages))
 
 
 def as_tuples(results: list[Any]) -> list[Any]:
+    """First character, end, entity and score of each result, in the order of the text."""
     return sorted((r.start, r.end, r.entity_type, round(r.score, 5)) for r in results)
 
 
 def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
+    """With entities of Presidio in the place of labels, and the recognizer with those of its
+    mapping."""
     analyzer = make_analyzer(presidio, saved, "en", "de")
+    recognizer = presidio.CostnerRecognizer(saved, mapping={"PERSON": "NAME"})
+    entity_of_label = {"PERSON": "PERSON", "LOC": "LOCATION", "sports-team": "sports-team"}
     for text in TEXTS[:3]:
         doc = trained(text)
-        assert doc.ents and "confidence_alternatives" in doc.spans
-        assert list(analyzer.nlp_engine.nlp["en"](text).spans) == ["confidence"]
-        names = {"PERSON": "PERSON", "LOC": "LOCATION", "sports-team": "sports-team"}
-        scores = doc.spans["confidence"].attrs["scores"]
-        expected = [
-            (ent.start_char, ent.end_char, names[ent.label_], round(float(score), 5))
-            for ent, score in zip(doc.ents, scores)
-        ]
-        assert as_tuples(analyzer.analyze(text, language="en")) == expected
-        assert as_tuples(analyzer.analyze(text, language="de")) == expected
-        recognizer = presidio.CostnerRecognizer(saved, mapping={"PERSON": "NAME"})
-        of_recognizer = recognizer.analyze(text, recognizer.supported_entities)
+        assert doc.ents
+        expected = []
+        for ent, score in zip(doc.ents, doc.spans["confidence"].attrs["scores"]):
+            entity = entity_of_label[ent.label_]
+            expected.append((ent.start_char, ent.end_char, entity, round(float(score), 5)))
+
+        for language in ("en", "de"):
+            assert as_tuples(analyzer.analyze(text, language=language)) == expected
+        results = recognizer.analyze(text, recognizer.supported_entities)
         renamed = [(*place, name.replace("PERSON", "NAME"), p) for *place, name, p in expected]
-        assert as_tuples(of_recognizer) == renamed
-        assert recognizer.analyze(text, []) == []
+        assert as_tuples(results) == renamed
+
+
+def test_the_engine_computes_no_alternatives(presidio: Any, trained: Language, saved: Path) -> None:
+    """Which the pipeline alone writes."""
+    analyzer = make_analyzer(presidio, saved, "en")
+    assert "confidence_alternatives" in trained(TEXTS[1]).spans
+    assert list(analyzer.nlp_engine.nlp["en"](TEXTS[1]).spans) == ["confidence"]
+
+
+def test_the_recognizer_finds_nothing_where_no_entity_is_asked_for(
+    presidio: Any, saved: Path
+) -> None:
+    assert presidio.CostnerRecognizer(saved).analyze(TEXTS[1], []) == []
 
 
 def test_batches_processes_and_threads_return_the_same_results(presidio: Any, saved: Path) -> None:
     from presidio_analyzer import BatchAnalyzerEngine
 
-    analyzer, texts = make_analyzer(presidio, saved, "en"), TEXTS[:3] * 8
+    analyzer = make_analyzer(presidio, saved, "en")
+    texts = TEXTS[:3] * 8
     expected = [as_tuples(analyzer.analyze(text, language="en")) for text in texts]
+
     batches = BatchAnalyzerEngine(analyzer)
     for n_process in (1, 2):
-        found = batches.analyze_iterator(texts, "en", batch_size=4, n_process=n_process)
-        assert [as_tuples(results) for results in found] == expected
+        results_of_texts = batches.analyze_iterator(texts, "en", batch_size=4, n_process=n_process)
+        assert [as_tuples(results) for results in results_of_texts] == expected
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda text: analyzer.analyze(text, language="en"), texts))
-    assert [as_tuples(results) for results in found] == expected
+        in_threads = list(pool.map(lambda text: analyzer.analyze(text, language="en"), texts))
+    assert [as_tuples(results) for results in in_threads] == expected
 
 
 def test_pipelines_without_a_component_are_refused(
@@ -183,10 +249,11 @@ def test_pipelines_without_a_component_are_refused(
 def test_a_label_that_presidio_has_no_entity_for_is_refused(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
+    """Unless Presidio is told to ignore it: then the two entities of the model are left."""
     analyzer = make_analyzer(presidio, saved, "en")
-    ruler = {"annotate_ents": True, "spans_key": None}
-    added = analyzer.nlp_engine.nlp["en"].add_pipe("span_ruler", config=ruler)
-    added.add_patterns([{"label": "drug", "pattern": "like"}])
+    settings = {"annotate_ents": True, "spans_key": None}
+    ruler = analyzer.nlp_engine.nlp["en"].add_pipe("span_ruler", config=settings)
+    ruler.add_patterns([{"label": "drug", "pattern": "like"}])
     with pytest.raises(ValueError, match=r"expected an entity of Presidio .* none for 'drug'"):
         analyzer.analyze(TEXTS[1], language="en")
     analyzer.nlp_engine.ner_model_configuration.labels_to_ignore = ["drug"]
@@ -205,15 +272,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert len(commands) == 5
     for command in commands:
         environ = {**os.environ, "PATH": programs}
-        done = subprocess.run(
+        process = subprocess.run(
             command, shell=True, cwd=path, env=environ, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
     (path / "nlp.yaml").write_text(re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)[0])
     yield path
 
 
 def without_decimals(text: str) -> str:
+    """Text without its numbers, which differ from machine to machine."""
     return re.sub(r"\d\.\d+", "", text)
 
 
@@ -244,17 +312,24 @@ def test_the_anonymizer_leaves_no_token_of_the_guaranteed_set(
     from presidio_anonymizer.entities import OperatorConfig
 
     analyzer = make_analyzer(presidio, workplace / "training" / "guaranteed", "en")
-    nlp, overlaps = analyzer.nlp_engine.nlp["en"], 0
+    nlp = analyzer.nlp_engine.nlp["en"]
     docs = DocBin().from_disk(workplace / "corpus" / "pii" / "test.spacy").get_docs(nlp.vocab)
     texts = [doc.text for doc in docs][:300]
     redact = {"DEFAULT": OperatorConfig("redact")}
+
     batches = BatchAnalyzerEngine(analyzer)
-    found = batches.analyze_iterator(texts, "en", batch_size=50, n_process=2, entities=ENTITIES)
-    for doc, results in zip(map(nlp, texts), found):
+    results_of_texts = batches.analyze_iterator(
+        texts, "en", batch_size=50, n_process=2, entities=ENTITIES
+    )
+
+    n_docs_with_overlap = 0
+    for doc, results in zip(map(nlp, texts), results_of_texts):
         spans = doc.spans["confidence_guaranteed"]
-        tokens = {token.i for span in spans for token in span}
-        overlaps += sum(map(len, spans)) > len(tokens)
-        left = AnonymizerEngine().anonymize(doc.text, results, redact).text
-        expected = "".join(token.text for token in doc if token.i not in tokens)
-        assert left.replace(" ", "") == expected.replace(" ", "")
-    assert overlaps > 3
+        tokens_of_set: set[int] = set()
+        for span in spans:
+            tokens_of_set.update(range(span.start, span.end))
+        n_docs_with_overlap += sum(map(len, spans)) > len(tokens_of_set)
+        anonymized = AnonymizerEngine().anonymize(doc.text, results, redact).text
+        other_words = [token.text for token in doc if token.i not in tokens_of_set]
+        assert anonymized.replace(" ", "") == "".join(other_words).replace(" ", "")
+    assert n_docs_with_overlap > 3

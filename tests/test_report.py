@@ -98,6 +98,7 @@ def pipeline_with_noise() -> Language:
 
 
 def report_on(nlp: Language, docs: Sequence[tuple[str, str]] = CORPUS, **settings: Any) -> Report:
+    """The report of a pipeline on docs of words and tags."""
     return report(nlp, examples_of(nlp, docs), **settings)
 
 
@@ -108,6 +109,7 @@ def corpus_report() -> Report:
 
 
 def tp_fp_fn(scores: Any) -> tuple[int, int, int]:
+    """How many entities are correct, spurious and missing."""
     return scores.tp, scores.fp, scores.fn
 
 
@@ -819,6 +821,7 @@ def saved_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def save_docs(path: Path, corpus: Sequence[tuple[str, str]]) -> Path:
+    """Save docs of words and tags as a .spacy file. RETURNS (Path): The path."""
     DocBin(docs=[eg.reference for eg in examples_of(spacy.blank("xx"), corpus)]).to_disk(path)
     return path
 

@@ -48,6 +48,7 @@ def warnings_anew() -> Iterator[None]:
 
 
 def place_of(span: Span) -> Place:
+    """First character, last character + 1, label."""
     return span.start_char, span.end_char, span.label_
 
 
@@ -206,20 +207,22 @@ def test_annotate_writes_the_same_entities_after_merge_entities(
 ) -> None:
     nlp = load(unsure, confidence=CONFIDENCE)
     texts = [TEXT, *TEXTS[:3]]
-    expected = [(ent.text, ent._.confidence) for doc in nlp.pipe(texts) for ent in doc.ents]
+    ents = [ent for doc in nlp.pipe(texts) for ent in doc.ents]
+    expected_texts = [ent.text for ent in ents]
+    expected_probs = [ent._.confidence for ent in ents]
     nlp.add_pipe("merge_entities")
     nlp.to_disk(tmp_path / "model")
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "in.jsonl").write_text(lines)
 
-    done = annotate(tmp_path / "model", [tmp_path / "in.jsonl"], tmp_path / "out", form=form)
+    summary = annotate(tmp_path / "model", [tmp_path / "in.jsonl"], tmp_path / "out", form=form)
 
-    assert not done.failed and not done.errors
+    assert (summary.failed, summary.errors) == (0, {})
     (output_path,) = (tmp_path / "out").glob(f"in.jsonl-*.{form}")
     read_entities = entities_in_docbin if form == "spacy" else entities_in_jsonl
     entities = read_entities(output_path)
-    assert [text for text, _ in entities] == [text for text, _ in expected]
-    assert [prob for _, prob in entities] == pytest.approx([p for _, p in expected], abs=1e-5)
+    assert [text for text, _ in entities] == expected_texts
+    assert [prob for _, prob in entities] == pytest.approx(expected_probs, abs=1e-5)
 
 
 def entities_in_docbin(path: Path) -> list[tuple[str, float]]:
@@ -302,9 +305,10 @@ def test_a_span_that_others_append_has_no_score(nlp: Language) -> None:
 
     doc.spans["sc"].append(Span(doc, 2, 3, "THEIRS"))
 
-    ours, theirs = read_group(doc.spans["sc"])
-    assert (ours.label, ours.score) == ("OURS", 0.9)
-    assert theirs.label == "THEIRS" and numpy.isnan(theirs.score)
+    scored_span, appended_span = read_group(doc.spans["sc"])
+    assert (scored_span.label, scored_span.score) == ("OURS", 0.9)
+    assert appended_span.label == "THEIRS"
+    assert numpy.isnan(appended_span.score)
 
 
 # Several components

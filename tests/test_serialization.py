@@ -105,13 +105,17 @@ def copy_without_keys(path: Path, to: Path, *names: str) -> Path:
 
 
 def test_a_model_without_keys_of_later_versions_is_loaded(saved: Path, tmp_path: Path) -> None:
-    path = copy_without_keys(saved / "sparse", tmp_path / "old", "reading", "trained_on")
+    path = copy_without_keys(
+        saved / "sparse", tmp_path / "old", "reading", "trained_on", "raw_text"
+    )
 
     old = spacy.load(path)
 
     assert entities_of_texts(old) == entities_of_texts(spacy.load(saved / "sparse"))
     ner = old.get_pipe("ner")
-    assert ner.reading is None and not len(ner.trained_on)
+    assert ner.reading is None
+    assert not len(ner.trained_on)
+    assert not len(ner.raw_text)
 
 
 @pytest.mark.parametrize("name", ["outside", "guarantee", "shift", "untrained", "cost_tables"])
@@ -390,6 +394,7 @@ def nlp_of_sentences(saved: Path) -> Language:
 
 
 def two_sentences(nlp: Language) -> Doc:
+    """The doc "Shaka Khan", in which each word is a sentence."""
     return Doc(nlp.vocab, words=["Shaka", "Khan"], sent_starts=[True, True])
 
 
@@ -446,6 +451,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def min_cost(tree: Path) -> dict[str, Any]:
+    """The block of a decoding with the tree of that file."""
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}
     return {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": str(tree)}
 

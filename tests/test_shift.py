@@ -39,7 +39,7 @@ def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
     n_values = rng.choice([8, 10**9])  # many ties, or none
     calibration = rng.integers(0, n_values, size=rng.integers(0, 20)) / 8.0
     scores = rng.integers(0, n_values, size=rng.integers(0, 2500)) / 8.0
-    u = 1 - rng.random(len(scores))
+    u = 1 - rng.random(len(scores))  # above 0, up to 1
     sorted_scores = sorted(calibration.tolist())
 
     p_values = shift.conformal_p_values(sorted_scores, scores, u)
@@ -100,14 +100,14 @@ def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float
 )
 def test_the_seed_and_the_calibration_docs_break_ties(calibration: list[float], seed: int) -> None:
     """Other p-values than those of seed 0 and [.5, .5 + 1e-9], and the same each time."""
-    tied = [0.5] * 9
-    first = shift.find_shift(calibration_of(numpy.asarray([0.5, 0.5 + 1e-9])), tied, seed=0)
+    tied_scores = [0.5] * 9
 
-    other = shift.find_shift(calibration_of(numpy.asarray(calibration)), tied, seed=seed)
-    again = shift.find_shift(calibration_of(numpy.asarray(calibration)), tied, seed=seed)
+    def p_values(calibration: list[float], seed: int) -> list[float]:
+        scores_of_calibration = calibration_of(numpy.asarray(calibration))
+        return shift.find_shift(scores_of_calibration, tied_scores, seed=seed).p_values.tolist()
 
-    assert other.p_values.tolist() != first.p_values.tolist()
-    assert again.p_values.tolist() == other.p_values.tolist()
+    assert p_values(calibration, seed) != p_values([0.5, 0.5 + 1e-9], seed=0)
+    assert p_values(calibration, seed) == p_values(calibration, seed)
 
 
 @given(seeds)
@@ -253,6 +253,7 @@ def guaranteed(unsure: Path) -> Language:
 
 
 def predict(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
+    """Docs of the tokens of examples, with entities that the pipeline predicts."""
     return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
 
 

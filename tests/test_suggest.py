@@ -22,6 +22,7 @@ from spacy_costner.analysis.suggestions import (
     by_entropy,
     by_least_confidence,
     suggest,
+    suggest_first,
 )
 from spacy_costner.decoding import Posterior, make_min_cost
 from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
@@ -43,6 +44,7 @@ POOL = [
 
 
 def make_docs(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
+    """A doc of each text, as the tokenizer makes it."""
     return [nlp.make_doc(text) for text in texts]
 
 
@@ -152,17 +154,25 @@ def test_per_token_sentences_come_before_long_tables(
     """A model is a little unsure of each name of a score table. That is more for a token than in
     a sentence with a few names of which it is less sure, but each of them is a decision."""
     nlp = load(unsure)
-    tables = [" ".join(f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")) for x in "abc"]
-    sentences = [f"when we met Ann{x} and Bob{x} of Ely{x} , it was late" for x in "abc"]
+    tables = []
+    sentences = []
+    for x in "abc":
+        # Such as "Teamaa 0 Teamab 1 ...": twelve names and their points.
+        names_and_points = [f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")]
+        tables.append(" ".join(names_and_points))
+        sentences.append(f"when we met Ann{x} and Bob{x} of Ely{x} , it was late")
     docs = make_docs(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
     # By the first letters of a word; others are sure.
     uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
-        of_tokens = [[uncertainty_of.get(token.text[:2], 0.0) for token in doc] for doc in docs]
-        return Uncertainty(
-            numpy.asarray([sum(values) for values in of_tokens]), numpy.concatenate(of_tokens)
-        )
+        of_docs = []
+        of_tokens = []
+        for doc in docs:
+            uncertainties = [uncertainty_of.get(token.text[:2], 0.0) for token in doc]
+            of_docs.append(sum(uncertainties))
+            of_tokens += uncertainties
+        return Uncertainty(numpy.asarray(of_docs), numpy.asarray(of_tokens))
 
     monkeypatch.setitem(MEASURES, "cost", measure)
     per_token = suggest(nlp, docs, n=9)
@@ -210,7 +220,38 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
-        assert task.extra["meta"] == {"score": round(suggestion.score, 4), "doc": suggestion.place}
+        assert task.extra["meta"] == {
+            "score": round(suggestion.score, 4),
+            "doc": suggestion.place,
+            "chosen_by": "suggest",
+        }
+
+
+def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() -> None:
+    """Text 0 has the frequent words "red", "wine" and "is", 2 other ones. Of the
+    words that are left, each worth half, 1 has three. Those of 3 stand nowhere else."""
+    texts = ["red wine is", "wine is red", "old town hall", "qua quo qui", "town hall", "old wine"]
+    first = suggest_first(make_docs(spacy.blank("xx"), texts), n=6)
+    assert places_of(first) == [0, 2, 1, 4, 5, 3]
+    frequent = 3**0.5 + 2**0.5 + 2**0.5  # "wine" is in three texts, "red" and "is" in two
+    assert first[0].score == pytest.approx(frequent) and first[-1].score == 0
+
+
+def test_first_texts_are_tasks_without_annotation() -> None:
+    """None that is annotated already, and each text once."""
+    docs = make_docs(spacy.blank("xx"))
+    first = suggest_first(docs, n=9, annotated=docs[:1])
+    assert sorted(places_of(first)) == [3, 4, 5]
+    assert all(suggestion.task().spans is None for suggestion in first)
+
+
+@pytest.mark.parametrize(
+    ("texts", "n", "message"),
+    [(POOL, 0, "n: expected at least 1, got 0"), ([" "], 5, "expected docs with words")],
+)
+def test_first_texts_need_words_and_a_number(texts: list[str], n: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        suggest_first(make_docs(spacy.blank("xx"), texts), n=n)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +315,10 @@ def annotated_docs(nlp: Language) -> list[Doc]:
 
 
 def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
+    """Save docs as suggestions in the form of a tool. RETURNS (Path): The file."""
     path = folder / f"out{TASK_FORMS[form].suffix}"
-    save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
+    tasks = [Suggestion(place, 0.5, doc).task() for place, doc in enumerate(docs)]
+    save_tasks(path, tasks, form)
     return path
 
 
@@ -319,6 +362,7 @@ def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pool_path(tmp_path: Path) -> Path:
+    """A file of the texts of POOL, a line each."""
     (tmp_path / "pool.txt").write_text("\n".join(POOL))
     return tmp_path / "pool.txt"
 
@@ -353,6 +397,32 @@ def test_the_command_suggests_other_docs_than_annotated_ones(
     assert "2 docs" in result.stdout, result.output
     assert f"Written to {output}" in result.stdout
     assert len(output.read_text("utf8").splitlines()) == 2
+
+
+@pytest.mark.parametrize("form", TASK_FORMS)
+def test_the_command_chooses_without_a_model(form: str, pool_path: Path, tmp_path: Path) -> None:
+    output = tmp_path / f"first{TASK_FORMS[form].suffix}"
+    result = run("suggest", "--start", pool_path, "--lang", "en", "-n", 2, "-o", output, "-f", form)
+    assert result.exit_code == 0, result.output
+    docs = list(read_docs(spacy.blank("en"), output, info=CorpusInfo()))
+    assert "2 docs" in result.stdout and len(docs) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--start", "pool.txt", "a-model"], "--start: expected no pipeline with it, got a-model"),
+        (["a-model"], "expected a trained pipeline and docs to choose from, or --start DOCS"),
+        ([], "expected a trained pipeline and docs to choose from, or --start DOCS"),
+    ],
+)
+def test_the_command_needs_a_model_or_a_start(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pool.txt").write_text("Ana\n")
+    result = run("suggest", *arguments, "-o", "out.jsonl")
+    assert result.exit_code == 1 and message in result.stderr
 
 
 def test_the_command_names_a_pool_with_nothing_to_annotate(

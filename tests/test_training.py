@@ -69,12 +69,14 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 def make_total(c2: float = 0.1, **settings: Any) -> TotalLoss:
+    """The objective of training a pipeline with these settings at once, on TEXTS."""
     nlp, examples = initialized(**settings)
     return total_loss(nlp.get_pipe("ner"), examples, c2)
 
 
 def enumerated(total: TotalLoss, rows: numpy.ndarray, c2: float) -> float:
-    """The objective of `Sequential` from all paths, at all weights, in float64."""
+    """The objective of `Sequential` from all paths, at all weights, in float64. Shape of rows:
+    (features, then tags for transitions, start and end; tags)"""
     _, examples = initialized()
     features = total.features.find([eg.predicted for eg in examples])
     gold: list[int] = []
@@ -97,13 +99,17 @@ outsides = pytest.mark.parametrize("outside", ["single", "before"])
 
 @outsides
 def test_the_objective_is_that_of_all_paths_and_all_weights(outside: str) -> None:
+    """Features that tokens always have together are merged: some are, here."""
     total = make_total(c2=0.3, outside=outside)
-    vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
-    total.write_weights(vector)
-    rows = total.weights.rows.astype("float64")
     assert len(total.merged.roots) < total.weights.n_features
-    assert total(vector)[0] == pytest.approx(enumerated(total, rows, 0.3), rel=1e-5)
+    vector = numpy.random.default_rng(0).normal(size=total.read_weights().shape)
+
+    value, _ = total(vector)
+
+    total.write_weights(vector)
     assert_allclose(total.read_weights(), vector, atol=1e-6)
+    rows = total.weights.rows.astype("float64")
+    assert value == pytest.approx(enumerated(total, rows, c2=0.3), rel=1e-5)
 
 
 SMOOTH = {"Sequential": {}, "SoftmaxMargin": {"cost": HAMMING}, "MCEF": {}, "ZScore": {}}
@@ -191,20 +197,23 @@ def test_an_interruption_leaves_the_best_so_far(last_call: int) -> None:
 
 def test_weights_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before they are made: where 16 bytes for each are more than memory and swap."""
-    weights = linear_part(initialized()[0].get_pipe("ner").model)[1]
-    monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", tmp_path / "meminfo")
-    enough = 16 * weights.rows.size // 1024 + 1
-    for missing in (0, 1):
-        lines = f"MemAvailable: {enough - 1} kB\nSwapFree: {1 - missing} kB\n"
-        (tmp_path / "meminfo").write_text(lines)
-        if not missing:
-            initialized()
+    nlp, _ = initialized()
+    _, weights = linear_part(nlp.get_pipe("ner").model)
+    enough = 16 * weights.rows.size // 1024 + 1  # kB
+    meminfo = tmp_path / "meminfo"
+    monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", meminfo)
+
+    meminfo.write_text(f"MemAvailable: {enough - 1} kB\nSwapFree: 1 kB\n")
+    initialized()
+
+    meminfo.write_text(f"MemAvailable: {enough - 1} kB\nSwapFree: 0 kB\n")
     message = rf"got 1 labels, that is 3 tags, and {weights.n_features} features, .* need 0\.0 GB"
     with pytest.raises(ValueError, match=f"ner: labels: expected weights .*{message}"):
         initialized()
 
 
 def entities_of(nlp: Language, words: str) -> list[tuple[str, str]]:
+    """Text and label of the entities that a pipeline predicts in words with spaces between them."""
     doc = nlp(Doc(nlp.vocab, words=words.split()))
     return [(ent.text, ent.label_) for ent in doc.ents]
 
@@ -215,14 +224,18 @@ def test_the_command_makes_an_ordinary_pipeline(
 ) -> None:
     """By updates with a loss that has kinks; then the averages are scored and saved."""
     ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block(loss)}
-    sparse_config(experiment, components={"ner": ner}, **ONLINE).to_disk(tmp_path / "sparse.cfg")
-    given = [tmp_path / "sparse.cfg", "--output", tmp_path / "fitted"]
-    result = run("fit", *given, "--nlp.batch_size", 7)
+    config_path = tmp_path / "sparse.cfg"
+    sparse_config(experiment, components={"ner": ner}, **ONLINE).to_disk(config_path)
+
+    result = run("fit", config_path, "--output", tmp_path / "fitted", "--nlp.batch_size", 7)
+
     assert result.exit_code == 0, result.output
     assert "dev: F 100.00" in result.output
-    assert ("trained: 20 epochs" if loss == "Perceptron" else AT_ONCE) in result.output
+    how_it_was_trained = {"Sequential": AT_ONCE, "Perceptron": "trained: 20 epochs"}[loss]
+    assert how_it_was_trained in result.output
     nlp = spacy.load(tmp_path / "fitted" / "model-best")
-    assert nlp.meta["performance"]["ents_f"] == 1.0 and nlp.config["nlp"]["batch_size"] == 7
+    assert nlp.meta["performance"]["ents_f"] == 1.0
+    assert nlp.config["nlp"]["batch_size"] == 7
     expected = [("Paris", "city"), ("France", "country")]
     assert entities_of(nlp, "Rain in Paris , France .") == expected
     assert nlp.config["components"]["ner"]["model"]["@architectures"] == SPARSE["@architectures"]
@@ -247,8 +260,11 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     training = {"max_epochs": 0, "max_steps": 1, "optimizer": {"@optimizers": "Adam.v1"}}
     changes = {"initialize": {"after_init": start}, "training": training, **KEEP_ALL}
     config = sparse_config(experiment, **changes)
+
     second = fit(config, experiment.output_path / "second")
-    assert first.outcomes["ner"].reason == AT_ONCE and second.outcomes["ner"].n_steps == 1
+
+    assert first.outcomes["ner"].reason == AT_ONCE
+    assert second.outcomes["ner"].n_steps == 1
     _, weights_before = linear_part(first.ners[0].model)
     _, weights_after = linear_part(second.ners[0].model)
     assert_allclose(weights_after.rows, weights_before.rows, atol=0.2)
@@ -270,7 +286,8 @@ def sentences(n_sentences: int, is_split: bool) -> list[Doc]:
 def test_sentences_are_few_below_a_number(is_split: bool) -> None:
     """Docs without sentence starts have none after they were counted."""
     docs = sentences(FEW_SENTENCES - 1, is_split)
-    assert are_few(docs) and are_few([])
+    assert are_few([])
+    assert are_few(docs)
     assert not are_few(sentences(FEW_SENTENCES, is_split))
     assert all(doc.has_annotation("SENT_START") is is_split for doc in docs)
 
@@ -312,7 +329,7 @@ def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
             return Trained(0.0, 1, 1, reasons[-1], Progress())
 
         monkeypatch.setattr(preparation, name, recorded)
-    config = load_config(CONFIGS / "sparse.cfg")
+    config = load_config(CONFIGS / "sparse.cfg", overrides={"nlp.lang": "xx"})
     config["components"]["ner"].update(loss=loss, model={**SPARSE, "nO": None})
     config["training"].update(max_epochs=1)
     config["training"]["batcher"]["size"] = 10**6
@@ -356,23 +373,24 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
 def test_weights_spread_over_a_split_outside_give_the_same_partition_function() -> None:
     nlp, examples = initialized(outside="before")
     ner = nlp.get_pipe("ner")
-    tags, (features, _) = ner.chain_tags, linear_part(ner.model)
+    tags = ner.chain_tags
+    features, _ = linear_part(ner.model)
     batch = features.find([eg.predicted for eg in examples])
     n_tags = len(tags.collapsed)
     # Rows of features, of transitions from each tag, and of start and end.
     shape = (len(features) + n_tags + 2, n_tags)
     rows = numpy.random.default_rng(0).normal(size=shape).astype("float32")
 
-    def log_partition_of(weights: numpy.ndarray, tags_of_weights: Any) -> numpy.ndarray:
-        weights = numpy.ascontiguousarray(weights)
-        *transitions, start, end = weights[len(features) :]
-        emissions = sum_rows(batch.rows, weights)
+    def log_partition_of(rows: numpy.ndarray, tags: Any) -> numpy.ndarray:
+        *transitions, start, end = rows[len(features) :]
+        emissions = sum_rows(batch.rows, numpy.ascontiguousarray(rows))
         scores = Potentials(emissions, numpy.asarray(transitions), start, end, batch.lengths)
-        return log_partition(constrain(scores, tags_of_weights.constraints))[0]
+        log_z, _ = log_partition(constrain(scores, tags.constraints))
+        return log_z
 
-    of_single = log_partition_of(rows, tags.collapsed)
-    of_split = log_partition_of(spread_over_split(rows, tags), tags)
-    assert_allclose(of_split, of_single, rtol=1e-5)
+    log_z_of_split = log_partition_of(spread_over_split(rows, tags), tags)
+
+    assert_allclose(log_z_of_split, log_partition_of(rows, tags.collapsed), rtol=1e-5)
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first training", "second training"])
@@ -427,11 +445,16 @@ def test_annotating_components_annotate_the_docs_that_features_are_of() -> None:
     ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)
     ruler.add([[{"ORTH": "Rome"}]], {"TAG": "CITY"})
 
+    def tagged_words() -> list[str]:
+        words: list[str] = []
+        for eg in examples:
+            words += [token.text for token in eg.predicted if token.tag_ == "CITY"]
+        return words
+
     annotate_predicted(nlp, examples, [])
-    assert not any(token.tag_ for eg in examples for token in eg.predicted)
+    assert tagged_words() == []
     annotate_predicted(nlp, examples, ["ruler"])
-    tagged = [token.text for eg in examples for token in eg.predicted if token.tag_ == "CITY"]
-    assert tagged == ["Rome", "Rome", "Rome"]
+    assert tagged_words() == ["Rome", "Rome", "Rome"]
 
 
 @pytest.mark.usefixtures("online")
@@ -451,9 +474,12 @@ def test_online_training_of_less_than_an_epoch_is_saved(experiment: Experiment) 
     config = sparse_config(experiment, training=training)
 
     fitted = fit(config, experiment.output_path)
-    assert (fitted.outcomes["ner"].n_epochs, fitted.outcomes["ner"].n_steps) == (0, 1)
+
+    trained = fitted.outcomes["ner"]
+    assert (trained.n_epochs, trained.n_steps) == (0, 1)
     loss = spacy.load(fitted.path).meta["performance"]["ner_loss"]
-    assert loss == pytest.approx(fitted.outcomes["ner"].value) and loss > 0
+    assert loss > 0
+    assert loss == pytest.approx(trained.value)
 
 
 ONE_BY_ONE = {"@batchers": "spacy.batch_by_sequence.v1", "size": 1, "get_length": None}
@@ -554,18 +580,22 @@ def test_a_fit_of_three_seeds_has_the_mean_of_their_weights(
     monkeypatch.setattr("spacy_costner.analysis.preparation.train", recorded_train)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training, **KEEP_ALL)
+
     path = fit(config, experiment.output_path, n_seeds=3).path
-    rows = linear_part(spacy.load(path).get_pipe("ner").model)[1].rows
+
+    _, weights = linear_part(spacy.load(path).get_pipe("ner").model)
     assert len(rows_of_seeds) == 3
     assert not numpy.allclose(rows_of_seeds[0], rows_of_seeds[1], atol=1e-3)
-    numpy.testing.assert_allclose(rows, numpy.mean(rows_of_seeds, axis=0), atol=1e-3)
+    assert_allclose(weights.rows, numpy.mean(rows_of_seeds, axis=0), atol=1e-3)
 
 
 def test_can_be_fitted_says_whether_load_linear_would_take_a_config(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`load_linear` builds the pipeline; `can_be_fitted` neither builds it nor sets a seed."""
-    configs = {path.stem: load_config(path) for path in CONFIGS.glob("*.cfg")}
+    configs = {}
+    for path in CONFIGS.glob("*.cfg"):
+        configs[path.stem] = load_config(path, overrides={"nlp.lang": "xx"})
     sparse = configs["sparse"]
     configs["endless"] = sparse.merge({"training": {"max_epochs": 0, "max_steps": 0}})
     configs["unknown"] = sparse.merge({"training": {"epochs": 1}})
@@ -575,10 +605,9 @@ def test_can_be_fitted_says_whether_load_linear_would_take_a_config(
         configs[name] = sparse.merge({"nlp": pipeline, "components": components})
     configs["frozen"] = configs["tagged"].merge({"training": {"frozen_components": ["tagger"]}})
     initialized()[0].to_disk(tmp_path / "model")
-    sourced = sparse.copy()
-    sourced["nlp"]["lang"] = "xx"
-    sourced["components"]["ner"] = {"source": str(tmp_path / "model")}
-    configs["sourced"] = sourced
+    configs["sourced"] = sparse.copy()
+    configs["sourced"]["components"]["ner"] = {"source": str(tmp_path / "model")}
+
     expected: dict[str, bool] = {}
     for name, config in configs.items():
         if "transformer" in config["components"]:  # building it needs its package

@@ -20,24 +20,7 @@ from spacy_costner.training.word_vectors import (
     positive_pmi,
 )
 
-CITIES = ["rome", "oslo", "lima", "bonn"]
-NAMES = ["ana", "eva", "ben", "tom"]
-
-
-def make_sentences() -> list[list[str]]:
-    """24 sentences: two for each of 12 pairs of a city and a name."""
-    sentences: list[list[str]] = []
-    for city, name in zip(CITIES * 3, NAMES * 2 + NAMES[::-1]):
-        sentences.append([name, "lives", "in", city, "."])
-        sentences.append(["today", name, "left", "for", city, "now"])
-    return sentences
-
-
-SENTENCES = make_sentences()
-"""Cities after "in" and "for", names before verbs."""
-
-N_TOKENS = 12 * (5 + 6)
-"""Of `SENTENCES`: 12 pairs of a sentence of five words and one of six."""
+from .support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES
 
 
 def test_words_of_the_same_neighbours_have_similar_vectors() -> None:
@@ -49,6 +32,21 @@ def test_words_of_the_same_neighbours_have_similar_vectors() -> None:
     for city, name in zip(CITIES, NAMES):
         assert cosines[row["rome"], row[city]] > 0.95
         assert cosines[row["rome"], row[name]] < 0.5
+
+
+def test_forms_of_a_word_are_the_same_word() -> None:
+    """They count together, and share a row, also with the word in lower case, if it never occurs
+    so."""
+    sentences = [[word.capitalize() for word in words] for words in SENTENCES[:12]]
+    sentences += [[word.upper() for word in words] for words in SENTENCES[12:]]
+    vectors = learn_word_vectors([*sentences, ["Once"]], min_count=2)
+    expected = learn_word_vectors(SENTENCES, min_count=2)
+    assert vectors.words == expected.words
+    assert_array_equal(vectors.data, expected.data)
+    for row, word in enumerate(vectors.words):
+        for form in (word, word.capitalize(), word.upper()):
+            assert vectors.row_of_form[form] == row
+    assert "Once" not in vectors.row_of_form
 
 
 def pmi_pair_by_pair(sentences: list[list[str]], words: list[str]) -> Floats2d:

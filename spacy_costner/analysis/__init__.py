@@ -7,13 +7,16 @@ from .calibration import calibrate
 from .checks import check
 from .comparison import compare
 from .distillation import distill
+from .drawing import draw
+from .estimation import estimate
 from .explanation import explain
 from .fitting import fit
 from .guarantees import guarantee
 from .initial_config import init
 from .reporting import report
-from .suggestions import suggest
+from .suggestions import suggest, suggest_first
 from .tuning import tune
+from .vectors import learn_vectors
 from .watching import watch
 
 __all__ = [
@@ -24,12 +27,16 @@ __all__ = [
     "check",
     "compare",
     "distill",
+    "draw",
+    "estimate",
     "explain",
     "fit",
     "guarantee",
     "init",
+    "learn_vectors",
     "report",
     "suggest",
+    "suggest_first",
     "tune",
     "watch",
 ]

@@ -564,7 +564,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
         return tags.encode(entities_of_place, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
-        """The sum of the costs of the tags that are annotated, where the others are right."""
+        """What it costs that entities are annotated in place of the true ones."""
         begin, end = extent_of((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)

@@ -31,6 +31,9 @@ too: no doc counts more than 1 / UNIFORM times as much as in a simple random sam
 STEPS_OF_DEGREES = 10
 """Degrees of freedom are rounded down to a tenth, so that each quantile is computed once."""
 
+MAX_LOG_MARGIN = 100.0
+"""The largest margin of the logarithm of a count, whose exponential doesn't overflow."""
+
 N_ANGLES = 20_001
 """Points of the integral of Student's t."""
 
@@ -144,7 +147,8 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
     # The interval of the logarithm has the margin that a small change of the total has there.
     is_positive = total > 0
     safe_total = numpy.where(is_positive, total, 1.0)
-    factor = numpy.exp(numpy.where(is_positive, margin / safe_total, 0.0))
+    log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
+    factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
     low = numpy.where(is_positive, total / factor, total - margin)
     high = numpy.where(is_positive, total * factor, total + margin)
     return Interval(total, low, high)
@@ -191,7 +195,7 @@ def drawings_for_half(sample: Sample) -> int:
 
 
 def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
-    """The most docs that may have what none of the drawn docs has.
+    """The most docs that may have some label, say, if none of the drawn docs has it.
 
         P(no such doc is drawn) = (1 - Q)^n >= 1 - confidence,   Q = sum of q_i over these docs
 
@@ -261,9 +265,10 @@ def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
     RETURNS (FloatsXd): The quantiles, of the same shape.
     """
     steps = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
-    distinct, place = numpy.unique(steps, return_inverse=True)
+    # Each distinct number of degrees is looked up once.
+    distinct, index_in_distinct = numpy.unique(steps, return_inverse=True)
     quantiles = [_student_quantile(prob, step / STEPS_OF_DEGREES) for step in distinct.tolist()]
-    return numpy.asarray(quantiles)[place].reshape(steps.shape)
+    return numpy.asarray(quantiles)[index_in_distinct].reshape(steps.shape)
 
 
 @cache

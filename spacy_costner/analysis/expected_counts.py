@@ -1,5 +1,8 @@
-"""What a model expects of each doc: how many entities, how many of its predictions are right, and
-how sure it is of that. All are exact, from the posterior."""
+"""What a model expects of each doc: how many entities it has, and how many predictions are right.
+
+All numbers are exact, from the posterior. How sure the model is of them is the standard deviation
+of the number of entities.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,6 +15,7 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..decoding import Posterior
 from ..pipeline.annotations import Confidence, prob_of
+from ..readers import as_spacy_applies
 from ..types import Potentials
 from .predictions import get_component, predict, run_before
 
@@ -34,22 +38,32 @@ class ExpectedCounts(NamedTuple):
     annotated: Floats2d
     deviation: Floats1d
 
+    def of_doc(self, i: int) -> "ExpectedCounts":
+        """What is expected of the doc with this index. Shapes: (1,), (1, labels)"""
+        return ExpectedCounts(*(column[i : i + 1] for column in self))
+
+    def total(self) -> "ExpectedCounts":
+        """The sums over all docs, as if these were one doc. Shapes: (1,), (1, labels)"""
+        return ExpectedCounts(*(column.sum(axis=0, keepdims=True) for column in self))
+
 
 def expect_counts(
     nlp: Language, name: str, docs: Iterable[Doc]
 ) -> Iterator[tuple[Sequence[Doc], ExpectedCounts]]:
-    """Predict docs in batches, and compute what the component expects of them. Entities that are
-    preset have a probability of 1.
+    """Predict copies of docs in batches, and compute what the component expects of them. Entities
+    that a component before it sets have a probability of 1.
 
     nlp (Language): The pipeline. What is before the component annotates the docs.
     name (str): The name of the component.
-    docs (Iterable[Doc]): The docs, without empty ones.
-    YIELDS (tuple[Sequence[Doc], ExpectedCounts]): The docs of each batch with their predicted
-        entities, and what is expected of them.
+    docs (Iterable[Doc]): The docs, whose annotation is ignored. Those without tokens are left out.
+    YIELDS (tuple[Sequence[Doc], ExpectedCounts]): The copies of each batch with their
+        predicted entities, and what is expected of them.
     """
     ner = get_component(nlp, name)
     label_numbers = {label: i for i, label in enumerate(ner.labels)}
-    for batch in minibatch(docs, nlp.batch_size):
+    # The docs of others stay as they are, and entities that they have don't count as preset.
+    copies = (as_spacy_applies(doc) for doc in docs if len(doc))
+    for batch in minibatch(copies, nlp.batch_size):
         docs_of_batch = run_before(nlp, name, batch)
         posterior = ner.posterior(docs_of_batch, preset=True)
         predict(ner, docs_of_batch, posterior, Confidence())
@@ -78,7 +92,7 @@ def expect_counts(
 
 
 def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
-    """Those of the docs of several batches, at least one."""
+    """Concatenate what is expected of the docs of several batches, at least one."""
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))
 
 

@@ -31,7 +31,7 @@ from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
-from .initial_config import check_vectors_option, init
+from .initial_config import check_raw_option, check_vectors_option, init
 from .loading import read_config
 from .predictions import (
     DevPredictions,
@@ -57,6 +57,7 @@ from .preparation import (
 )
 from .saved_strings import save_pipeline
 from .tuning import Tuning, check_parameter, parse_aim, tune_on
+from .vectors import LearnedVectors, learn_beside
 
 DIR_MODEL = "model-best"
 
@@ -67,6 +68,8 @@ HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 """The scores that are shown, by the ends of their names in `nlp.evaluate`."""
+
+NO_CORPUS = "fit: --train: expected a corpus if there is no config, got none"
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -87,6 +90,7 @@ class Fitted:
     tuning: Tuning | None = None
     held_out: dict[str, Any] | None = None  # scores on held-out docs, before both
     notes: Sequence[str] = ()  # what to know of the scores on the development corpus
+    learned: LearnedVectors | None = None  # the vectors of raw text
 
     @property
     def is_interrupted(self) -> bool:
@@ -110,6 +114,11 @@ class Fitted:
         Components have the same docs."""
         features, _ = linear_part(self.ners[0].model)
         return features.vector_coverage
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the saved pipeline."""
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     def training_text(self) -> str:
         """How training ended, on a line for each component."""
@@ -148,6 +157,8 @@ class Fitted:
             "training": self.training_text(),
             "weights": self.n_weights,
             "vectors": None if coverage is None else coverage._asdict(),
+            "raw_text": self.learned,
+            "bytes": self.n_bytes,
             "scores": self.scores,
             "calibration": self.calibration,
             "tuning": self.tuning,
@@ -160,10 +171,15 @@ class Fitted:
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"
-        lines = [self.training_text(), weights]
+        lines: list[str] = []
+        if self.learned is not None:
+            summary, *skipped = self.learned.summary()
+            lines += [f"raw text and training corpus: {summary}", *skipped]
+        lines += [self.training_text(), weights]
         coverage = self.vector_coverage
         if coverage is not None:
             lines.append(f"training docs: {coverage.as_text()}")
+            lines.append(f"pipeline with its vectors: {self.n_bytes / 1e6:.1f} MB")
         lines.append(self.scores_text())
         if self.calibration is not None:
             lines.append(self.calibration.as_text())
@@ -184,6 +200,7 @@ def fit(
     train_path: Path | None = None,
     dev_path: Path | None = None,
     vectors: str | None = None,
+    raw_paths: list[Path] | None = None,
     calibrate: bool = False,
     tune: str | None = None,
     n_seeds: int = 1,
@@ -202,6 +219,8 @@ def fit(
     train_path (Path | None): Training corpus, as --paths.train.
     dev_path (Path | None): Development corpus, as --paths.dev.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
+    raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from the
+        training corpus, which are inputs. See `costner vectors`.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
     tune (str | None): Tune on the same docs: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
@@ -217,6 +236,13 @@ def fit(
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
         raise ValueError("fit: --lang: expected no config with it")
+    learned: LearnedVectors | None = None
+    if raw_paths:
+        check_raw_option(vectors, "linear")
+        learned = learn_for_corpus(
+            raw_paths, output_path, config, overrides, lang=lang, train_path=train_path
+        )
+        vectors = str(learned.path)
     if config is None:
         config = write_config(
             output_path,
@@ -272,7 +298,9 @@ def fit(
         scores = scores_of_dev
     losses = {name: outcome.value for name, outcome in outcomes.items()}
     save_trained(path, nlp, training, scores, losses)
-    fitted = Fitted(path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes)
+    fitted = Fitted(
+        path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes, learned=learned
+    )
     if fitted.is_interrupted or not is_improved:
         return fitted
 
@@ -511,6 +539,30 @@ def updates_shown(nlp: Language) -> Iterator[None]:
         del vars(nlp)["update"]
 
 
+def learn_for_corpus(
+    raw_paths: Sequence[Path],
+    output_path: Path,
+    config: Config | Path | None,
+    overrides: Mapping[str, Any],
+    *,
+    lang: str | None,
+    train_path: Path | None,
+) -> LearnedVectors:
+    """Learn vectors from raw text and the training corpus, in the language of a config, to the
+    output folder: see `fit` for the arguments."""
+    if config is None:
+        if train_path is None:
+            raise ValueError(NO_CORPUS)
+        return learn_beside(raw_paths, train_path, output_path, lang or "en")
+    if isinstance(config, Path):
+        config = read_with_paths(config, overrides, train_path, None)
+    complete = Config(Language.default_config).merge(config).interpolate()
+    train = complete["paths"].get("train")
+    return learn_beside(
+        raw_paths, None if train is None else Path(train), output_path, complete["nlp"]["lang"]
+    )
+
+
 def write_config(
     output_path: Path,
     *,
@@ -528,7 +580,7 @@ def write_config(
         not overwritten.
     """
     if train_path is None:
-        raise ValueError("fit: --train: expected a corpus if there is no config, got none")
+        raise ValueError(NO_CORPUS)
     path = output_path / "config.cfg"
     text = init(
         path,

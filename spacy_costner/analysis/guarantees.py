@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.types import ArrayXd, Floats1d, Ints1d
@@ -30,7 +31,17 @@ from ..progress import progress
 from ..ragged import ranges
 from ..tags import Entities
 from .checks import SHORT
-from .fitness import count_known_sentences, find_unknown_labels, is_known_doc
+from .drawing import (
+    Drawing,
+    check_annotated,
+    check_pipeline,
+    conformal_weights,
+    read_drawings,
+    sample_of,
+)
+from .estimation import MIN_OF_EACH, as_share
+from .estimators import Count, Interval, estimate_ratio
+from .fitness import check_new_to, find_unknown_labels, is_known_doc, known_sentence_ids
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH_SIZE = 64
@@ -38,10 +49,6 @@ BATCH_SIZE = 64
 
 SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
 """The columns of a span that may be in a set, or of an annotated entity: see `ScoredSpans`."""
-
-MAX_KNOWN_SHARE = 0.25
-"""With more sentences than this share that the component was trained on, docs are refused. In the
-development docs of Spanish CoNLL-2002 the share is 0.14: some articles are there twice."""
 
 MIN_THRESHOLD = 1e-6
 """The least threshold: the set then has all spans that are searched for."""
@@ -77,12 +84,14 @@ class Risk(NamedTuple):
     """The share of misses or of false alarms of the sets of calibration docs.
 
     n_docs (int): The number of docs that count.
+    weight (float): The sum of their weights; their number, if they have none.
     lowest (float): The risk at the threshold where it is lowest.
     is_binary (bool): Whether the share of each doc is 0 or 1.
     find_threshold (FindThreshold): Finds the threshold that keeps a limit.
     """
 
     n_docs: int
+    weight: float
     lowest: float
     is_binary: bool
     find_threshold: FindThreshold
@@ -94,6 +103,23 @@ class Guarantee(NamedTuple):
     promise: Promise  # its terms, thresholds and calibration docs
     parts: list[Part]  # by group and label
     notes: list[str]  # what may weaken the promise
+    kept: "Kept | None" = None  # with drawn docs: how the promise before is kept on their texts
+
+
+class Kept(NamedTuple):
+    """How a promise is kept on the texts that docs were drawn from."""
+
+    limit: float  # what was promised
+    miss_rate: Interval  # with a confidence of 0.95
+    n_missing: int  # the number of drawings of docs that miss an entity
+
+    def as_text(self) -> str:
+        """The miss rate in words. Few misses have no interval that could be trusted."""
+        value, low, high = self.miss_rate
+        interval = f"95 % interval {low:.3g} to {high:.3g}"
+        if self.n_missing < MIN_OF_EACH:
+            interval = f"{self.n_missing} drawn docs with a miss, too few for an interval"
+        return f"The set of before, promised {self.limit:g}, misses {value:.3g} ({interval})"
 
 
 class ScoredSpans(NamedTuple):
@@ -133,6 +159,7 @@ def guarantee(
     by: str = "doc",
     per_label: bool = False,
     by_group: str | None = None,
+    drawn: bool = False,
     file_tokens: bool = False,
     source: str = "calibration docs",
 ) -> Guarantee:
@@ -154,6 +181,8 @@ def guarantee(
     per_label (bool): A promise and a threshold for each label.
     by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
         Labels and groups share what may fail.
+    drawn (bool): The docs are all those that `estimate --draw` drew from new texts: the promise is
+        for these texts, on average over drawings, and replaces one that is broken there.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the promise.
@@ -172,23 +201,35 @@ def guarantee(
         per_label=per_label,
         by_group=by_group,
     )
+    if drawn and terms.confidence is not None:
+        raise ValueError("drawn: expected a miss rate without a confidence, got one")
     ner = get_component(nlp, name)
     notes = find_notes(nlp, source)
     examples = list(examples)
     notes += find_unknown_labels(nlp, ner, examples, source)
-    known_sentences = count_known_sentences(ner, [eg.reference for eg in examples])
-    if known_sentences.n_known > MAX_KNOWN_SHARE * known_sentences.n_sentences:
-        raise ValueError(
-            f"expected docs that the pipeline was not trained on, got {source}, where "
-            f"{known_sentences.as_text()}"
-        )
+    references = [eg.reference for eg in examples]
+    if drawn:
+        n_drawings = check_drawn(ner, references)
+    else:
+        n_drawings = None
+        check_not_drawn(references)
+        check_new_to(ner, references, source)
 
-    used, not_counted = leave_out(ner, examples, by_group)
+    used, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
+    doc_weights = None
+    kept = None
+    if drawn:
+        drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used]
+        doc_weights = conformal_weights(drawings)
+        kept = measure_promise(nlp, ner, used, drawings)
     scored = score_spans(nlp, ner, used, terms)
-    parts = find_parts(ner, scored, used, terms)
+    parts = find_parts(ner, scored, used, terms, doc_weights)
     groups = find_thresholds(parts, per_label=per_label)
     if not groups:
-        raise ValueError(unreachable_message(parts, terms))
+        message = unreachable_message(parts, terms)
+        if kept is not None:
+            message = f"{message}. {kept.as_text()}"
+        raise ValueError(message)
     promise = Promise(
         **asdict(terms),
         groups=groups,
@@ -196,14 +237,19 @@ def guarantee(
         docs=len(used),
         entities=len(scored.gold),
         not_counted=not_counted,
+        drawings=n_drawings,
     )
 
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
     ner.meta = nlp.meta  # where the component writes its promise, too
     ner.set_guarantee(promise)
-    ner.set_shift([eg.reference for eg in used], scored.entropies, source, approximate=False)
-    return Guarantee(promise, parts, notes)
+    of_shift = numpy.arange(len(used))
+    if doc_weights is not None:
+        of_shift = draw_uniformly(doc_weights)
+    docs_of_shift = [used[i].reference for i in of_shift]
+    ner.set_shift(docs_of_shift, scored.entropies[of_shift], source, approximate=False)
+    return Guarantee(promise, parts, notes, kept)
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
@@ -243,8 +289,69 @@ def find_notes(nlp: Language, source: str) -> list[str]:
     return notes
 
 
+def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
+    """Check that docs are all those that were drawn for a component, and are annotated. Returns the
+    number of drawings."""
+    check_annotated(docs)
+    drawings = read_drawings(docs)
+    check_pipeline(ner, docs, drawings[0])
+    return sum(drawing.times for drawing in drawings)
+
+
+def check_not_drawn(docs: Iterable[Doc]) -> None:
+    """RAISES (ValueError): If docs were drawn with unequal probabilities."""
+    for doc in docs:
+        if Drawing.is_in(doc.user_data):
+            raise ValueError(
+                "expected docs that are like those to come, got docs that `estimate --draw` drew, "
+                "half of them by how unsure the model is: add --drawn"
+            )
+
+
+def draw_uniformly(weights: Floats1d) -> Ints1d:
+    """Choose some of the docs that were drawn with unequal probabilities, so that all docs of their
+    texts had the same chance: rejection sampling. The test for a shift needs such docs.
+
+    weights (Floats1d): The weights of the docs: see `conformal_weights`. Shape: (D,)
+    RETURNS (Ints1d): The numbers of the chosen docs, at least one.
+    """
+    chances = numpy.random.default_rng(0).random(len(weights))
+    # The doc with the largest weight is always chosen.
+    return numpy.flatnonzero(chances * weights.max() < weights)
+
+
+def measure_promise(
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], drawings: Sequence[Drawing]
+) -> Kept | None:
+    """Estimate the miss rate of the set that a component promises now on the texts that docs were
+    drawn from. None if it promises no miss rate, or one by label or by group."""
+    promise = ner.guarantee
+    if promise is None or promise.miss is None or promise.per_label or promise.by_group:
+        return None
+    scored = score_spans(nlp, ner, examples, promise)
+    is_missed = scored.gold["score"] < promise.groups[""].threshold
+    n_docs = len(examples)
+    n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
+    n_missed = numpy.bincount(scored.gold["doc"], is_missed, minlength=n_docs)
+    losses = n_missed / numpy.maximum(n_entities, 1)
+    if promise.by == "any":
+        losses = numpy.ceil(losses)
+    # Docs without entities have no miss rate.
+    has_entities = (n_entities > 0).astype("float64")
+    times = [drawing.times for drawing in drawings]
+    drawn_losses = numpy.repeat(losses, times)
+    of_losses = Count(drawn_losses, numpy.zeros_like(drawn_losses), 0.0)
+    of_docs = Count(numpy.repeat(has_entities, times), numpy.zeros_like(drawn_losses), 0.0)
+    miss_rate = estimate_ratio(of_losses, of_docs, sample_of(drawings))
+    return Kept(promise.miss, as_share(miss_rate), int((drawn_losses > 0).sum()))
+
+
 def leave_out(
-    ner: CostSensitiveNER, examples: Iterable[Example], by_group: str | None
+    ner: CostSensitiveNER,
+    examples: Iterable[Example],
+    by_group: str | None,
+    *,
+    keep_known: bool = False,
 ) -> tuple[list[Example], dict[str, int]]:
     """Leave out docs that a promise can't be based on. They are of three kinds:
 
@@ -255,6 +362,7 @@ def leave_out(
 
     RETURNS (tuple[list[Example], dict[str, int]]): The other docs, and the number of docs of each
         kind. "docs without entities" are counted, too: they stay, but no miss rate counts them.
+        With `keep_known` training docs stay: they are among the texts of drawn docs, too.
     RAISES (ValueError): If no docs with entities are left.
     """
     without_group = f"docs without {by_group!r}"
@@ -263,14 +371,15 @@ def leave_out(
         kinds.append(without_group)
     counts = dict.fromkeys(kinds, 0)
     whole_texts = find_whole_texts(ner)
-    trained_on = set(ner.trained_on.tolist())
+    known_ids = known_sentence_ids(ner)
     used = []
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
         # The same short text may come again by chance.
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        if is_whole_text or is_known_doc(trained_on, doc):
+        is_known = is_whole_text or is_known_doc(known_ids, doc)
+        if is_known and not keep_known:
             counts["training docs"] += 1
         elif not len(doc) or not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
             counts["docs with missing tags"] += 1
@@ -413,9 +522,14 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
 
 
 def find_parts(
-    ner: CostSensitiveNER, scored: ScoredSpans, examples: Sequence[Example], terms: Terms
+    ner: CostSensitiveNER,
+    scored: ScoredSpans,
+    examples: Sequence[Example],
+    terms: Terms,
+    doc_weights: Floats1d | None = None,
 ) -> list[Part]:
-    """What can be promised of each group of docs and, if terms are per label, of each label."""
+    """What can be promised of each group of docs and, if terms are per label, of each label.
+    `doc_weights`: of drawn docs, (D,); see `conformal_weights`."""
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
@@ -434,12 +548,21 @@ def find_parts(
             n_docs=int(is_in_group.sum()),
             n_parts=len(groups) * len(labels),
             terms=terms,
+            doc_weights=doc_weights,
         )
         parts.append(part._replace(group=group, label=label))
     return parts
 
 
-def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms: Terms) -> Part:
+def find_part(
+    spans: ArrayXd,
+    gold: ArrayXd,
+    *,
+    n_docs: int,
+    n_parts: int,
+    terms: Terms,
+    doc_weights: Floats1d | None = None,
+) -> Part:
     """Find what can be promised of one part.
 
     spans, gold (ArrayXd): Its spans and annotated entities, as in `ScoredSpans`.
@@ -447,13 +570,14 @@ def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms
     n_parts (int): The number of parts. If each may fail with the same probability, all promises
         hold with the confidence of the terms.
     terms (Terms): What is to be promised.
+    doc_weights (Floats1d | None): The weights of drawn docs. None: all docs have the same.
     RETURNS (Part): The part, without the names of its group and label.
     """
     delta: float | None = None  # the probability that the promise of this part fails
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
     if terms.limits_misses:
-        risk = miss_risk(gold, terms, delta)
+        risk = miss_risk(gold, terms, delta, doc_weights)
     else:
         assert delta is not None  # `guarantee` gives such terms a confidence
         risk = alarm_risk(spans, n_docs, delta)
@@ -466,7 +590,18 @@ def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms
             levels.append([limit, threshold_of_limit])
     # Without a threshold the set has what is always in it, whose score is infinite.
     least_score = numpy.inf if threshold is None else threshold
-    n_in_set = int((spans["score"] >= least_score).sum())
+    is_in_set = spans["score"] >= least_score
+    n_in_set = float(is_in_set.sum())
+    n_entities = float(len(gold))
+    docs_needed = conformal.docs_needed(
+        risk.lowest, terms.limit, delta=delta, binary=risk.is_binary
+    )
+    if doc_weights is not None:
+        n_in_set = float(doc_weights[spans["doc"][is_in_set]].sum())
+        n_entities = float(doc_weights[gold["doc"]].sum())
+        if docs_needed is not None:
+            # So far it is a sum of weights.
+            docs_needed = math.ceil(docs_needed * risk.n_docs / max(risk.weight, 1e-9))
     return Part(
         group="",
         label="",
@@ -474,25 +609,27 @@ def find_part(spans: ArrayXd, gold: ArrayXd, *, n_docs: int, n_parts: int, terms
         entities=len(gold),
         threshold=threshold,
         reachable=find_reachable(risk.find_threshold),
-        docs_needed=conformal.docs_needed(
-            risk.lowest, terms.limit, delta=delta, binary=risk.is_binary
-        ),
-        spans=n_in_set / max(len(gold), 1),
+        docs_needed=docs_needed,
+        spans=n_in_set / (n_entities or 1.0),
         levels=levels,
     )
 
 
-def miss_risk(gold: ArrayXd, terms: Terms, delta: float | None) -> Risk:
+def miss_risk(
+    gold: ArrayXd, terms: Terms, delta: float | None, doc_weights: Floats1d | None
+) -> Risk:
     """The share of annotated entities that sets miss. Docs without entities don't count.
 
     gold (ArrayXd): The annotated entities, as in `ScoredSpans`.
     terms (Terms): What the share is of.
     delta (float | None): The probability that the promise may fail. None: it holds on average.
+    doc_weights (Floats1d | None): The weights of drawn docs.
     """
-    losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by)
+    losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
     (lowest,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
-    return Risk(losses.n, lowest, losses.binary, find_threshold)
+    n_docs = len(numpy.unique(gold["doc"]))
+    return Risk(n_docs, losses.n, lowest, losses.binary, find_threshold)
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
@@ -508,7 +645,7 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
     # The first threshold is the strictest.
-    return Risk(n_docs, float(risks[0]), False, find_threshold)
+    return Risk(n_docs, n_docs, float(risks[0]), False, find_threshold)
 
 
 def find_miss_threshold(

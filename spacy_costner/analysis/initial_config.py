@@ -41,6 +41,7 @@ from ..training.lbfgs import MANY_LABELS
 from ..types import Loss
 from .preparation import FEW_SENTENCES, count_sentences
 from .tuning import parse_aim
+from .vectors import DIR_VECTORS, learn_beside
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
@@ -208,6 +209,7 @@ def init(
     groups_path: Path | None = None,
     transformer: str | None = None,
     vectors: str | None = None,
+    raw_paths: list[Path] | None = None,
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -238,7 +240,9 @@ def init(
         overlap.
     transformer (str | None): Name or folder of the transformer.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
-    force (bool): Overwrite the file of the tree.
+    raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from --train,
+        to the folder vectors beside the config. See `costner vectors`.
+    force (bool): Overwrite the file of the tree and the folder of the vectors.
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
@@ -248,7 +252,11 @@ def init(
     get_lang_class(lang)  # an error if there is no such language
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
-    if vectors is not None:
+    if raw_paths:
+        check_raw_option(vectors, model)
+        if not force:
+            refuse_existing(output_path.with_name(DIR_VECTORS))
+    elif vectors is not None:
         check_vectors_option(vectors, model)
     if aim is not None:
         parse_aim(aim, "cost", "guarantee", option="--aim")
@@ -293,6 +301,8 @@ def init(
         if not force:
             refuse_existing(tree_path)
         write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
+    if raw_paths:
+        vectors = str(learn_beside(raw_paths, train_path, output_path.parent, lang).path)
     plan = Plan(
         config_path=output_path,
         command=command,
@@ -313,6 +323,14 @@ def init(
         inner_nodes=inner_nodes,
     )
     return render_config(plan, make_settings(plan))
+
+
+def check_raw_option(vectors: str | None, model: Model) -> None:
+    """RAISES (ValueError): If vectors are given, too, or the model takes no static vectors."""
+    if vectors is not None:
+        raise ValueError("--raw: expected no --vectors with it, as these are learned")
+    if model == "transformer":
+        raise ValueError("--raw: expected --model linear, cnn or hybrid, got transformer")
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:

@@ -23,9 +23,6 @@ from spacy.util import (
     dot_to_object,
     fix_random_seed,
     get_lang_class,
-    get_model_meta,
-    get_package_path,
-    is_package,
     load_config,
     load_model_from_config,
     minibatch,
@@ -45,6 +42,7 @@ from ..training.eval_frequency import without_evaluation
 from ..training.lbfgs import train_at_once
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces
+from ..training.raw_sentences import pipeline_folder
 from ..types import Progress
 from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
@@ -205,12 +203,7 @@ def component_block(config: Config, name: str) -> dict[str, Any]:
 
 def read_pipeline_config(name: str) -> Config:
     """The config of a trained pipeline, a package or a folder."""
-    folder = Path(name)
-    if is_package(name):
-        package = get_package_path(name)
-        meta = get_model_meta(package)
-        folder = package / f"{meta['lang']}_{meta['name']}-{meta['version']}"
-    return load_config(folder / "config.cfg", interpolate=True)
+    return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)
 
 
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:

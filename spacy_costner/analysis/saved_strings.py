@@ -42,6 +42,7 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
     """
 
     def write(folder: Path) -> None:
+        """Write the pipeline to a folder, and then only the needed strings over its strings."""
         nlp.to_disk(folder)
         if not keeps_strings(nlp):
             strings = StringStore(needed_strings(nlp))

@@ -6,8 +6,10 @@ worth less if the docs chosen before have the same ones.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 import numpy
 from spacy.attrs import LOWER
@@ -99,6 +101,9 @@ MEASURES: dict[str, Measure] = {
     "least-confidence": by_least_confidence,
 }
 
+CHOSEN_BY = "chosen_by"
+"""The key in the metadata of suggested docs that says that they are no random sample."""
+
 PRICES = ("token", "doc")
 """What the price of a doc is made of."""
 
@@ -120,16 +125,26 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """The prediction as a proposal to annotators, with the probability of each entity."""
-        task = doc_to_task(self.doc, {"meta": {"score": round(self.score, 4), "doc": self.place}})
-        spans: list[TaskSpan] = []
-        for span, ent in zip(task.spans or (), self.doc.ents):
-            prob = prob_of(ent)
-            if prob is None:  # The entity is preset.
-                prob = 1.0
-            score = round(prob, 4)
-            spans.append(span._replace(extra={**span.extra, "score": score}))
-        return task._replace(spans=spans)
+        """The prediction as a proposal to annotators. Before there is a model, the task has no
+        annotation."""
+        meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
+        return proposal(self.doc, {"meta": meta})
+
+
+def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
+    """The predicted entities of a doc as a proposal to annotators, with their probabilities; no
+    annotation if the doc has none. `extra` has other keys of the task."""
+    task = doc_to_task(doc, extra)
+    if task.spans is None:  # there is no model yet
+        return task
+    spans: list[TaskSpan] = []
+    for span, ent in zip(task.spans, doc.ents):
+        prob = prob_of(ent)
+        if prob is None:  # The entity is preset.
+            prob = 1.0
+        score = round(prob, 4)
+        spans.append(span._replace(extra={**span.extra, "score": score}))
+    return task._replace(spans=spans)
 
 
 def suggest(
@@ -196,6 +211,49 @@ def suggest(
     return suggestions
 
 
+def suggest_first(
+    docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
+) -> list[Suggestion]:
+    """Choose docs to annotate before there is a model: together they have many of the frequent
+    words. The worth of a word is the root of the number of docs with it, and 0 if there is one.
+
+    docs (Iterable[Doc]): The docs. Those without words and those with the same text as one before
+        are left out.
+    n (int): How many to choose, at least 1; all if there are fewer.
+    annotated (Iterable[Doc]): Docs that are annotated: their texts are left out.
+    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score is the
+        worth of their different words.
+    RAISES (ValueError): If there is no doc, or `n` is out of its range.
+    """
+    if n < 1:
+        raise ValueError(f"n: expected at least 1, got {n}")
+    doc_indices: list[int] = []
+    pool: list[Doc] = []
+    for doc_index, doc in distinct_docs(docs, annotated):
+        doc_indices.append(doc_index)
+        pool.append(doc)
+    if not pool:
+        raise NoDocsError("expected docs with words that are not annotated, got none")
+
+    words_of_docs = [numpy.unique(doc.to_array(LOWER)) for doc in pool]
+    n_docs_with_word = Counter(chain.from_iterable(words.tolist() for words in words_of_docs))
+    scores: list[float] = []
+    prices: list[float] = []
+    shares: list[Shares] = []
+    for doc, words in zip(pool, words_of_docs):
+        n_docs = numpy.asarray([n_docs_with_word[word] for word in words.tolist()])
+        # What a word teaches is of use where it stands again.
+        worth_of_words = numpy.where(n_docs > 1, numpy.sqrt(n_docs), 0.0)
+        scores.append(float(worth_of_words.sum()))
+        prices.append(len(doc) + PRICE_PER_DOC)
+        shares.append(make_shares(words, worth_of_words))
+    suggestions: list[Suggestion] = []
+    worth = numpy.asarray(scores) / numpy.asarray(prices)
+    for i in choose_diverse(worth, shares, n, decay=DECAY):
+        suggestions.append(Suggestion(doc_indices[i], scores[i], pool[i]))
+    return suggestions
+
+
 def check_other_components(nlp: Language, name: str) -> None:
     """Look for components of other packages that set entities, such as spaCy's `ner`: they don't
     say how sure they are. Warns of those that run before our component.
@@ -214,7 +272,7 @@ def check_other_components(nlp: Language, name: str) -> None:
         raise ValueError(
             "suggest: expected a pipeline with a component of factory 'cost_sensitive_ner', got "
             f"entities of {others}, which say nothing of how sure they are. Train a small model on "
-            "its answers: see `costner distill`"
+            "its answers with `costner distill`, or choose texts without a model: suggest --start"
         )
     if name not in ours:
         return

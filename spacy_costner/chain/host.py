@@ -15,11 +15,12 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def on_host(function: FunctionT) -> FunctionT:
-    """Make a function of NumPy arrays accept CuPy arrays, too: it runs on the host, and its results
-    are CuPy arrays then."""
+    """Make a function of NumPy arrays accept CuPy arrays, too. It still runs on the host, but its
+    results are then CuPy arrays."""
 
     @wraps(function)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
+        """Call the function, on the host if any argument has an array on a GPU."""
         for argument in (*args, *kwargs.values()):
             # Potentials are a tuple of arrays, all of the same kind: one of them shows which.
             array = getattr(argument, "emissions", argument)
@@ -54,8 +55,8 @@ class OnHost:
         return OnHost(getattr(self.target, name), self.asarray)
 
     def _to_device(self, result: Any) -> Any:
-        """Copy the arrays of a result to the GPU. What is no array, such as messages or the
-        callback to a gradient, stays on the host, and its calls copy in turn."""
+        """Copy the arrays of a result to the GPU. What is no array, such as messages or a callback,
+        stays on the host: it becomes an `OnHost`, which copies when it is called."""
         if isinstance(result, tuple):
             copied = _map_tuple(result, self._to_device)
             if hasattr(result, "lengths"):  # potentials, whose lengths are always on the host
@@ -75,9 +76,9 @@ def _to_host(argument: Any) -> Any:
     return to_numpy(argument) if is_cupy_array(argument) else argument
 
 
-def _map_tuple(parts: Any, copy: Callable[[Any], Any]) -> Any:
-    """Copy each part of a tuple. A named tuple keeps its type."""
-    copies = [copy(part) for part in parts]
-    if hasattr(parts, "_make"):
-        return parts._make(copies)
+def _map_tuple(items: Any, copy: Callable[[Any], Any]) -> Any:
+    """Copy each item of a tuple. A named tuple keeps its type."""
+    copies = [copy(item) for item in items]
+    if hasattr(items, "_make"):
+        return items._make(copies)
     return tuple(copies)

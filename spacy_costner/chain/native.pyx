@@ -1,7 +1,12 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
 """The queries of queries.py: this file checks the arrays and passes them to the C++ in cpp/, which
-processes a few sequences side by side, without padding and without the GIL."""
+processes a few sequences side by side, without padding and without the GIL.
+
+Shapes: N tokens in B sequences, K tags. The C++ gets pointers to the data of arrays, so the arrays
+have to live as long as it may read them. Names with an underscore, such as `_Segments`, are structs
+and functions of the C++.
+"""
 
 cimport cython
 cimport numpy as np
@@ -13,15 +18,15 @@ from ..types import Potentials
 np.import_array()
 
 
-# A thread is only worth starting for so many products of a message and a transition.
-cdef int64_t SHARE_OF_A_THREAD = 300_000
-cdef int most_threads = 1
+# A thread is started only if it gets at least so many products of a message and a transition.
+cdef int64_t MIN_PRODUCTS_OF_THREAD = 300_000
+cdef int max_threads = 1
 
 
 def set_threads(int n_threads):
-    """The maximum number of threads; a small batch uses fewer."""
-    global most_threads
-    most_threads = n_threads
+    """Set the maximum number of threads; a small batch uses fewer."""
+    global max_threads
+    max_threads = n_threads
 
 
 def instruction_sets():
@@ -43,7 +48,12 @@ cdef class _Batch:
     cdef object potentials, emissions, transitions, start, end, lengths
 
     def __cinit__(self, potentials, str prefix="potentials.", int typenum=-1):
-        """typenum: The type of all scores, by default that of the emissions."""
+        """Check the potentials, and point to their arrays.
+
+        prefix (str): What the names of arrays begin with in error messages.
+        typenum (int): NumPy's number of the type of all scores. -1: that of the emissions.
+        RAISES (ValueError): If arrays have other shapes or types than expected.
+        """
         emissions, transitions, start, end, lengths = potentials
         if typenum < 0:
             typenum = np.NPY_DOUBLE if getattr(emissions, "dtype", None) == numpy.float64 else np.NPY_FLOAT
@@ -56,14 +66,17 @@ cdef class _Batch:
         self.transitions = _array(prefix, "transitions", transitions, FLOATS, typenum, (n_tags, n_tags))
         self.start = _array(prefix, "start", start, FLOATS, typenum, (n_tags,))
         self.end = _array(prefix, "end", end, FLOATS, typenum, (n_tags,))
-        # 64 bits until they are checked, so that none wraps around.
-        array = _array(prefix, "lengths", lengths, INTEGERS, np.NPY_INT64, (-1,))
-        self.scores.n_sequences = np.PyArray_DIM(array, 0)
-        if not are_lengths(<const int64_t*>np.PyArray_DATA(array), self.scores.n_sequences, n_tokens):
+        # The C++ has lengths of 32 bits. They have 64 until they are checked, so that a length that
+        # is too large doesn't become another one.
+        wide_lengths = _array(prefix, "lengths", lengths, INTEGERS, np.NPY_INT64, (-1,))
+        cdef const int64_t* first_length = <const int64_t*>np.PyArray_DATA(wide_lengths)
+        self.scores.n_sequences = np.PyArray_DIM(wide_lengths, 0)
+        if not are_lengths(first_length, self.scores.n_sequences, n_tokens):
             raise ValueError(
                 f"{prefix}lengths: expected lengths that add up to the {n_tokens} rows of the emissions, got {lengths}"
             )
-        self.lengths = _contiguous(array, np.NPY_INT32, 1)
+        self.lengths = _contiguous(wide_lengths, np.NPY_INT32, 1)
+
         self.scores.wide = typenum == np.NPY_DOUBLE
         self.scores.emissions = np.PyArray_DATA(self.emissions)
         self.scores.transitions = np.PyArray_DATA(self.transitions)
@@ -74,11 +87,13 @@ cdef class _Batch:
         self.scores.n_tags = n_tags
 
     cdef int n_threads(self):
-        cdef int64_t work = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
-        return max(1, min(most_threads, work // SHARE_OF_A_THREAD))
+        """The number of threads that this batch is worth."""
+        cdef int64_t n_products = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
+        return max(1, min(max_threads, n_products // MIN_PRODUCTS_OF_THREAD))
 
     cdef object empty_gradient(self, Gradient* gradient):
-        """Potentials that are not initialised."""
+        """Make arrays for a gradient, not initialised: returned as `Potentials`, and as pointers in
+        `gradient`."""
         arrays = [
             np.PyArray_EMPTY(np.PyArray_NDIM(like), np.PyArray_DIMS(like), self.typenum, 0)
             for like in (self.emissions, self.transitions, self.start, self.end)
@@ -90,7 +105,7 @@ cdef class _Batch:
         return Potentials(*arrays, self.potentials.lengths)
 
 
-# What an array holds, and the characters of its types.
+# What an array holds, for error messages, and NumPy's characters of its types.
 FLOATS = ("float32 or float64", "fd")
 INTEGERS = ("integers", "bhilqBHILQ")
 TRUTH_VALUES = ("truth values", "?")
@@ -98,25 +113,35 @@ REAL_NUMBERS = ("real numbers", "efdg" + INTEGERS[1])
 
 
 cdef object _array(str prefix, str name, array, tuple kind, int typenum, tuple shape):
-    """An array as the kernels read it: of one type, C-contiguous. A size of -1 is any.
-    RAISES (ValueError): If it has another kind of values or another shape."""
+    """An array as the kernels read it: of one type, and C-contiguous.
+
+    prefix, name (str): The name of the array in error messages, in two parts.
+    array (Array): The array.
+    kind (tuple[str, str]): What it should hold: FLOATS, INTEGERS, TRUTH_VALUES or REAL_NUMBERS.
+    typenum (int): NumPy's number of the type that the kernels need.
+    shape (tuple[int, ...]): The shape that it should have; -1 for a dimension of any size.
+    RAISES (ValueError): If it holds something else, or has another shape.
+    """
     cdef int n_dimensions = len(shape), i
     cdef np.npy_intp size
-    what, types = kind
+    expected_values, type_characters = kind
     if not np.PyArray_Check(array):
-        raise ValueError(f"{prefix}{name}: expected an array of {what}, got {type(array).__name__}")
-    if array.dtype.char not in types:
-        raise ValueError(f"{prefix}{name}: expected {what}, got an array of {array.dtype}")
+        raise ValueError(f"{prefix}{name}: expected an array of {expected_values}, got {type(array).__name__}")
+    if array.dtype.char not in type_characters:
+        raise ValueError(f"{prefix}{name}: expected {expected_values}, got an array of {array.dtype}")
     if np.PyArray_NDIM(array) != n_dimensions:
         raise ValueError(f"{prefix}{name}: expected {n_dimensions} dimensions, got the shape {array.shape}")
     for i in range(n_dimensions):
         size = shape[i]
         if size != -1 and size != np.PyArray_DIM(array, i):
-            raise ValueError(f"{prefix}{name}: expected {what} in the shape {shape}, got {array.shape}")
+            raise ValueError(
+                f"{prefix}{name}: expected {expected_values} in the shape {shape}, got {array.shape}"
+            )
     return _contiguous(array, typenum, n_dimensions)
 
 
 cdef inline object _contiguous(array, int typenum, int n_dimensions):
+    """The array itself if it is C-contiguous and of this type, otherwise a copy that is."""
     return np.PyArray_FROMANY(
         array, typenum, n_dimensions, n_dimensions, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
     )
@@ -133,6 +158,9 @@ cdef class _Query:
         self.arrays = arrays
 
 
+# The functions `_..._query` check the arguments of a query, and put them into a `_Query`.
+
+
 cdef _Query _tags_query(_Batch batch, tags, str name="tags"):
     """A tag for each token. Shape: (N,)"""
     cdef int64_t n_tokens = batch.scores.n_tokens
@@ -145,7 +173,7 @@ cdef _Query _tags_query(_Batch batch, tags, str name="tags"):
 
 
 cdef _Query _allowed_query(_Batch batch, allowed):
-    """Sets of tags. Shape: (N, K) or (N,)"""
+    """The tags that are allowed at each token: a mask, shape (N, K), or one tag, shape (N,)."""
     if getattr(allowed, "ndim", 2) == 1:
         return _tags_query(batch, allowed, "allowed")
     array = _array("", "allowed", allowed, TRUTH_VALUES, np.NPY_BOOL, batch.emissions.shape)
@@ -155,21 +183,23 @@ cdef _Query _allowed_query(_Batch batch, allowed):
 
 
 cdef _Query _values_query(_Batch batch, values):
-    """Values of tags and transitions, in the precision of the batch."""
-    cdef _Batch terms = _Batch(values, "values.", batch.typenum)
-    if terms.emissions.shape != batch.emissions.shape:
+    """Values of tags and transitions, as `Potentials` of the same batch, in its precision."""
+    cdef _Batch value_batch = _Batch(values, "values.", batch.typenum)
+    if value_batch.emissions.shape != batch.emissions.shape:
         raise ValueError(
-            f"values.emissions: expected the shape {batch.emissions.shape}, got {terms.emissions.shape}"
+            f"values.emissions: expected the shape {batch.emissions.shape}, got {value_batch.emissions.shape}"
         )
-    has_lengths = values.lengths is batch.potentials.lengths or numpy.array_equal(terms.lengths, batch.lengths)
-    if not has_lengths:
-        raise ValueError(f"values.lengths: expected {batch.lengths}, got {terms.lengths}")
-    cdef _Query query = _Query(terms)
-    query.arguments.values = &terms.scores
+    # Most often the arrays are the same object, and need not be compared.
+    has_same_lengths = values.lengths is batch.potentials.lengths
+    if not has_same_lengths and not numpy.array_equal(value_batch.lengths, batch.lengths):
+        raise ValueError(f"values.lengths: expected {batch.lengths}, got {value_batch.lengths}")
+    cdef _Query query = _Query(value_batch)
+    query.arguments.values = &value_batch.scores
     return query
 
 
 cdef _Query _segments_query(_Batch batch, segments):
+    """Segments of paths: see `queries.Segments`."""
     begin = _array("segments.", "begin", segments.begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("segments.", "end", segments.end, INTEGERS, np.NPY_INT64, begin.shape)
     tags = _array("segments.", "tags", segments.tags, INTEGERS, np.NPY_INT64, (-1,))
@@ -194,7 +224,8 @@ cdef _Query _segments_query(_Batch batch, segments):
 
 
 cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
-    """What makes an entity of tags, and which tokens are white space. `columns` are kept alive, too."""
+    """What makes an entity of tags (`types.EntityTags`), and which tokens are white space. The query
+    keeps `columns` alive, too: other arrays that it will point to."""
     cdef int n_tags = batch.scores.n_tags
     label_of = _array("entity_tags.", "label_of", entity_tags.label_of, INTEGERS, np.NPY_INT64, (n_tags,))
     opening = _array("entity_tags.", "opening", entity_tags.opening, TRUTH_VALUES, np.NPY_BOOL, (n_tags,))
@@ -219,6 +250,7 @@ cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
 
 
 cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
+    """Entities, as begin, end and label, beside what `_entity_tags_query` has. Shapes: (E,)"""
     begin, end, label = entities
     begin = _array("entities.", "begin", begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("entities.", "end", end, INTEGERS, np.NPY_INT64, begin.shape)
@@ -235,8 +267,8 @@ cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
 
 
 cdef object _columns(const vector[vector[_LikelyEntity]]& entities):
-    """Entities of all sequences as arrays: begin, end, label, probability."""
-    cdef size_t n_entities = 0, i = 0, s, j
+    """The entities of all sequences as four arrays: begin, end, label, probability. Shapes: (E,)"""
+    cdef size_t n_entities = 0, i = 0, s, j  # s is a sequence, j an entity in it, i one of all
     for s in range(entities.size()):
         n_entities += entities[s].size()
     columns = tuple(numpy.empty(n_entities, dtype) for dtype in ("int64", "int64", "int64", "float64"))
@@ -255,6 +287,7 @@ cdef object _columns(const vector[vector[_LikelyEntity]]& entities):
 
 
 cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
+    """An array of one or two dimensions that has a value everywhere."""
     cdef np.npy_intp[2] sizes = [shape[0], shape[1] if len(shape) == 2 else 1]
     array = np.PyArray_EMPTY(len(shape), sizes, typenum, 0)
     array.fill(value)
@@ -263,7 +296,9 @@ cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
 
 @cython.final
 cdef class Vjp:
-    """The vector-Jacobian product of a query; keeps alive what it refers to."""
+    """The vector-Jacobian product of a query: called with the derivative with respect to its values,
+    it computes the derivative with respect to the potentials. It keeps the messages (`owner`), the
+    potentials and the arguments of the query alive."""
 
     cdef _Batch batch
     cdef unique_ptr[Query] query
@@ -280,20 +315,25 @@ cdef class Vjp:
 
 
 cdef object _gradient(_Batch batch, vjps):
-    """The sum of the gradients of queries of the same messages."""
+    """The sum of the gradients of queries of the same messages.
+
+    vjps (Iterable[tuple[Vjp, Array]]): The VJP of each, and the derivative with respect to its
+        values.
+    """
     cdef vector[const Query*] queries
-    cdef vector[const double*] d_values
-    cdef Gradient out
+    cdef vector[const double*] pointers
+    cdef Gradient gradient_pointers
     cdef Vjp vjp
-    kept_alive = []  # the arrays that the pointers point into
-    for vjp, d_value in vjps:
-        weights = _array("", "derivatives", d_value, REAL_NUMBERS, np.NPY_DOUBLE, vjp.shape)
-        kept_alive.append(weights)
+    kept_alive = []  # the arrays that the pointers point to
+    for vjp, d_values in vjps:
+        checked_d_values = _array("", "derivatives", d_values, REAL_NUMBERS, np.NPY_DOUBLE, vjp.shape)
+        kept_alive.append(checked_d_values)
         queries.push_back(vjp.query.get())
-        d_values.push_back(<const double*>np.PyArray_DATA(weights))
-    gradient = batch.empty_gradient(&out)
+        pointers.push_back(<const double*>np.PyArray_DATA(checked_d_values))
+    gradient = batch.empty_gradient(&gradient_pointers)
     with nogil:
-        queries[0].backprop(queries, d_values, out)
+        # Any of the queries knows the messages that all of them share.
+        queries[0].backprop(queries, pointers, gradient_pointers)
     return gradient
 
 
@@ -316,7 +356,14 @@ cdef class _Messages:
                 self.messages = make_forward_backward(self.batch.scores, n_threads)
 
     cdef object values(self, string name, _Query query, shape, default, int typenum=np.NPY_DOUBLE):
-        """The values of a query, and its VJP."""
+        """Run a query. Returns its values and its VJP.
+
+        name (string): The name of the query, as of the Python method.
+        query (_Query): Its arguments.
+        shape (tuple[int, ...]): The shape of its values.
+        default (float): The values that it doesn't set, such as those of empty sequences.
+        typenum (int): NumPy's number of the type of its values.
+        """
         values = _filled(shape, default, typenum)
         cdef double* out = <double*>np.PyArray_DATA(values)
         cdef Vjp vjp = Vjp(self, self.batch, query, shape)
@@ -336,7 +383,7 @@ cdef class _Messages:
 
 @cython.final
 cdef class ForwardBackward(_Messages):
-    """As `queries.ForwardBackward`."""
+    """As `queries.ForwardBackward`, which documents the methods."""
 
     def backprop(self, *vjps):
         cdef Vjp vjp
@@ -346,6 +393,7 @@ cdef class ForwardBackward(_Messages):
         return _gradient(self.batch, vjps)
 
     cdef object values_of_sequences(self, string name, _Query query, double default):
+        """Run a query with a value for each sequence: see `values`. Shape: (B,)"""
         return self.values(name, query, (self.batch.scores.n_sequences,), default)
 
     def log_partition(self):
@@ -361,7 +409,8 @@ cdef class ForwardBackward(_Messages):
         return self.values_of_sequences(b"entropy", _Query(), 0)
 
     def sample_paths(self, uniform):
-        """The paths that numbers from 0 to 1 choose. Shape: (n, N)"""
+        """The paths that are chosen by random numbers from 0 to 1, one for each token. Shapes:
+        (n, N)"""
         tags = numpy.zeros(uniform.shape, dtype="int64")
         cdef _Query query = _Query(uniform)
         query.arguments.samples.n = np.PyArray_DIM(uniform, 0)
@@ -404,7 +453,7 @@ cdef class ForwardBackward(_Messages):
 
 @cython.final
 cdef class MaxMessages(_Messages):
-    """As `queries.MaxMessages`."""
+    """As `queries.MaxMessages`, which documents the methods."""
 
     def max_marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
@@ -424,6 +473,9 @@ cdef class MaxMessages(_Messages):
         cdef _Query query = _segments_query(self.batch, segments)
         shape = (2, query.arguments.segments.n_segments)
         return self.values(b"segment_max_scores", query, shape, -numpy.inf)
+
+
+# Queries without messages: as the functions of queries.py.
 
 
 def path_score(potentials, tags):
@@ -447,6 +499,8 @@ def best_path_excluding(potentials, allowed):
 
 
 cdef object _best(_Batch batch, _Query excluded):
+    """The best path of each sequence: its tags, (N,), and its score, (B,). `excluded` has the paths
+    that don't count (`_allowed_query`); None: all paths count."""
     cdef int n_threads = batch.n_threads()
     cdef const _Allowed* allowed = NULL
     if excluded is not None:

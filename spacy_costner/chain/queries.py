@@ -1,8 +1,12 @@
 """Queries of linear chains. The recursions are in cpp/.
 
-`ForwardBackward` and `MaxMessages` compute the messages of a batch once for several queries; the
-function of a query, such as `log_partition`, is for a single query. Values and scores are in
-float64, gradients in the type of the potentials.
+Messages are what the forward and backward recursions compute for each token and tag. A query is
+answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once for
+several queries; the function of a query, such as `log_partition`, is for a single query. Values and
+scores are in float64, gradients in the type of the potentials.
+
+A batch has B sequences of N tokens in all, which are concatenated, and K tags. s(y) is the score of
+the path y.
 """
 
 from collections.abc import Callable
@@ -83,9 +87,11 @@ class ForwardBackward:
         return self._messages.log_partition()
 
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
-        """The log partition function of the paths outside a set, that of paths whose tags are
-        all allowed; minus infinity where all legal paths are in it. Nothing is subtracted:
-        log(Z - Z') would lose all digits where the set has nearly all the probability.
+        """The log partition function of the paths that are not in a set. In the set are the paths
+        whose tags are all allowed. It is minus infinity where all legal paths are in the set.
+
+        Nothing is subtracted: log(Z - Z') would lose all digits where the set has nearly all the
+        probability.
 
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
         """
@@ -104,8 +110,9 @@ class ForwardBackward:
         return self._messages.log_marginals(allowed)
 
     def path_log_prob(self, tags: Ints1d) -> ScoreWithVjp:
-        """The log-probability of one path a sequence, (N,), minus infinity for a forbidden one.
+        """The log-probability of one path of each sequence, minus infinity for a forbidden path.
         Its gradient is the counts of the path minus the expected counts, 0 for a forbidden path.
+        Shape of the tags: (N,)
 
             log p(y) = s(y) - log Z
         """
@@ -140,8 +147,9 @@ class ForwardBackward:
     ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
         """Find all entities that have at least a certain probability. None ends in white space.
 
-        It takes at most N / floor steps. Entities that contain the same token exclude each other.
-        So the result has entities of at most N / floor tokens in all, and takes all the memory.
+        It takes at most N / floor steps. Entities that contain the same token exclude each other,
+        so their probabilities sum to 1 at most. So all entities of the result have at most
+        N / floor tokens together. No other memory is needed.
 
         floor (float): The least probability, above 0.
         entity_tags (EntityTags): What makes an entity of tags.
@@ -204,21 +212,25 @@ class MaxMessages:
         return self._messages.max_marginals()
 
     def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
-        """The scores of the best path with each segment, and of the best path without it, minus
-        infinity where there is no such path, shape (2, S); and the callback to their gradient:
-        the number of times that the best path uses each potential."""
+        """The score of the best path with each segment (first row), and of the best path without it
+        (second row); minus infinity where there is no such path. Their gradient is the number of
+        times that the best path uses each potential. Shape: (2, S)"""
         return self._messages.segment_max_scores(segments)
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
-        """The most probable of the best paths, with a tolerance per token. Shapes: (N, K) to
-        (N,)
+        """The most probable of the best paths, of those whose scores differ only by a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
             argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
 
-        The score of a path is the best score minus the sum of its regrets. So the result is within
-        T times the tolerance of the best path, whatever its probability.
+        gamma_t[i] is the score of the best continuation after tag i at token t. The score of a path
+        is the best score minus the sum of its regrets. So the score of the result is at most T
+        times the tolerance below that of the best path.
+
+        log_probs (Floats2d): log p(y_t) of each tag at each token. Shape: (N, K)
+        tolerance (float): The most that a transition may be worse than the best one.
+        RETURNS (Ints1d): The tags of the path. Shape: (N,)
         """
         if not (_is_number(tolerance) and tolerance >= 0):
             raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
@@ -242,14 +254,17 @@ def _function(
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
     """Make a function of potentials from a query of messages, for those who need a single query.
-    `messages` computes the messages, `method` is the query."""
+
+    messages (Callable): Computes the messages of potentials.
+    method (Callable): The query, a method of the messages.
+    """
 
     @wraps(method)
     def function(
         potentials: Potentials, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> ResultT:
-        # The method is looked up by its name: messages of arrays on a GPU are an `OnHost`, whose
-        # methods copy their results.
+        # The method is looked up by its name: for arrays on a GPU the messages are an `OnHost`,
+        # whose methods copy their results.
         query = getattr(messages(potentials), method.__name__)
         return query(*args, **kwargs)
 
@@ -275,8 +290,9 @@ segment_max_scores = _function(max_messages, MaxMessages.segment_max_scores)
 
 @on_host
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """The score of one path a sequence, (N,), minus infinity for a forbidden one. Its gradient
-    is the number of times that the path uses each potential, 0 for a forbidden path.
+    """The score of one path of each sequence, minus infinity for a forbidden path. Its gradient is
+    the number of times that the path uses each potential, 0 for a forbidden path. Shape of the
+    tags: (N,)
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
     """
@@ -307,8 +323,8 @@ def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
 
 @on_host
 def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
-    """Find the best path outside a set, that of paths whose tags are all allowed. Its score is
-    minus infinity where all legal paths are in the set.
+    """Find the best path that is not in a set. In the set are the paths whose tags are all allowed.
+    The score is minus infinity where all legal paths are in the set.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
     """
@@ -328,7 +344,7 @@ def _is_number(argument: Any) -> bool:
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Check that a number of paths is a whole number above 0. `name` is that of the argument."""
+    """Check that a number of paths is a whole number above 0. An error names the argument."""
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
     if not is_integer or count < 1:
         raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")

@@ -16,10 +16,10 @@ from .annotate import annotate_cli
 from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
-from .clusters import clusters_cli
 from .compare import compare_cli
 from .convert import convert_cli
 from .distill import distill_cli
+from .estimate import estimate_cli
 from .explain import explain_cli
 from .fit import fit_cli
 from .guarantee import guarantee_cli
@@ -27,6 +27,7 @@ from .init import init_cli
 from .report import report_cli
 from .suggest import suggest_cli
 from .tune import tune_cli
+from .vectors import vectors_cli
 from .watch import watch_cli
 
 WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
@@ -75,10 +76,11 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("report", report_cli, LOOK, "Write an HTML report of a pipeline on a test corpus."),
     ("explain", explain_cli, LOOK, "Show the features and weights of a linear model."),
     ("compare", compare_cli, LOOK, "Train with several losses or settings, and compare."),
+    ("estimate", estimate_cli, LOOK, "Estimate counts and scores on texts, with intervals."),
     ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
     ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
-    ("clusters", clusters_cli, DATA, "Learn clusters of words from raw text."),
+    ("vectors", vectors_cli, DATA, "Learn vectors of words from raw text."),
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]

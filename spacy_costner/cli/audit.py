@@ -146,34 +146,36 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
     corpus (str): The path of the corpus, shown on the page.
     RETURNS (str): The page.
     """
-    # By doc: its entities as annotated, and with all suggestions of the page.
-    annotated_in: dict[int, set[Entity]] = {}
-    suggested_in: dict[int, set[Entity]] = {}
-    probs_in: dict[int, dict[Entity, float]] = {}
+    # The entities of each doc as they are annotated, and as they would be with all suggestions of
+    # the page; and the probabilities that are known. By the number of the doc.
+    annotated_of_doc: dict[int, set[Entity]] = {}
+    suggested_of_doc: dict[int, set[Entity]] = {}
+    probs_of_doc: dict[int, dict[Entity, float]] = {}
     for suspect in suspects:
         i = suspect.doc
-        if i not in annotated_in:
-            annotated_in[i] = {as_entity(ent) for ent in docs[i].ents}
-            suggested_in[i] = set(annotated_in[i])
-            probs_in[i] = {}
-        suggested_in[i].difference_update(suspect.annotated)
-        suggested_in[i].update(suspect.suggested)
-        # The probability of several entities is that of all together, not that of any of them.
+        if i not in annotated_of_doc:
+            annotated_of_doc[i] = {as_entity(ent) for ent in docs[i].ents}
+            suggested_of_doc[i] = set(annotated_of_doc[i])
+            probs_of_doc[i] = {}
+        suggested_of_doc[i].difference_update(suspect.annotated)
+        suggested_of_doc[i].update(suspect.suggested)
+        # A suspect with several entities has the probability of all of them together.
         if len(suspect.annotated) == 1:
-            probs_in[i][suspect.annotated[0]] = suspect.prob_annotated
+            probs_of_doc[i][suspect.annotated[0]] = suspect.prob_annotated
         if len(suspect.suggested) == 1:
-            probs_in[i][suspect.suggested[0]] = suspect.prob_suggested
+            probs_of_doc[i][suspect.suggested[0]] = suspect.prob_suggested
 
     places = []
-    lines = []
+    tasks = []
     for suspect in suspects:
         i = suspect.doc
-        annotated = {entity: probs_in[i].get(entity) for entity in sorted(annotated_in[i])}
-        suggested = {entity: probs_in[i].get(entity) for entity in sorted(suggested_in[i])}
+        probs = probs_of_doc[i]
+        annotated = {entity: probs.get(entity) for entity in sorted(annotated_of_doc[i])}
+        suggested = {entity: probs.get(entity) for entity in sorted(suggested_of_doc[i])}
         mistake = (suspect.annotated, suspect.suggested)
         places.append((suspect, excerpt(docs[i], (annotated, suggested), mistake)))
-        lines.append(task_to_json(suspect_to_task(suspect, docs)))
-    return render("audit.html", corpus=corpus, kinds=KINDS, places=places, tasks=lines)
+        tasks.append(task_to_json(suspect_to_task(suspect, docs)))
+    return render("audit.html", corpus=corpus, kinds=KINDS, places=places, tasks=tasks)
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:

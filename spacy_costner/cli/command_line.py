@@ -28,10 +28,10 @@ def command(
     options: Mapping[str, OptionInfo] = {},
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Decorate a command that calls a function for Python, such as `tune`, so that the options of
-    both are the same: the keyword-only parameters of the function become options of the command,
-    before those that the command declares. Its first argument is then the function with the values
-    of these options, a `partial`.
+    """Decorate a command that calls a function for Python, such as `tune`. The keyword-only
+    parameters of the function become options of the command, before those that the command declares
+    itself. When somebody runs the command, its first argument is the function with the values of
+    these options, a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
     options (Mapping[str, OptionInfo]): What a signature can't say, by the name of the parameter.
@@ -49,15 +49,17 @@ def command(
             options_of_function.append(declared)
 
     def decorate(body: Command) -> Command:
+        """Make the command of a function whose first argument is the `partial`."""
         parameters = list(signature(body, eval_str=True).parameters.values())
-        del parameters[0]  # the function: it is no argument of the command line
+        del parameters[0]  # the `partial`: it is no argument of the command line
         positional = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
         options_of_command = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            settings = {p.name: values.pop(p.name) for p in options_of_function}
-            body(partial(function, **settings), **values)
+            """Run the command, with the values of its arguments and of all options."""
+            values_of_function = {p.name: values.pop(p.name) for p in options_of_function}
+            body(partial(function, **values_of_function), **values)
 
         # `wraps` copies the signature of the body: Typer has to read that of the whole command.
         declared = Signature([*positional, *options_of_function, *options_of_command])
@@ -68,12 +70,16 @@ def command(
 
 
 def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo:
-    """The option of a parameter, with its help text. A switch that is off has no second name: Typer
-    would add --no-per-label to --per-label."""
+    """Make the option of a parameter.
+
+    parameter (Parameter): The parameter.
+    option (OptionInfo): What the signature doesn't say.
+    text (str): The help text.
+    """
     option = copy(option)
     option.help = text
-    # Typer adds no second name to an option that has a name, and takes the first name from the
-    # argument that it calls `default`.
+    # To a switch without a name Typer would add a second one: --no-per-label to --per-label. So it
+    # gets its name here. Typer has the first name of an option in its attribute `default`.
     has_no_name = option.default is ...
     if parameter.default is False and has_no_name:
         option.default = "--" + parameter.name.replace("_", "-")
@@ -91,9 +97,11 @@ def words_of_command(ctx: typer.Context) -> str:
         is_typed = source is not None and source.name == "COMMANDLINE"
         if not is_typed or value is None:
             continue
-        if param.param_type_name != "argument":
-            words.append(param.opts[0])
-        if value is not True:  # a switch has no value
-            words.append(str(value))
+        # An option that can be repeated has several values.
+        for one_value in value if isinstance(value, (list, tuple)) else [value]:
+            if param.param_type_name != "argument":
+                words.append(param.opts[0])
+            if one_value is not True:  # a switch has no value
+                words.append(str(one_value))
     # `ctx.args` are the settings of the config, such as --nlp.lang es.
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

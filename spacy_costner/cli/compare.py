@@ -62,6 +62,7 @@ def compare_cli(
     """
 
     def print_variant(name: str, ended: Ended) -> None:
+        """Print how a variant ended. With --json, stdout is for the result alone."""
         typer.echo(variant_text(name, ended), err=print_json)
 
     go_on = "Finished trainings are kept: run the same command again to continue."
@@ -83,8 +84,12 @@ def compare_cli(
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:
-    """Read an option --sweep, such as training.dropout=0.1,0.2: the setting, and its values as JSON
-    or, if they are none, as strings."""
+    """Read an option --sweep, such as training.dropout=0.1,0.2.
+
+    RETURNS (tuple[str, list[Any]]): The setting, and its values. They are read as JSON or, if they
+        aren't JSON, as strings.
+    RAISES (BadParameter): If it isn't a setting with values.
+    """
     setting, equals, values = text.partition("=")
     setting = setting.strip()
     values = values.strip()
@@ -110,13 +115,14 @@ def variant_text(name: str, ended: Ended) -> str:
 
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
     """The compared losses as a table, in Markdown. All scores except the cost are in percent,
-    followed by their standard deviation if there are several seeds. Below it, what is not in it,
-    and why."""
+    followed by their standard deviation if there are several seeds. Below the table, the losses
+    without scores, and why."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        # F to sentences: a loss has no scores if the best model of a seed is untrained.
+        # The columns from F to sentences. A loss has no scores if the best model of a seed is
+        # untrained.
         scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
             scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]

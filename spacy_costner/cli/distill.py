@@ -68,18 +68,18 @@ def distill_cli(
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Tell the paths of texts from the settings of the config that stand among them: "--name value"
-    or "--name=value"."""
+    """Divide arguments into the paths of texts and the settings of the config, which may stand in
+    any order. A setting is "--name value" or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
-    follows_name = False
+    is_value_next = False  # of the setting before
     for argument in arguments:
-        if follows_name:
+        if is_value_next:
             settings.append(argument)
-            follows_name = False
+            is_value_next = False
         elif argument.startswith("--"):
             settings.append(argument)
-            follows_name = "=" not in argument
+            is_value_next = "=" not in argument
         else:
             paths.append(Path(argument))
     return paths, settings

@@ -21,6 +21,7 @@ from .output import JsonOption, errors_shown, print_result
         "train_path": Option("--train", exists=True),
         "dev_path": Option("--dev", exists=True),
         "n_seeds": Option("--seeds", min=1),
+        "raw_paths": Option("--raw", exists=True, show_default=False),
         "cache": Option("--cache", file_okay=False),
     },
     without=("overrides", "command"),

@@ -62,28 +62,39 @@ def guarantee_cli(
 
 
 def guarantee_text(result: Guarantee) -> str:
-    """A table of the thresholds with what they cost, what isn't counted, and the promise in
-    words."""
+    """The result for the terminal: a table of the thresholds, what may weaken the promise, and the
+    promise in words."""
     promise = result.promise
     lines = [thresholds_text(result)]
     not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]
     if not_counted:
         lines.append(f"\nnot counted: {', '.join(not_counted)}")
     lines += [f"note: {note}" for note in result.notes]
-    lines.append(f"\nPromised of docs like {promise.source}: {promise_text(promise)}.")
+    if result.kept is not None:
+        lines.append(f"\n{result.kept.as_text()}.")
+    texts = f"docs like {promise.source}"
+    if promise.drawings is not None:
+        texts = f"the texts that {promise.source} was drawn from"
+    lines.append(f"\nPromised of {texts}: {promise_text(promise)}.")
     return "\n".join(lines)
 
 
 def thresholds_text(result: Guarantee) -> str:
     """A table with a row for each threshold: of all entities, or of those of a group or label."""
-    key_names = divided_by(result.promise)
+    # What a row is of: the first columns. A single row is of all labels.
+    part_columns = divided_by(result.promise)
+    has_one_part = not part_columns
+    if has_one_part:
+        part_columns = ["label"]
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: list[list[Any]] = [[*(key_names or ["label"]), *header]]
+    rows: list[list[Any]] = [[*part_columns, *header]]
     for part in result.parts:
-        keys = [getattr(part, name) for name in key_names]
+        part_names = ["all"]
+        if not has_one_part:
+            part_names = [getattr(part, column) for column in part_columns]
         rows.append(
             [
-                *(keys or ["all"]),
+                *part_names,
                 part.docs,
                 part.entities,
                 number_or_dash(part.threshold, "g"),
@@ -96,8 +107,8 @@ def thresholds_text(result: Guarantee) -> str:
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """What has a threshold of its own: each "group", each "label", each pair of both, or, if the
-    list is empty, nothing: there is one threshold for all entities."""
+    """What has a threshold of its own: ["group"], ["label"], or ["group", "label"] for each pair of
+    both. Empty: there is one threshold for all entities."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -107,8 +118,8 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """The promise in words, such as "at most 0.05 of the entities of a doc are missed". Which docs
-    it holds for is said elsewhere."""
+    """The promise in words, such as "at most 0.05 of the entities of a doc are missed". It doesn't
+    say for which docs it holds."""
     if not promise.limits_misses:
         share_of = "the predicted set of a doc is wrong"
     elif promise.by == "doc":
@@ -116,10 +127,12 @@ def promise_text(promise: Promise) -> str:
     else:
         share_of = "the docs with entities have one that is missed"
     certainty = "in the mean over calibrations"
+    if promise.drawings is not None:
+        certainty = "in the mean over drawings"
     if promise.confidence is not None:
         certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
     text = f"at most {promise.limit:.3g} of {share_of}, {certainty}"
-    key_names = divided_by(promise)
-    if key_names:
-        text += f", for each {' and '.join(key_names)} with a threshold"
+    part_names = divided_by(promise)
+    if part_names:
+        text += f", for each {' and '.join(part_names)} with a threshold"
     return f"{text} (found: {promise.found})"

@@ -39,6 +39,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
             "--groups", show_default="by the labels that overlap in --train", exists=True
         ),
         "transformer": Option(show_default="as `spacy init config`"),
+        "raw_paths": Option("--raw", exists=True, show_default=False),
     },
     without=("force", "command"),
 )
@@ -59,6 +60,8 @@ def init_cli(
     the sum of them.
     """
     if output_path == Path("-"):  # the terminal
+        if run.keywords["raw_paths"]:
+            raise ValueError("--raw: expected a file for the config, beside which vectors are")
         text = run(force=force, command=words_of_command(ctx))
         typer.echo(text, nl=False)
         return

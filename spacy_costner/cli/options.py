@@ -48,7 +48,7 @@ FileTokensOption = Annotated[
         "not only text, as `spacy evaluate` does",
     ),
 ]
-"""Of all commands that measure. See `readers.inputs` for both ways of reading."""
+"""An option of commands that measure a pipeline. See `readers.inputs` for both ways of reading."""
 
 LangOption = Annotated[
     str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
@@ -56,8 +56,8 @@ LangOption = Annotated[
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
-    """Read the settings of the config that a command line overrides, such as --paths.train: what
-    the command has no option for is in `ctx.args`."""
+    """Read the settings of the config that a command line overrides, such as --paths.train. They
+    are in `ctx.args`, as the command has no options of these names."""
     try:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:  # typer may have a click of its own
@@ -72,13 +72,21 @@ def load(
     *,
     file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline, and the annotated docs to measure it on, as examples: see
-    `FileTokensOption`. Annotation is read where the components of the pipeline have theirs: under a
-    key of `doc.spans` or, without one, in `doc.ents`."""
+    """Load a pipeline, and the annotated docs to measure it on.
+
+    model (str): The pipeline, a package or a folder.
+    dev_path (Path): The docs; any format. Their annotation is read from where the components of the
+        pipeline have theirs: from a key of `doc.spans` or, without one, from `doc.ents`.
+    use_gpu (int): GPU ID or -1 for CPU.
+    code_path (Path | None): Python file with registered functions to be imported.
+    file_tokens (bool): Whether docs have the tokens and sentence starts of their file: see
+        `FileTokensOption`.
+    RETURNS (tuple[Language, list[Example]]): The pipeline and the docs.
+    """
     nlp = load_pipeline(model, code_path, use_gpu)
     spans_keys = {ner.annotation.spans_key for ner in find_components(nlp).values()}
     spans_key = None
-    # Annotation under several keys, or also in `doc.ents`, can't be read at once.
+    # If components have several keys, or only some have one, `doc.ents` is read.
     if len(spans_keys) == 1:
         spans_key = spans_keys.pop()
     reader = make_reader(dev_path, spans_key=spans_key)

@@ -23,16 +23,20 @@ RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command 
 
 @contextmanager
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
-    """Print errors without a traceback and exit with code 1, or after Ctrl-C with code 130 and
-    `go_on`, which says what to do. Print each warning once, in a line."""
+    """Print errors without a traceback, and exit with code 1. After Ctrl-C exit with code 130.
+    Print each warning once, in a line.
+
+    go_on (str): What to do after Ctrl-C, to be printed then.
+    """
     printed_warnings: set[str] = set()
 
     def print_warning(message: object, *_: Any, **__: Any) -> None:
+        """Print a warning: what `warnings` calls in place of its own function."""
         text = "; ".join(line.strip() for line in str(message).splitlines())
         if text in printed_warnings:
             return
         printed_warnings.add(text)
-        # Without this, the warning would stand in the line of a progress bar.
+        # A progress bar is removed first, so that the warning has a line of its own.
         with tqdm.external_write_mode(file=sys.stderr):
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
@@ -72,8 +76,8 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
     """Print the result of a command, and the files and folders that were written. With --json,
-    stdout has JSON only. In the result shares and scores are from 0 to 1, in the text scores are
-    from 0 to 100, as in `spacy evaluate`.
+    stdout has JSON only. In JSON shares and scores are from 0 to 1; in the text scores are from 0
+    to 100, as in `spacy evaluate`.
 
     result (Any): The result, for --json: what `saving.as_json` takes.
     text (str): The result as text, for people.

@@ -10,11 +10,14 @@ from ..rendering import get_template
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a template of this package as an HTML page. Values are escaped, but those of type
-    Markup."""
+    """Render a template of this package as an HTML page.
+
+    template (str): The name of the template.
+    **values (Any): Its variables. Their values are escaped, but for those of type Markup.
+    """
     filters = (number, percent, probability, cost_number, source_hash)
     page_template = get_template(template, *filters, autoescape=True)
-    # Jinja would sort the keys of JSON.
+    # Without settings, so that the keys of JSON stay in their order: by default Jinja sorts them.
     page_template.environment.policies["json.dumps_kwargs"] = {}
     html = page_template.render(today=date.today().isoformat(), **values)
     return f"{html.strip()}\n"

@@ -1,8 +1,9 @@
 """Plots: heat maps, precision against recall, reliability diagrams. Each is a figure of matplotlib,
 and raises an ImportError if that is not installed.
 
-A figure is saved to a file, or embedded in a page as SVG. There the colours below are replaced by
-variables of the style sheet, for light and dark mode.
+A figure is saved to a file, or embedded in a page as SVG. On a page the colours below become
+variables of the style sheet, so that they fit light and dark mode. The script and the style sheet
+of the page find parts of a figure by their ids and classes, which are set here.
 """
 
 import re
@@ -17,6 +18,7 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
+from ..analysis.estimation import Estimate, Measure
 from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
 from ..metrics.calibration import wilson
@@ -32,7 +34,12 @@ COLOURS = {
 }
 """The variables of the style sheet, and their values in light mode."""
 
-INK, MUTED, RULE, ACCENT, SECOND, ALERT = COLOURS.values()
+INK = COLOURS["ink"]
+MUTED = COLOURS["muted"]
+RULE = COLOURS["rule"]
+ACCENT = COLOURS["accent"]
+SECOND = COLOURS["second"]
+ALERT = COLOURS["alert"]
 
 # The colours of heat maps, as red, green and blue. They are legible in light and in dark mode.
 BLUE = (0.16, 0.47, 0.77)
@@ -85,16 +92,17 @@ PLACES_OF_NOTES = [
 point, and its distance to the right and upwards."""
 
 MAX_NUMBERED = 17
-"""Maximum rows or columns of a heat map with numbers in its cells."""
+"""The most rows or columns of a heat map with numbers in its cells."""
 
-CELL = "cell-"
-"""The prefix of the ids of the cells of heat maps."""
+CELL_PREFIX = "cell-"
+"""What the ids of the cells of heat maps begin with."""
 
-NOT_IN_XML = {
-    code: "\N{REPLACEMENT CHARACTER}"
-    for code in (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
-}
-"""Characters of a label that XML can't have."""
+# Characters that XML can't have: control characters but tab, line feed and carriage return, halves
+# of surrogate pairs, and two that are no characters.
+_CODES_NOT_IN_XML = (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
+
+NOT_IN_XML = dict.fromkeys(_CODES_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}")
+"""Replaces characters that XML can't have, for `str.translate`: a label may have them."""
 
 REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
 """A reference to an id, in an attribute."""
@@ -106,7 +114,10 @@ CHOSEN = "chosen"
 
 
 def require_matplotlib() -> None:
-    """RAISES (ImportError): If matplotlib is not installed."""
+    """Check that matplotlib is installed.
+
+    RAISES (ImportError): If it isn't.
+    """
     require("matplotlib.figure", "report", "plots require matplotlib")
 
 
@@ -130,9 +141,12 @@ def save(figure: Any, path: Path) -> None:
 
 
 def as_svg(figure: Any, name: str) -> str:
-    """The <svg> element of a figure, for a page whose style sheet has our colours as variables.
-    The name is the prefix of all ids, as a page has several figures. Cells of heat maps show their
-    values on hover."""
+    """Make the <svg> element of a figure, for a page whose style sheet has our colours as
+    variables. Cells of heat maps show their values on hover.
+
+    figure (Any): The figure.
+    name (str): What all ids begin with, as a page has several figures.
+    """
     buffer = StringIO()
     with drawing():
         # Without a date, the same figure gives the same page.
@@ -140,6 +154,7 @@ def as_svg(figure: Any, name: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
     _remove_elements(svg, "metadata", "style")
+
     titles = _titles_of_cells(figure)
     used_ids = _used_ids(svg)
     for element in svg.iter():
@@ -147,16 +162,16 @@ def as_svg(figure: Any, name: str) -> str:
         element.tag = _local_name(element.tag)
         attributes = dict(element.attrib)
         element.attrib.clear()
-        gid = attributes.pop("id", "")
-        if gid in (FRAME, CHOSEN):
-            element.set("class", gid)
-        elif gid in titles:
+        element_id = attributes.pop("id", "")
+        if element_id in (FRAME, CHOSEN):
+            element.set("class", element_id)
+        elif element_id in titles:
             # Browsers show the first <title> of an element on hover.
             title = ElementTree.Element("title")
-            title.text = titles[gid].translate(NOT_IN_XML)
+            title.text = titles[element_id].translate(NOT_IN_XML)
             element.insert(0, title)
-        elif gid in used_ids:
-            element.set("id", f"{name}-{gid}")
+        elif element_id in used_ids:
+            element.set("id", f"{name}-{element_id}")
         for key, value in attributes.items():
             _set_attribute(element, _local_name(key), value, name)
     return ElementTree.tostring(svg, encoding="unicode").strip()
@@ -176,12 +191,12 @@ def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
 
 
 def _titles_of_cells(figure: Any) -> dict[str, str]:
-    """What the cells of a heat map show on hover, by their ids: none for other figures."""
+    """What the cells of a heat map show on hover, by their ids. Other figures have no cells."""
     titles: dict[str, str] = {}
     for artist in figure.findobj():
-        gid = artist.get_gid() or ""
-        if gid.startswith(CELL):
-            titles[gid] = artist.get_label()
+        artist_id = artist.get_gid()
+        if artist_id is not None and artist_id.startswith(CELL_PREFIX):
+            titles[artist_id] = artist.get_label()
     return titles
 
 
@@ -195,8 +210,8 @@ def _used_ids(svg: ElementTree.Element) -> set[str]:
 
 
 def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
-    """Set an attribute, with variables of the style sheet for our colours, and with the name of the
-    figure as prefix in references to ids."""
+    """Set an attribute of an element. Our colours become variables of the style sheet, and in a
+    reference to an id, "url(#id)" or "#id", the id gets the name of the figure before it."""
     value = value.replace("url(#", f"url(#{name}-")
     if key == "href" and value.startswith("#"):
         value = f"#{name}-{value[1:]}"
@@ -220,17 +235,18 @@ def heat_map(
     scale, so that small values can be seen. Up to 17 rows and columns have numbers.
 
     values (Floats2d): The values. NaN is grey. Shape: (rows, columns)
-    rows, columns (Sequence[str]): Their names.
+    rows, columns (Sequence[str]): The names of the rows and of the columns.
     ylabel, xlabel (str): What the rows and the columns are.
     unit (str): The label of the colour bar.
     number (str): The format of the numbers in the cells.
+    title (str): The title of the figure.
     """
-    n = max(values.shape)
-    is_numbered = n <= MAX_NUMBERED
+    n_largest = max(values.shape)
+    is_numbered = n_largest <= MAX_NUMBERED
     # Lengths are in inches. Cells with numbers are larger, those of large maps smaller.
-    cell_size = max(0.13, 0.24 - 0.002 * n)
+    cell_size = max(0.13, 0.24 - 0.002 * n_largest)
     if is_numbered:
-        cell_size = min(0.42, 6.2 / n)
+        cell_size = min(0.42, 6.2 / n_largest)
     room_for_names = 0.07 * max(len(name) for name in [*rows, *columns])
     width = room_for_names + 1.5 + cell_size * len(columns)
     height = room_for_names + 0.7 + cell_size * len(rows)
@@ -246,29 +262,39 @@ def heat_map(
         axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
+
+        # Each cell is a bar of height and width 1: its colour as red, green, blue and opacity, its
+        # row and its column. Shapes: (cells, 4), (cells,), (cells,)
         colours = _colours(values)
-        # The colour, with its opacity, row and column of each cell. Shapes: (cells, 4), (cells,)
         shades = colours.to_rgba(values).reshape(-1, 4)
-        i, j = numpy.indices(values.shape).reshape(2, -1)
+        cell_rows, cell_columns = numpy.indices(values.shape).reshape(2, -1)
         cells = axes.bar(
-            j, height=1, width=1, bottom=i - 0.5, color=shades, edgecolor=RULE, linewidth=0.4
+            cell_columns,
+            height=1,
+            width=1,
+            bottom=cell_rows - 0.5,
+            color=shades,
+            edgecolor=RULE,
+            linewidth=0.4,
         )
-        for patch, shade, row, column in zip(cells, shades, i, j):
+        for patch, shade, row, column in zip(cells, shades, cell_rows, cell_columns):
             value = values[row, column]
             if value == 0 or numpy.isnan(value):
                 continue
-            # Without the names, which might be no ids.
-            patch.set_gid(f"{CELL}{row}-{column}")
+            # The id has numbers in place of the names, which may have characters that ids can't.
+            patch.set_gid(f"{CELL_PREFIX}{row}-{column}")
             patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
                 is_dark = shade[3] > 0.65
                 ink = "#ffffff" if is_dark else INK
                 text = _without_minus_zero(number.format(value))
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
+
+        # The colour bar is at most 2.5 inches high.
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
-        # As shapes, its many steps would have gaps between them.
+        # A raster image: as shapes, the many colours of the bar would have gaps between them.
         bar.solids.set_rasterized(True)
         return figure
 
@@ -318,24 +344,27 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with lines of equal F and a highlighted point. Points with an
-    F below 0.8 of the best may be outside of the plot.
+    """Plot precision against recall, with lines of equal F and a highlighted point. Points whose F
+    is below 0.8 of the best F may be outside of the plot.
 
-    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two parameters with their
-        values, each with the precision and recall that it gives.
+    curves (Mapping[str, Sequence[tuple[float, float, float]]]): By the name of a parameter, one or
+        two of them: its values, each with the precision and recall that it gives.
     chosen (tuple[float, float]): Precision and recall of the highlighted point.
     chosen_name (str): Its name in the legend.
+    title (str): The title of the figure.
     """
-    # Rows of value, precision and recall. Shapes: (points, 3)
+    # Of each parameter: value, precision and recall of all points, and of the points that have to
+    # be inside of the plot. Shapes: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
     good_tables = []
     for table in tables:
         f_scores = f_beta(table[:, 1], table[:, 2])
         good_tables.append(table[f_scores >= 0.8 * f_scores.max()])
-    # The lowest precision and recall of these points. The axes begin at a multiple of 0.1 below.
+    # The axes begin at a multiple of 0.1 below the lowest precision and recall of good points.
     points = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
     lowest = points.min(axis=0)
     low_precision, low_recall = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
+
     with drawing() as figure_class:
         figure = figure_class()
         axes = figure.add_subplot(
@@ -348,18 +377,21 @@ def precision_recall(
         axes.xaxis.set_major_formatter(_to_percent)
         axes.yaxis.set_major_formatter(_to_percent)
         _draw_lines_of_f(axes, low_recall)
+
+        # The curves. About five values of each are written beside it.
         points_and_colours = []
         for name, table, good, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
-            # Nothing but the row of the legend, with a larger dot.
+            # An empty curve: it only makes the row of the legend, with a larger dot.
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
-            # About five values a curve are written, none of them at the highlighted point.
+            # No value is written near the highlighted point.
             from_chosen = good[:, 1:] - chosen
             distances = numpy.hypot(from_chosen[:, 0], from_chosen[:, 1])
             distant = good[distances > 0.04]
             step = max(1, len(distant) // 5)
             points_and_colours += [(point, colour) for point in distant[::step]]
+
         chosen_precision, chosen_recall = chosen
         axes.plot(
             [chosen_recall],
@@ -372,66 +404,76 @@ def precision_recall(
         )
         axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
-        # Only now the places of texts and points are known.
+        # Only drawing sets the places of texts and points, which `_write_values` needs.
         figure.draw_without_rendering()
         _write_values(axes, points_and_colours)
         return figure
 
 
 def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
-    """Draw the lines of F = 0.1 ... 0.9, with their names at the right.
+    """Draw the lines of F = 0.1 ... 0.9, with their names at the right. The precision p on the line
+    of f at the recall r is
 
-    p = f r / (2 r - f),  which is at most 1 if r >= f / (2 - f)
+        p = f r / (2 r - f),  which is at most 1 if r >= f / (2 - f)
+
+    axes (Any): Where to draw.
+    low_recall (float): The lowest recall of the axes.
     """
-    f = numpy.arange(1, 10) / 10
-    first_recall = numpy.maximum(f / (2 - f), max(low_recall, 0.01))
-    recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9), a column for each F
-    precision = f * recall / (2 * recall - f)
+    f_scores = numpy.arange(1, 10) / 10
+    # A column for each F. Shape: (100, 9)
+    first_recall = numpy.maximum(f_scores / (2 - f_scores), max(low_recall, 0.01))
+    recall = numpy.linspace(first_recall, 1, 100)
+    precision = f_scores * recall / (2 * recall - f_scores)
     axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
+
     names = ["10", "20", "30", "40", "50", "60", "70", "80", "F 90"]
     for name, last_precision in zip(names, precision[-1]):
         end_of_line = (1.005, last_precision)
-        axes.annotate(name, end_of_line, (4, 3), color=MUTED, va="center", **NOTE)
+        offset = (4, 3)  # to the right and upwards, in points
+        axes.annotate(name, end_of_line, offset, color=MUTED, va="center", **NOTE)
 
 
 def _to_percent(share: float, position: int) -> str:
-    """The label of a tick of an axis of shares, in percent. Matplotlib calls it with the number of
-    the tick, too."""
+    """The label of a tick of an axis of shares, in percent. Matplotlib calls it for each tick, with
+    the share and the number of the tick."""
     return f"{100 * share:.4g}"
 
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
-    """Write the value of each point in its colour, where it is over no other text and over no
-    curve. Without such a place, leave it out.
+    """Write the value of each point beside it, in its colour, where it covers no other text and no
+    curve. If there is no such place, the value is left out.
 
+    axes (Any): The axes with the curves.
     points_and_colours (Sequence[tuple[Any, str]]): A point is a value, precision and recall.
     """
-    taken_boxes = [text.get_window_extent() for text in axes.texts]
+    boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
+        # Written in each place in turn, and removed again, until it covers nothing
         for end, x, y in PLACES_OF_NOTES:
             text = axes.annotate(
                 f"{value:g}", (recall, precision), (x, y), color=colour, ha=end, **NOTE
             )
             box = text.get_window_extent()
-            is_over_curve = box.count_contains(pixels) > 0
-            is_over_text = box.count_overlaps(taken_boxes) > 0
-            if not is_over_curve and not is_over_text:
-                taken_boxes.append(box)
+            covers_curve = box.count_contains(pixels) > 0
+            covers_text = box.count_overlaps(boxes_of_texts) > 0
+            if not covers_curve and not covers_text:
+                boxes_of_texts.append(box)
                 break
             text.remove()
 
 
 def _pixels_of_curves(axes: Any) -> Floats2d:
-    """The points of the curves, and 20 between two of them, in pixels. Shape: (pixels, 2)"""
-    points = []
+    """The places of the points of the curves, and of 20 between each two of them, in pixels. Shape:
+    (pixels, 2)"""
+    places = []
     for line in axes.lines:
         # Lines of equal F, which are at zorder 0, may be covered.
         if line.get_zorder() > 0:
-            curve = line.get_xydata()
-            between = numpy.linspace(curve[:-1], curve[1:], 20)
-            points += [curve, between.reshape(-1, 2)]
-    return axes.transData.transform(numpy.concatenate(points))
+            points = line.get_xydata()
+            between = numpy.linspace(points[:-1], points[1:], 20)
+            places += [points, between.reshape(-1, 2)]
+    return axes.transData.transform(numpy.concatenate(places))
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -441,10 +483,10 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     rows (Sequence[Mapping[str, Any]]): The bins, of which one at least isn't empty: see
         `calibration.reliability`.
     """
-    filled = [row for row in rows if row["n"] > 0]
-    confidence = [row["confidence"] for row in filled]
-    precision = [row["right"] for row in filled]
-    intervals = [wilson(row["right"], row["n"]) for row in filled]
+    nonempty = [row for row in rows if row["n"] > 0]
+    confidence = [row["confidence"] for row in nonempty]
+    precision = [row["right"] for row in nonempty]
+    intervals = [wilson(row["right"], row["n"]) for row in nonempty]
     low, high = zip(*intervals)
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     counts = [row["n"] for row in rows]
@@ -491,17 +533,72 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
         return figure
 
 
-def draw_martingale(logs: Sequence[float], level: float) -> Any:
+def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
     """Draw the martingale of a test for a shift after each doc, and the level at which it alarms.
 
-    logs (Sequence[float]): The natural logarithm of the martingale after each doc.
-    level (float): The martingale, not its logarithm.
+    log_martingale (Sequence[float]): The natural logarithm of the martingale after each doc.
+    level (float): The martingale at which the test alarms, not its logarithm.
     """
-    powers_of_ten = numpy.asarray(logs) / numpy.log(10)
-    n_docs = range(1, len(logs) + 1)
+    powers_of_ten = numpy.asarray(log_martingale) / numpy.log(10)
+    n_docs = range(1, len(log_martingale) + 1)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6, 3))
         axes = figure.add_subplot(xlabel="docs, in their order", ylabel="martingale, power of ten")
         axes.plot(n_docs, powers_of_ten, color=ACCENT)
         axes.axhline(numpy.log10(level), **DASHED)
         return figure
+
+
+def draw_estimates(result: Estimate) -> Any:
+    """Draw the intervals of the number of entities of each label, in percent of its estimate, and
+    of F. Below each interval is that of the annotated docs alone, and a cross for what the model
+    expects. Labels without an estimate have no row.
+
+    result (Estimate): The estimates.
+    """
+    # The label, the measure, and the number that is 100 %
+    counts: list[tuple[str, Measure, float]] = []
+    scores: list[tuple[str, Measure, float]] = []
+    for label in result.labels:
+        if label.entities.estimate is not None:
+            counts.append((label.label, label.entities, label.entities.estimate.value))
+        if label.f.estimate is not None:
+            scores.append((label.label, label.f, 1.0))
+    n_rows = max(len(counts), len(scores), 1)
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(8, 1.5 + 0.4 * n_rows))
+        left, right = figure.subplots(1, 2)
+        left.set(xlabel="number of entities, % of the estimate")
+        right.set(xlabel="F, %")
+        for axes, rows in ((left, counts), (right, scores)):
+            axes.grid(axis="x")
+            for y, (_, measure, unit) in enumerate(rows):
+                _draw_measure(axes, y, measure, 100 / unit)
+            axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+            axes.invert_yaxis()
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        return figure
+
+
+def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
+    """Draw an estimate with its interval in a row, and below it the interval of the annotated docs
+    alone and what the model expects.
+
+    axes (Any): Where to draw.
+    y (int): The row. The lines of row 0 have the names of the legend.
+    measure (Measure): The estimate.
+    factor (float): All numbers are multiplied by it.
+    """
+    estimated = measure.estimate
+    annotated_alone = measure.annotated_alone
+    assert estimated is not None and annotated_alone is not None
+    names = ["estimate", "annotated docs alone", "model alone"]
+    if y > 0:
+        names = [f"_{name}" for name in names]  # matplotlib leaves these out of the legend
+    ends = factor * numpy.asarray([estimated.low, estimated.high])
+    axes.plot(ends, [y, y], color=ACCENT, linewidth=2.5, label=names[0])
+    axes.plot([factor * estimated.value], [y], "o", color=ACCENT, markersize=4)
+    y_below = y + 0.25
+    ends_alone = factor * numpy.asarray([annotated_alone.low, annotated_alone.high])
+    axes.plot(ends_alone, [y_below, y_below], color=MUTED, linewidth=1.2, label=names[1])
+    axes.plot([factor * measure.model_alone], [y], "x", color=ALERT, label=names[2])

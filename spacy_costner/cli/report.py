@@ -20,7 +20,7 @@ from .output import errors_shown
 from .pages import percent, render
 
 MAX_TAGS = 66
-"""Most tags, the start included, whose transitions are shown: 16 labels in BILUO."""
+"""Transitions are shown up to this number of tags, the start included: 16 labels in BILUO."""
 
 
 @command(
@@ -69,7 +69,8 @@ def report_page(report: Report) -> str:
         (setting.precision, setting.recall),
         chosen_name=f"current setting: {p_and_r}",
     )
-    # By their names in the template, which says so where there is nothing to show.
+
+    # Figures by their names in the template, which says so if there is nothing to show.
     figures = {"precision-recall": curves}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)
@@ -80,10 +81,11 @@ def report_page(report: Report) -> str:
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
-    # The labels with rows of their own, if some are summed; else 0.
+    # The number of labels with rows of their own, if other labels are summed; 0 if none are.
     n_kept = 0
     if len(confusion.labels) < len(report.confusion.labels):
         n_kept = MAX_LABELS
+
     # The script of the page has to know where the axes begin and end, to draw a point.
     (axes,) = curves.axes
     data = slider_data(report, [*axes.get_xlim(), *axes.get_ylim()])
@@ -92,8 +94,8 @@ def report_page(report: Report) -> str:
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix or, if the pipeline has no cost, numbers of tokens: each
-    wrong tag then costs 1."""
+    """Plot the costs of a confusion matrix. If the pipeline has no cost, they are numbers of
+    tokens, as each wrong tag then costs 1."""
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
     if has_cost and confusion.cost.max() < 10:
@@ -110,16 +112,19 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """What the script of the page needs to try thresholds.
+    """What the script of the page needs to try thresholds by a slider.
 
-    limits (list[float]): The lowest and highest recall, and precision, of the axes.
+    report (Report): The report.
+    limits (list[float]): Where the axes begin and end: the lowest and the highest recall, then the
+        lowest and the highest precision.
+    RETURNS (dict[str, Any]): The data, for JSON.
     """
     # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
-    distances = [abs(tried - threshold) for tried, *_ in report.thresholds]
-    start = distances.index(min(distances))
+    distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
+    start = distances.index(min(distances))  # the index of the nearest threshold
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
     name = shlex.quote(report.facts["component"] or "MODEL")
     # The script adds --precision or --recall.
@@ -139,21 +144,25 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
 
 def sum_others(confusion: Confusion) -> Confusion:
     """Make a large confusion matrix legible: keep the labels of the costliest mistakes, and sum the
-    others as one label. It has 17 rows at most (15 labels, the others, O), with the same sum."""
+    others as one label. The result has 17 rows at most: 15 labels, the others, and O. The sum of
+    all costs stays the same."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_LABELS  # the last label is O
     if n_others < 2:
         return confusion
-    # What mistakes with a label cost, annotated or predicted. Those on the diagonal count once.
+    # What the mistakes with each label cost, annotated or predicted. A mistake on the diagonal is
+    # in both sums, and counts once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
-    from_costliest = numpy.argsort(-cost_of_label[:-1], kind="stable")
-    costliest = sorted(from_costliest[:MAX_LABELS])
-    # The new row of each old one: the others are in the row after the costliest.
+    costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")
+    kept_labels = sorted(costliest_first[:MAX_LABELS])
+
+    # The new row of each old one: kept labels first, then the others, then O
     new_row = numpy.full(len(labels), MAX_LABELS)
-    new_row[costliest] = range(MAX_LABELS)
+    new_row[kept_labels] = range(MAX_LABELS)
     new_row[-1] = MAX_LABELS + 1
-    # (labels, 17), with a 1 where an old row becomes a new one: the product sums rows and columns.
+    # 1 where an old row becomes a new one, 0 elsewhere. Shape: (labels, 17) The product sums the
+    # rows, and the columns, that become one.
     is_new_row = numpy.eye(MAX_LABELS + 2)[new_row]
     sums = is_new_row.T @ cost @ is_new_row
-    names = [labels[i] for i in costliest]
+    names = [labels[i] for i in kept_labels]
     return Confusion([*names, f"{n_others} others", OUTSIDE], sums)

@@ -1,21 +1,22 @@
 """Suggest the docs to annotate next, and write them for annotation tools."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import spacy
 from spacy.tokens import Doc
 from typer import Argument, Option
 
 from ..analysis.loading import load_pipeline
-from ..analysis.suggestions import NoDocsError, Suggestion, suggest
+from ..analysis.suggestions import NoDocsError, Suggestion, suggest, suggest_first
 from ..progress import progress
 from ..readers import check_task_form, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
 from .command_line import command
-from .options import CodeOption, GpuOption, ModelArg
+from .options import CodeOption, GpuOption
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
@@ -30,14 +31,20 @@ N_PRINTED = 10
 )
 def suggest_cli(
     run: partial[list[Suggestion]],
-    model: ModelArg,
-    pool_path: Annotated[
-        Path,
-        Argument(help="Docs to choose from: .txt with a text a line, or a corpus", exists=True),
-    ],
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output file: docs with predicted entities")
     ],
+    model: Annotated[
+        str | None, Argument(help="Trained pipeline: a package or a folder", show_default=False)
+    ] = None,
+    pool_path: Annotated[
+        Path | None,
+        Argument(
+            help="Docs to choose from: .txt with a text a line, or a corpus",
+            exists=True,
+            show_default=False,
+        ),
+    ] = None,
     form: Annotated[
         str, Option("--format", "-f", help="Form of the output: prodigy, doccano, label-studio")
     ] = "prodigy",
@@ -46,6 +53,17 @@ def suggest_cli(
         Option("--annotated", help="Annotated corpus: its texts are left out", exists=True),
     ] = None,
     *,
+    start_path: Annotated[
+        Path | None,
+        Option(
+            "--start",
+            help="Docs to choose from before there is a model: those with different words",
+            exists=True,
+        ),
+    ] = None,
+    lang: Annotated[
+        str, Option("--lang", "-l", help="With --start: language of the tokenizer")
+    ] = "xx",
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -53,19 +71,32 @@ def suggest_cli(
     """
     Choose the docs whose annotation is worth most: those of which the model is least sure, and
     not the same words over and over. Writes them with the entities that the model predicts, and
-    their probabilities, for Prodigy, doccano or Label Studio.
+    their probabilities, for Prodigy, doccano or Label Studio. Without a model, --start chooses docs
+    with different words.
     """
     with errors_shown():
+        if start_path is not None and model is not None:
+            raise ValueError(f"--start: expected no pipeline with it, got {model}")
+        pool_path = start_path or pool_path
+        if pool_path is None or (model is None and start_path is None):
+            raise ValueError("expected a trained pipeline and docs to choose from, or --start DOCS")
         inputs = [path for path in (model, pool_path, annotated_path) if path is not None]
         check_file(output_path, inputs)
         check_task_form(form, output_path)
-        nlp = load_pipeline(model, code_path, use_gpu)
+
+        choose: Callable[..., list[Suggestion]]
+        if model is None:
+            nlp = spacy.blank(lang)
+            choose = partial(suggest_first, n=run.keywords["n"])
+        else:
+            nlp = load_pipeline(model, code_path, use_gpu)
+            choose = partial(run, nlp)
         annotated: Iterable[Doc] = ()
         if annotated_path is not None:
             annotated = read_texts(nlp, annotated_path)
         pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
         try:
-            suggestions = run(nlp, pool, annotated=annotated)
+            suggestions = choose(pool, annotated=annotated)
         except NoDocsError as error:
             raise ValueError(f"{pool_path}: {error}") from None
         save_tasks(output_path, (suggestion.task() for suggestion in suggestions), form)

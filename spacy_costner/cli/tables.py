@@ -8,9 +8,13 @@ import numpy
 def markdown_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
 ) -> str:
-    """Write a table in Markdown. Floats are written with two digits. `align` pads the cells, and
-    right-aligns all columns but the first."""
-    # The line under the header; a colon at the right of the dashes aligns a column to the right.
+    """Write a table in Markdown. Floats are written with two digits.
+
+    header (Sequence[object]): The names of the columns.
+    rows (Sequence[Sequence[object]]): The cells of the other rows.
+    align (bool): Fill cells with spaces, and align all columns but the first to the right.
+    """
+    # The line under the header: "--:" aligns a column to the right.
     rule = ["---"] * len(header)
     if align:
         rule[1:] = ["--:"] * (len(header) - 1)
@@ -61,9 +65,9 @@ def _pad(lines: Sequence[Sequence[str]]) -> list[list[str]]:
     at the left in the others."""
     columns = zip(*lines)
     widths = [max(len(cell) for cell in column) for column in columns]
-    padded: list[list[str]] = []
+    padded_lines: list[list[str]] = []
     for cells in lines:
-        aligned = [cell.rjust(width) for cell, width in zip(cells, widths)]
-        aligned[0] = cells[0].ljust(widths[0])
-        padded.append(aligned)
-    return padded
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths)]
+        padded[0] = cells[0].ljust(widths[0])
+        padded_lines.append(padded)
+    return padded_lines

@@ -63,7 +63,8 @@ def tune_cli(
 
 
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
-    """The scores of the values around the chosen one, or of all, and those before and after."""
+    """The result of tuning for the terminal: a table of the scores at the values around the chosen
+    one, or at all values; and the scores before and after."""
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
         # The chosen value is in the middle, unless there are too few values on a side of it.

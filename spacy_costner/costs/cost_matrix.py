@@ -66,10 +66,12 @@ class Matrix:
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a cost matrix. A block of the config is checked at once, a file when it is read: a
-    pipeline has to load on a machine without the file.
+    """Build a cost matrix. A block of the config is checked at once. A file is checked when it is
+    read, as a pipeline has to load on a machine without the file.
 
-    where (str): Its name in error messages, to which the path of a file is added.
+    source (MatrixSource): The rows, or the path of a CSV file.
+    where (str): The name of the matrix in error messages. The path of a file is added to it.
+    RAISES (ValueError): If a block has a wrong cost: see `Matrix.rows`.
     """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
@@ -80,25 +82,29 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
 
 
 def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
-    """Read the costs of a CSV file, `[gold][predicted]`, without its empty cells."""
+    """Read the costs of a CSV file, `[gold][predicted]`. An empty cell has no cost.
+
+    RAISES (ValueError): If it can't be read, a row has too few or too many cells, or a label comes
+        twice.
+    """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
         if not rows:
             return {}
-        # The cell above the gold labels says nothing.
+        # The first cell, above the gold labels, may say anything.
         _, *predicted_labels = rows[0]
-        costs_of_gold = []
+        costs_of_labels = []  # pairs of a gold label and its costs
         for gold, *cells in rows[1:]:
             if len(cells) != len(predicted_labels):
                 expected = f"expected {len(predicted_labels)} costs, got {len(cells)}"
                 raise ValueError(f"row {gold!r}: {expected}")
-            costs = []
+            costs = []  # pairs of a predicted label and the cost
             for predicted, cell in zip(predicted_labels, cells):
                 if cell:
                     costs.append((predicted, float(cell)))
-            costs_of_gold.append((gold, without_repetition(costs)))
-        return without_repetition(costs_of_gold)
+            costs_of_labels.append((gold, without_repetition(costs)))
+        return without_repetition(costs_of_labels)
     except (OSError, ValueError, csv.Error) as error:
         expected = "expected a CSV file of costs"
         raise ValueError(f"{where}: {expected}, could not read it: {error}") from error

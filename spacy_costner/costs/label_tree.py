@@ -71,9 +71,10 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """The ancestor of a label at a level, 1 at the top; itself if it is above that level."""
-        down_to_level = self.lineage(label)[:level]
-        return down_to_level[-1]
+        """The ancestor of a label at a level, 1 at the top. A label above that level is its own
+        ancestor."""
+        ancestors_to_level = self.lineage(label)[:level]
+        return ancestors_to_level[-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
         """The number of edges between each pair of labels. Shape: (labels, labels)
@@ -82,26 +83,28 @@ class Tree:
 
         Higashiyama et al., before eq 8.
         """
-        number_of_node = {node: i for i, node in enumerate(self.lineages)}
-        # The numbers of the nodes from the top down to each label, then -1. Shape: (labels, depth)
-        numbers = numpy.full((len(labels), self.depth), -1)
-        for row, label in zip(numbers, labels):
-            lineage = self.lineage(label)
-            row[: len(lineage)] = [number_of_node[node] for node in lineage]
-        is_node = numbers >= 0
+        index_of_node = {node: i for i, node in enumerate(self.lineages)}
+        # The lineage of each label, as indices of nodes, and then -1. Shape: (labels, depth)
+        lineages = numpy.full((len(labels), self.depth), -1)
+        for i, label in enumerate(labels):
+            nodes = self.lineage(label)
+            lineages[i, : len(nodes)] = [index_of_node[node] for node in nodes]
+        is_node = lineages >= 0
         levels = is_node.sum(axis=1)
         # Two labels share the nodes down to their lowest common ancestor: as many as its level.
         # Shape: (labels, labels, depth)
-        is_shared = (numbers[:, None] == numbers) & is_node
+        is_shared = (lineages[:, None] == lineages) & is_node
         level_of_ancestor = is_shared.sum(axis=2)
         return levels[:, None] + levels - 2 * level_of_ancestor
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a label tree. A block of the config is checked at once, a file when it is read: a
-    pipeline has to load on a machine without the file.
+    """Build a label tree. A block of the config is checked at once. A file is checked when it is
+    read, as a pipeline has to load on a machine without the file.
 
-    where (str): Its name in error messages, to which the path of a file is added.
+    source (TreeSource): The mappings, or the path of a JSON or YAML file.
+    where (str): The name of the tree in error messages. The path of a file is added to it.
+    RAISES (ValueError): If a block is no tree.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
@@ -114,11 +117,13 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 
 def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
-    """The lineage of each node of a mapping and of those below, top down: see `Tree.lineages`.
+    """Walk through a tree, parents before children. Yields the lineage of each node: see
+    `Tree.lineages`.
 
-    nodes (Any): Should be a mapping of nodes to their children.
-    above (tuple[str, ...]): The lineage of the node that they are the children of.
+    nodes (Any): The nodes to begin with: should be a mapping of each to its children.
+    above (tuple[str, ...]): The lineage of their parent; empty at the top.
     where (str): The name of the tree in error messages.
+    RAISES (ValueError): If it is no tree of strings.
     """
     if not isinstance(nodes, Mapping):
         place = "on top"
@@ -142,7 +147,7 @@ def _read(path: str | Path, where: str) -> Any:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)
         text = Path(path).read_text(encoding="utf8")
-        # Without the hook, the last of several nodes of a name would win.
+        # The hook refuses repeated names. Without it, JSON keeps the last node of a name.
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
         expected = "expected a JSON or YAML file of nodes"

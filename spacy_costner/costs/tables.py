@@ -25,8 +25,8 @@ from .label_tree import Tree, TreeSource, make_tree
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 """The block of the cost where a config has none."""
 
-NOTHING: dict[str, Any] = SimpleFrozenDict()
-"""The default of an optional block."""
+EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
+"""The default of an optional block of the config. It can't be changed by mistake."""
 
 
 def make_hamming_cost() -> Cost:
@@ -100,9 +100,10 @@ def make_precision_recall_cost(
     miss: float = 1.0,
     wrong_label: float = 1.0,
     wrong_boundary: float = 1.0,
-    labels: dict[str, dict[str, float]] = NOTHING,
+    labels: dict[str, dict[str, float]] = EMPTY_BLOCK,
 ) -> Cost:
-    """Build the cost that trades precision against recall: see `precision_recall_cost`.
+    """Build the cost that trades precision against recall: see `precision_recall_cost`. In a
+    config, where a missed drug costs more than other misses:
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.PrecisionRecallCost.v1"
@@ -165,11 +166,12 @@ def precision_recall_cost(
     # The costs of all labels. Shapes: (labels,)
     false_alarm, miss, wrong_label, wrong_boundary = costs_by_kind
     # Labels and, last, O; [gold, predicted]
+    outside = n_labels  # the row and the column of O
     table = numpy.zeros((n_labels + 1, n_labels + 1))
-    table[:-1] = wrong_label[:, None]
-    table[-1, :-1] = false_alarm
-    table[:-1, -1] = miss
-    numpy.fill_diagonal(table[:-1, :-1], wrong_boundary)
+    table[:outside, :outside] = wrong_label[:, None]
+    table[outside, :outside] = false_alarm
+    table[:outside, outside] = miss
+    numpy.fill_diagonal(table[:outside, :outside], wrong_boundary)
     return _over_tags(table, tags)
 
 
@@ -207,8 +209,8 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     return _over_tags(table, tags)
 
 
-def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = NOTHING) -> Cost:
-    """Build a sum of costs: see `weighted_sum`.
+def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BLOCK) -> Cost:
+    """Build a sum of costs: see `weighted_sum`. In a config:
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.SumCost.v1"
@@ -251,7 +253,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
     terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
     RAISES (ValueError): If float32 can't hold a sum.
     """
-    # The check below says it, in place of a warning of NumPy.
+    # A sum that is too large becomes infinity. The check below says so, and not a warning of NumPy.
     with numpy.errstate(over="ignore"):
         table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
     largest_sum = float(table.max(initial=0))

@@ -15,7 +15,7 @@ from thinc.types import Array2d, Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..costs.tables import NOTHING
+from ..costs.tables import EMPTY_BLOCK
 from ..tags import Entities, Tags
 from ..validation import check_config_names, number
 from .posterior import Posterior
@@ -58,7 +58,7 @@ class Decoding:
     restore: Callable[[Any], None] | None = None
 
 
-def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = NOTHING) -> Decoding:
+def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
     """Build decoding by the best path: see `viterbi`.
 
         [components.ner.decoding]
@@ -96,7 +96,7 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     return DecodedSpans(tags.decode(path, scores.lengths), tags.labels)
 
 
-def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = NOTHING) -> Decoding:
+def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
     """Build decoding by the probability of entities: see `threshold`.
 
         [components.ner.decoding]

@@ -284,7 +284,7 @@ class Posterior:
         also go on through the first, the first two, … tokens of white space after it.
 
         entity (Ints1d): The index of each entity, for its ways. Shape: (E,)
-        ways (Entities): The entities as they are. Shape: (E,)
+        ways (Entities): The way of each entity without white space after it. Shape: (E,)
         RETURNS (tuple[Ints1d, Entities]): The index of the entity of each way, and the ways of one
             entity after those of another. Shape: (S,)
         """
@@ -295,7 +295,8 @@ class Posterior:
         sequence, _ = self._find_sequences(ways.begin, ways.end)
         sequence_end = self._bounds[sequence + 1]
         last_end = numpy.minimum(next_word, sequence_end)
-        # For each entity all ends from its own to the last; `parent` is the entity of each end.
+        # For each entity all ends from its own to the last, one entity after another, and which
+        # entity each end is of. An entity that ends at 5, and may go on up to 7, has 5, 6 and 7.
         parent, end = ranges(ways.end, last_end + 1)
         longer_ways = Entities(ways.begin[parent], end, ways.label[parent])
         return entity[parent], longer_ways

@@ -22,13 +22,16 @@ class KeyColumn(StringColumn, BatchColumn):
     that derives from it says what is read."""
 
     def set_values(self, values: list[str]) -> None:
+        """Set the values, and make the map from their hashes to their ids."""
         super().set_values(values)
         self._ids = string_id_map(values)
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the frequent values from the counts of what was read under its name."""
         self.collect_frequent(counts.count_strings(self.name))
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Look the hashes of the values of tokens up. Shape: (N, 1)"""
         value_ids[:, 0] = self._ids.find(batch.tokens.keys[self.name])
 
 

@@ -102,6 +102,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         return column
 
     def save(self, saved: Saved) -> None:
+        """Write the values and, for each word, its hash and the ids of its clusters."""
         super().save(saved)
         # Without the last row, which is for other words. Column after column, so that `pack` stores
         # differences within a column.
@@ -117,6 +118,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         }
 
     def load(self, saved: Saved) -> None:
+        """Read what `save` wrote, also in the form of models up to 0.3.0."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         if "short_keys" in saved_words:
@@ -133,9 +135,11 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def width(self) -> int:
+        """The largest number of clusters that a word has."""
         return self._cluster_ids.shape[1]
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the clusters of each token's word: as it is written, or else in lower case."""
         as_written = self._find_words(batch.tokens.orth)
         in_lower_case = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(as_written < 0, in_lower_case, as_written)
@@ -159,6 +163,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
     def words_in(self, strings: StringStore) -> list[str]:
+        """The words of a string store that have clusters."""
         return [word for word, _ in self._rows_of_words(strings)]
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
@@ -184,6 +189,7 @@ class FileClusterColumn(ClusterColumn):
         self.path = path
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
+        """Read the clusters of words from the file."""
         clusters_of_word = read_clusters(self.path)
         return {get_string_id(word): clusters for word, clusters in clusters_of_word.items()}
 
@@ -200,6 +206,7 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
+        """Divide the words of the training docs' vocab into clusters by their vectors."""
         if not counts.word_counts:
             return {}  # no docs, no vocab
         return cluster_vectors(counts.vocabs[0], self.sizes)
@@ -223,7 +230,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     """Read the clusters of words.
 
     path (str | Path): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster, or the names of their clusters, as `costner clusters` writes them; or
+        of their cluster, or the names of their clusters, in a list; or
         lines of the path, the word and more, separated by tabs, as Brown clustering does.
     RETURNS (dict[str, list[str]]): The clusters of each word: of a path of bits, its prefixes
         from the longest.
@@ -293,6 +300,7 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"
         )
+
     # A point for each word, in the order of `clusters_of_word`. (D, W)
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
     for size in sizes:

@@ -190,6 +190,7 @@ class StringColumn(Column):
 
     @property
     def value_names(self) -> list[str]:
+        """The values themselves."""
         return self.values
 
     def set_values(self, values: list[str]) -> None:
@@ -204,17 +205,21 @@ class StringColumn(Column):
         self.set_values(sorted(frequent))
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        """The ids of the values that are marked as needed."""
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "StringColumn":
+        """A copy with the needed values only."""
         column = copy(self)
         column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
         return column
 
     def save(self, saved: Saved) -> None:
+        """Write the list of values."""
         saved["values"][self.name] = self.values
 
     def load(self, saved: Saved) -> None:
+        """Read the list of values, and check it."""
         values = saved["values"][self.name]
         check_strings(self.name, values)
         if len(set(values)) < len(values):

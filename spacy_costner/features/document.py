@@ -38,24 +38,30 @@ class DocumentColumn(LabelColumn):
         self.labels: list[str] = []
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the labels of the training docs."""
         self.labels = counts.labels.labels
 
     def save(self, saved: Saved) -> None:
+        """Write the labels. All document columns have the same."""
         saved["labels"] = self.labels
 
     def load(self, saved: Saved) -> None:
+        """Read the labels, and check them."""
         check_strings("labels", saved["labels"])
         self.labels = saved["labels"]
 
     @property
     def value_names(self) -> list[str]:
+        """The names of the shares of labels: see `share_names`."""
         return share_names(self.labels)
 
     @property
     def width(self) -> int:
+        """The same for all tokens, whatever the labels are."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
+        """Group the occurrences of words with a capital or a digit, by the attribute's value."""
         keys = batch.tokens.keys[self.attribute]
         takes_part = (batch.is_capitalised | batch.has_digit) & (keys != 0)
         return number_occurrences(keys, takes_part, batch.tokens.lengths)
@@ -63,6 +69,7 @@ class DocumentColumn(LabelColumn):
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
+        """Find the shares of labels at the other occurrences of each token's value."""
         # Ids count the labels of training, so these need a probability each, in their order. One
         # that the first pass lacks has 0, that of a last column (index -1), which is added.
         index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}

@@ -37,18 +37,22 @@ class ElsewhereColumn(BatchColumn):
         """Take nothing: its values are those of the other column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
+        """Mark the values of the other column that have weights here."""
         is_needed[self.base.name] |= is_needed[self.name]
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        """The ids that the other column keeps: values are the same in both."""
         return self.base.needed_ids(is_needed)
 
     def select(self, selection: Selection) -> "ElsewhereColumn":
+        """A copy that refers to the other column with its selected values."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         return column
 
     @property
     def layout(self) -> list[Any]:
+        """As of other columns, and the number of occurrences."""
         return [*super().layout, self.n_nearest]
 
     def save(self, saved: Saved) -> None:
@@ -59,13 +63,16 @@ class ElsewhereColumn(BatchColumn):
 
     @property
     def value_names(self) -> list[str]:
+        """The names of the values of the other column."""
         return list(self.base.value_names)
 
     @property
     def width(self) -> int:
+        """A value for each of the nearest occurrences."""
         return self.n_nearest
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Find the values beside the nearest other occurrences of each token's word."""
         # The columns of both sides need the same occurrences.
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
         tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))

@@ -90,9 +90,10 @@ class Features(Shim):
     @property
     def text_ids(self) -> Array1d:
         """The hashes of the training docs, if there is label memory: see `text_id`. Shape: (D,)"""
-        for column in self._columns or []:
-            if len(column.text_ids):
-                return column.text_ids
+        if self._columns is not None:
+            for column in self._columns:
+                if len(column.text_ids):
+                    return column.text_ids
         return numpy.zeros(0, dtype="uint64")
 
     def __len__(self) -> int:

@@ -39,16 +39,20 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer([])
 
     def prepare(self) -> None:
+        """Read the phrases from the file."""
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
+        """Find the phrases in docs: see `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
     def save(self, saved: Saved) -> None:
+        """Write the positions that are values, and the phrases."""
         super().save(saved)
         saved["phrases"][self.name] = self.gazetteer.phrases
 
     def load(self, saved: Saved) -> None:
+        """Read what `save` wrote, and check it."""
         super().load(saved)
         if self.name not in saved["phrases"]:
             raise ValueError(f"{self.name}: expected phrases, found none")
@@ -86,6 +90,7 @@ class Gazetteer:
         as "B" for the first; 0 for tokens outside of phrases. Shape: (N,)"""
         n_tokens = sum(len(doc) for doc in docs)
         positions = numpy.zeros(n_tokens, dtype="uint64")
+
         first_of_doc = 0  # the first token of the doc, counted over the batch
         for doc in docs:
             matcher = self._matcher_of(doc.vocab)

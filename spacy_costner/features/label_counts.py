@@ -74,7 +74,8 @@ class Counts(NamedTuple):
         label: Ints1d,
         n_times: Ints1d,
     ) -> "Counts":
-        """Counts by unit, with their sums over all units."""
+        """Make counts from the table of counts by unit, whose sums over all units are computed. The
+        arguments are the fields, and L."""
         total = numpy.zeros((len(keys), n_labels), dtype="int32")
         numpy.add.at(total, (value, label), n_times)
         return cls(keys, total, starts, value, label, n_times)
@@ -177,17 +178,21 @@ class LabelCounts:
         return text_ids[order], units[order].astype("int32")
 
     def take_counts(self, attribute: str) -> Counts:
-        """Make the counts of an attribute, with labels in the order of `labels`. They are not kept,
-        as they are large: take them once."""
+        """Make the counts of an attribute from what was counted so far. This is possible once, as
+        they are large, and not kept here. Labels have their indices in `labels` as ids."""
+        # The rows of all batches, in which units and labels are numbered now.
         batches = self._counts.pop(attribute)
+        unit_keys = numpy.concatenate([batch.unit for batch in batches])
+        label_keys = numpy.concatenate([batch.label for batch in batches])
         joined = UnitCounts(
-            unit=self._merge_units(numpy.concatenate([batch.unit for batch in batches])),
+            unit=self._merge_units(unit_keys),
             value=numpy.concatenate([batch.value for batch in batches]),
-            label=self._label_ids(numpy.concatenate([batch.label for batch in batches])),
+            label=self._label_ids(label_keys),
             n_times=numpy.concatenate([batch.n_times for batch in batches]),
         )
         batches.clear()  # they are joined now, and the memory is needed
         merged = count_rows(joined)
+
         keys, value_ids = numpy.unique(merged.value, return_inverse=True)
         # Rows are in the order of their units, so those of a unit begin where it would be inserted.
         # A unit without a label has none.

@@ -89,7 +89,9 @@ class WordCache:
     ) -> None:
         self.slots_by_offset = slots_by_offset
         self.vectors = vectors
-        self.vector_slots = vector_slots or slots_of_vectors(0, ())
+        self.vector_slots = slots_of_vectors(0, ())  # none
+        if vector_slots is not None:
+            self.vector_slots = vector_slots
         offsets = to_int32(list(slots_by_offset))
         # For a table with O rows for each word, one for each offset, such as the sums of weights.
         # From the first row of each token's own word, (N, 1), `window` gathers the rows for the
@@ -188,6 +190,7 @@ class Lookup:
                     offsets.append(offset)
                     first_rows.append(n_rows)
                 n_rows += n_values
+
         if n_rows > MOST_ROWS:
             expected = f"expected at most {MOST_ROWS}, got {n_rows}"
             raise ValueError(f"features of a linear CRF: {expected}")

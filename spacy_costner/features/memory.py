@@ -42,13 +42,16 @@ class MemoryColumn(BatchColumn):
         self._set_memory(LabelMemory.from_counts(nothing_counted, attribute))
 
     def _set_memory(self, memory: "LabelMemory") -> None:
+        """Set the memory, and remember which training docs it was counted in."""
         self._memory = memory
         self.text_ids = memory.text_ids
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the memory from the labels that were counted in the training docs."""
         self._set_memory(LabelMemory.from_counts(counts.labels, self.attribute))
 
     def recount(self, labels: LabelCounts) -> "MemoryColumn":
+        """The same column with the memory of some of the training docs."""
         # Ids of values depend on the labels, so that those which these docs lack are needed, too.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
@@ -63,20 +66,26 @@ class MemoryColumn(BatchColumn):
         return column
 
     def save(self, saved: Saved) -> None:
+        """Write the memory: see `LabelMemory.save`."""
         self._memory.save(saved["memory"], self.attribute)
 
     def load(self, saved: Saved) -> None:
+        """Read the memory, and check it."""
         self._set_memory(LabelMemory.load(saved["memory"], self.attribute))
 
     @property
     def value_names(self) -> list[str]:
+        """The names of the shares of labels: see `share_names`."""
         return share_names(self._memory.labels)
 
     @property
     def width(self) -> int:
+        """The most labels that a value has, and one for the most frequent of them."""
         return self._memory.width
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Look up the labels that each token's value had; in training without those of its own
+        unit."""
         tokens = batch.tokens
         keys = tokens.keys[self.attribute]
         if tokens.text_ids is None:

@@ -31,10 +31,12 @@ class PairColumn(BatchColumn):
         self._set_pairs(numpy.zeros(0, dtype="int64"))
 
     def _set_pairs(self, pairs: Array1d) -> None:
+        """Set the pairs, in the order of their ids, and make the map to these. Shape: (P,)"""
         self._pairs = pairs
         self._ids = id_map(pairs.astype("uint64"))
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the pairs that are frequent in the training docs."""
         assert counts.tokens is not None  # as it wants all tokens
         batch = Lookup([self.base]).find_values(counts.tokens)
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
@@ -43,14 +45,17 @@ class PairColumn(BatchColumn):
         self._set_pairs(pairs[pair_counts >= self.min_count])
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
+        """Mark both values of each needed pair in the other column."""
         left, right = split_pairs(self._pairs[is_needed[self.name]])
         is_needed[self.base.name][left] = True
         is_needed[self.base.name][right] = True
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
+        """The ids of the pairs that are marked as needed."""
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "PairColumn":
+        """A copy with the needed pairs, made of the new ids of the other column's values."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
@@ -62,9 +67,11 @@ class PairColumn(BatchColumn):
         return column
 
     def save(self, saved: Saved) -> None:
+        """Write the numbers of the pairs."""
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
 
     def load(self, saved: Saved) -> None:
+        """Read the numbers of the pairs, and check that the other column has their values."""
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
         value_ids = numpy.stack(split_pairs(pairs))  # (2, P)
         n_values = self.base.n_values
@@ -74,6 +81,7 @@ class PairColumn(BatchColumn):
 
     @property
     def value_names(self) -> list[str]:
+        """The names of both values of each pair, joined by "+"."""
         base_names = self.base.value_names
         left, right = split_pairs(self._pairs)
         names = []
@@ -83,9 +91,11 @@ class PairColumn(BatchColumn):
 
     @property
     def n_values(self) -> int:
+        """The number of pairs."""
         return len(self._pairs)
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Look up the pair of each token's value and the next one's."""
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
         pair_ids = self._ids.find(pair_of_token.astype("uint64"))
         value_ids[:, 0] = numpy.where(pair_of_token < 0, -1, pair_ids)

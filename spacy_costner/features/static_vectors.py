@@ -62,6 +62,7 @@ class KeyedVectors(StaticVectors):
     if there is none, of its text in lower case. An id is a row of spaCy's table."""
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        """Look each word up in spaCy's table: its text, and then its text in lower case."""
         row_of_key = self.source.key2row
         ids = []
         for lexeme in lexemes:
@@ -73,9 +74,11 @@ class KeyedVectors(StaticVectors):
 
     @property
     def n_vectors(self) -> int:
+        """The number of rows of spaCy's table."""
         return len(self.source.data)
 
     def _rows(self, ids: Ints1d) -> Floats2d:
+        """The rows of spaCy's table."""
         # Read each time: spaCy's table is another array when it has grown.
         return to_numpy(self.source.data[ids])
 
@@ -95,6 +98,7 @@ class ComputedVectors(StaticVectors):
         self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
+        """Number the words, and compute the vectors of those that are new."""
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
         distinct_keys = dict.fromkeys(keys)
         with _ADDING:
@@ -108,6 +112,7 @@ class ComputedVectors(StaticVectors):
 
     @property
     def n_vectors(self) -> int:
+        """The number of rows, of which the last ones may be empty."""
         return len(self._data)
 
     def _add_rows(self, rows: Floats2d, first_id: int) -> None:
@@ -120,6 +125,7 @@ class ComputedVectors(StaticVectors):
         self._data[first_id:end_id] = rows
 
     def _rows(self, ids: Ints1d) -> Floats2d:
+        """The vectors that were computed."""
         return self._data[ids]
 
 
@@ -180,6 +186,7 @@ class VectorColumn(Column):
 
     @property
     def value_names(self) -> Sequence[str]:
+        """No names, as it has no values that are features."""
         return ()
 
     @property
@@ -214,9 +221,11 @@ class VectorColumn(Column):
         self.scale = STANDARD_DEVIATION / float(rows.std())
 
     def save(self, saved: Saved) -> None:
+        """Write the dimension and the scale."""
         saved["static_vectors"][self.name] = {"dim": self.dim, "scale": self.scale}
 
     def load(self, saved: Saved) -> None:
+        """Read the dimension and the scale, and check them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
         scale = settings["scale"]

@@ -107,10 +107,12 @@ class Template:
             self.windows.setdefault(VECTORS, 2)
         if include_static_vectors:
             self.windows.setdefault(STATIC_VECTORS, 0)
+
         # Each length, flag and number once: a column is made for each.
         self.affixes = tuple(dict.fromkeys(affixes))
         self.flags = tuple(dict.fromkeys(flags))
         self.vectors = tuple(dict.fromkeys(vectors))
+
         self.bigrams = bigrams or {}
         self.gazetteers = gazetteers or {}
         self.min_count = min_count

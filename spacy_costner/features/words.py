@@ -43,10 +43,12 @@ class WordColumn(StringColumn):
         self._ids: dict[str | None, int] = {}
 
     def set_values(self, values: list[str]) -> None:
+        """Set the values, and make the map to their ids."""
         super().set_values(values)
         self._ids = {value: i for i, value in enumerate(values)}
 
     def collect(self, counts: TrainingCounts) -> None:
+        """Take the values that are frequent in the training docs."""
         value_counts: Counter[str] = Counter()
         for word_key, word_count in counts.word_counts.items():
             lexeme = counts.lexemes[word_key]
@@ -85,7 +87,9 @@ def prefix(size: int) -> WordView:
     """The first characters of words with at least so many."""
 
     def first_characters(lexeme: Lexeme, word: str) -> str | None:
-        return word[:size] if len(word) >= size else None
+        if len(word) < size:
+            return None
+        return word[:size]
 
     return WordView(first_characters)
 
@@ -94,7 +98,9 @@ def suffix(size: int) -> WordView:
     """The last characters of words with at least so many."""
 
     def last_characters(lexeme: Lexeme, word: str) -> str | None:
-        return word[-size:] if len(word) >= size else None
+        if len(word) < size:
+            return None
+        return word[-size:]
 
     return WordView(last_characters)
 
@@ -103,9 +109,18 @@ def flag(name: str) -> WordView:
     """Whether a word has one of `FLAGS`: the value "yes", or none."""
     if name in TEXT_FLAGS:
         has_flag = TEXT_FLAGS[name]
-        return WordView(lambda lexeme, word: YES if has_flag(word) else None)
+
+        def flag_of_text(lexeme: Lexeme, word: str) -> str | None:
+            return YES if has_flag(word) else None
+
+        return WordView(flag_of_text)
+
     attribute = name.lower()  # IS_TITLE is `lexeme.is_title`
-    return WordView(lambda lexeme, word: YES if getattr(lexeme, attribute) else None, name)
+
+    def flag_of_lexeme(lexeme: Lexeme, word: str) -> str | None:
+        return YES if getattr(lexeme, attribute) else None
+
+    return WordView(flag_of_lexeme, attribute=name)
 
 
 GREEK = (

@@ -74,8 +74,11 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """The tags of the gold path, (N,), or of the best path that agrees with a partial annotation;
-    and its score with the callback to its gradient."""
+    """The gold path, or the best path that agrees with a partial annotation.
+
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): Its tags, and its score with the callback to the
+        gradient. Shape of the tags: (N,)
+    """
     path = gold.tags
     if gold.allowed is not None:
         path = chain.best_path(chain.restrict(potentials, gold.allowed)).tags
@@ -83,10 +86,13 @@ def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """The tags, (N,), of the best path that does not agree with gold; and its score, minus infinity
-    where there is none, with the callback to its gradient."""
+    """The best path that does not agree with gold.
+
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): Its tags, and its score with the callback to the
+        gradient. Where there is no such path, the score is minus infinity, and the tags are
+        arbitrary. Shape of the tags: (N,)
+    """
     path, scores = chain.best_path_excluding(potentials, gold.paths)
-    # Where there is no such path, the path is arbitrary: only its score says so.
     _, backprop = chain.path_score(potentials, path)
     return _model_tags(path, gold), (scores, backprop)
 
@@ -126,16 +132,19 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """The weight of each sequence; ones if gold has none, in the type and on the device of `like`,
-    any array of a number for each sequence. Shape: (B,)"""
+    """The weight of each sequence; ones if gold has none. Shape: (B,)
+
+    like (Floats1d): Any array with a number for each sequence: the ones have its type and are on
+        its device. Shape: (B,)
+    """
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
     return gold.weights
 
 
 def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
-    """1 for sequences whose annotation says anything, so that some legal path disagrees with it,
-    else 0. Shape: (B,)"""
+    """1 for sequences whose annotation says anything, 0 for others, as floats. It says something if
+    some legal path disagrees with it. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))

@@ -1,4 +1,10 @@
-"""MCE-F: the segmentation F-score itself, smoothed."""
+"""MCE-F: the segmentation F-score itself, smoothed.
+
+It is computed from the true positives (TP), false positives (FP) and false negatives (FN) of whole
+entities. These are expected counts (psi = 1), or they are counted on the best paths and smoothed by
+a sigmoid (psi = inf). Entities are segments: `begin` is their first token, `end` the one after the
+last, `tags` has the tags of all of them, concatenated, and `after` the tags that may follow.
+"""
 
 import math
 from collections.abc import Callable
@@ -145,7 +151,8 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     log_p, backprop_log_p = paths.segment_log_probs(gold_entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    # The expected number of entities is that of tags that open one, at annotated tokens.
+    # Each entity has one tag that opens it. So the expected number of predicted entities is that
+    # of such tags, at annotated tokens.
     is_opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
     zeros = map_scores(xp.zeros_like, potentials)
     opens = zeros._replace(emissions=is_opening.astype(potentials.emissions.dtype))
@@ -173,9 +180,11 @@ def best_counts(
         FP = sum of l(d)    over the places of false positives of the best competitor
         d = without - with
 
-    with and without are the scores of the best path that has an entity, or that has gold's
-    tags in a place, and of the best that has not.
+    A place is the tokens of a false positive: see `segments_in_places`. "with" is the score of the
+    best path that has the gold entity or, in a place, that has gold's tags. "without" is the score
+    of the best path that has not.
     """
+    # All segments whose scores are needed
     gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
     segments, group_of_segment = segments_in_places(false_positives, gold, potentials)
@@ -185,8 +194,9 @@ def best_counts(
     xp = get_array_module(scores)
     n_gold = len(gold_entities.begin)
     n_wrong = len(false_positives.begin)
-    # For each place, the column of the best segment with gold's tags (first row), and of the best
-    # one with other tags (second row): "with" and "without". Shape: (2, places)
+
+    # "with" and "without" of a place are the scores of two columns: of the best segment with gold's
+    # tags (first row), and of the best one with other tags (second row). Shape: (2, places)
     scores_with = to_numpy(scores)[0, n_gold:]
     best_of_group = _best_of_groups(scores_with, group_of_segment, 2 * n_wrong)
     best_columns = xp.asarray(n_gold + best_of_group.reshape(2, n_wrong))
@@ -194,6 +204,8 @@ def best_counts(
     with_and_without = xp.concatenate([scores[:, :n_gold], scores[0, best_columns]], axis=1)
     d = with_and_without[1] - with_and_without[0]
     losses, slopes = sigmoid(d, slope=slope, offset=offset)
+
+    # The smoothed counts
     _, gold_weight = _weights(gold, potentials, gold_entities)
     _, wrong_weight = _weights(gold, potentials, false_positives)
     weights = xp.concatenate([gold_weight, wrong_weight])
@@ -217,25 +229,32 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """The index of the highest score of each group, the last one of equal ones. No group is empty.
-    `group` has the group of each score. Shapes: (R,), (R,) to (G,)"""
-    # Sorted by group, then by score, the best of a group is the last before the next group.
+    """The index of the highest score of each group. Of equal scores the last one counts. No group
+    is empty.
+
+    scores (Floats1d): The scores of all groups. Shape: (R,)
+    group (Ints1d): The group of each score, from 0 to G - 1. Shape: (R,)
+    RETURNS (Ints1d): The indices. Shape: (G,)
+    """
+    # In the order by group, then by score, the best of a group comes just before the next group.
     order = numpy.lexsort((scores, group))
     ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
     return order[ends - 1]
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
-    """The false positives of the best competitor: the entities of the best path that is not gold,
-    but for those that are gold's or that begin where gold is not annotated."""
+    """The false positives of the best competitor, which is the best path that is not gold: its
+    entities that gold doesn't have. Those that begin at a token without annotation don't count."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
     n_tokens = len(tags)
-    # Where gold is the only path, there is no competitor: its tags are unknown, -1.
+    # If gold is the only path of a sequence, there is no competitor: its tags are unknown, -1.
     has_competitor = numpy.isfinite(to_numpy(scores))
     is_known = numpy.repeat(has_competitor, potentials.lengths)
     predicted = _entities(numpy.where(is_known, tags, -1), gold, potentials)
-    is_gold = numpy.isin(_numbers(predicted, n_tokens), _numbers(gold_entities, n_tokens))
+    is_gold = numpy.isin(
+        _entity_numbers(predicted, n_tokens), _entity_numbers(gold_entities, n_tokens)
+    )
     is_annotated = to_numpy(gold.tags) >= 0
     is_wrong = is_annotated[predicted.begin] & ~is_gold
     is_tag_of_wrong = numpy.repeat(is_wrong, predicted.end - predicted.begin)
@@ -250,14 +269,17 @@ def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) 
 def segments_in_places(
     wrong: Segments, gold: Gold, potentials: Potentials
 ) -> tuple[Segments, Ints1d]:
-    """What paths can have in the places of S wrong entities, for `best_counts`, which compares the
-    best path with gold's tags in a place with the best one with other tags: segments that begin
-    there, and the group of each, from 0 to 2S - 1. Group i has gold's tags in the i-th place, in
-    all ways in which tags of the chain count as these. Group S + i has other tags, up to the first
-    of them.
+    """What paths can have in the places of wrong entities. `best_counts` compares the best path
+    with gold's tags in a place with the best one with other tags.
 
-    A place is the tokens of the entity, as far as they are annotated. Where an entity may go on
-    behind its last tag (IOB2), only the token after says where it ends: that is part of the place.
+    A place is the tokens of the entity, as far as they are annotated. If an entity may go on after
+    its last tag, as with IOB2, only the next token says where it ends: it is part of the place.
+
+    wrong (Segments): The S wrong entities.
+    RETURNS (tuple[Segments, Ints1d]): Segments that begin where a place begins; and the group of
+        each, from 0 to 2S - 1. Group i has gold's tags in the whole of place i. Several tags of the
+        chain may count as the same gold tag, so there may be several such segments. Group S + i has
+        segments that agree with gold up to their last tag, or to the tag after it.
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
@@ -279,54 +301,64 @@ def segments_in_places(
     segments: list[Segments] = []
     groups: list[Ints1d] = []
 
-    def agrees(token: Ints1d) -> Array2d:
-        """True for the tags that count as the gold tag of a token. Shape: (R, K)"""
-        return counts_as[gold_tags[token]][:, None] == counts_as
+    def agrees(tokens: Ints1d) -> Array2d:
+        """Whether each tag counts as the gold tag of each of these tokens. Shape: (R, K)"""
+        return counts_as[gold_tags[tokens]][:, None] == counts_as
 
-    def add(place: Ints1d, path: Ints2d, after: Array2d | None = None, *, is_right: bool) -> None:
-        """Add segments: the place of each, (R,), its tags, (R, T), and the mask of the tags that
-        may follow, (R, K); None: all may."""
+    def add(places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool) -> None:
+        """Add segments of the same length.
+
+        places (Ints1d): The index of the place of each. Shape: (R,)
+        paths (Ints2d): The tags of each. Shape: (R, T)
+        after (Array2d | None): Whether each tag may follow. None: all may. Shape: (R, K)
+        is_gold (bool): Whether they have gold's tags in the whole of their places.
+        """
         if after is None:
-            after = numpy.ones((len(place), len(is_legal)), dtype=bool)
-        first = begin[place]
-        segments.append(Segments(first, first + path.shape[1], path.reshape(-1), after))
-        group = place
-        if not is_right:
-            group = len(begin) + place
+            after = numpy.ones((len(places), len(is_legal)), dtype=bool)
+        first = begin[places]
+        segments.append(Segments(first, first + paths.shape[1], paths.reshape(-1), after))
+        group = places
+        if not is_gold:
+            group = len(begin) + places
         groups.append(group)
 
-    # All paths of agreeing tags grow by a token at a time: a row is a place and a path so far. What
-    # leaves gold at a token becomes a segment of the second group, what agrees up to the end of its
-    # place one of the first.
-    place, tag = numpy.nonzero(~agrees(begin))
-    add(place, tag[:, None], is_right=False)
-    place, tag = numpy.nonzero(agrees(begin))
-    path = tag[:, None]
-    while len(place):
-        is_over = begin[place] + path.shape[1] == end[place]
-        add(place[is_over], path[is_over], is_right=True)
-        place = place[~is_over]
-        path = path[~is_over]
-        agrees_next = agrees(begin[place] + path.shape[1])
-        add(place, path, ~agrees_next, is_right=False)
-        row, tag = numpy.nonzero(agrees_next & is_legal[path[:, -1]])
-        place = place[row]
-        path = numpy.column_stack([path[row], tag])
+    # Paths of tags that agree with gold grow by a token at a time, in all places at once. Row r is
+    # a path so far, paths[r], in the place places[r]. First the paths of a single tag:
+    places, tags = numpy.nonzero(~agrees(begin))
+    add(places, tags[:, None], is_gold=False)
+    places, tags = numpy.nonzero(agrees(begin))
+    paths = tags[:, None]
+    while len(places):
+        # A path that agrees up to the end of its place is complete.
+        is_complete = begin[places] + paths.shape[1] == end[places]
+        add(places[is_complete], paths[is_complete], is_gold=True)
+        places = places[~is_complete]
+        paths = paths[~is_complete]
+        # The others either leave gold with the next tag, or grow by one that agrees.
+        agrees_next = agrees(begin[places] + paths.shape[1])
+        add(places, paths, ~agrees_next, is_gold=False)
+        rows, tags = numpy.nonzero(agrees_next & is_legal[paths[:, -1]])
+        places = places[rows]
+        paths = numpy.column_stack([paths[rows], tags])
     return _join(*segments), numpy.concatenate(groups)
 
 
-def _numbers(entities: Segments, n_tokens: int) -> Ints1d:
-    """A number for each entity: equal ones have the same tokens and first tag. Shape: (S,)"""
+def _entity_numbers(entities: Segments, n_tokens: int) -> Ints1d:
+    """A number for each entity: those with the same tokens and first tag have the same number.
+    Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
-    # The first tag, the first token and the end are digits of one number.
+    # First tag, begin and end are the digits of one number. A begin is below N, an end up to N.
     tag_and_begin = first_tag * n_tokens + entities.begin
     return tag_and_begin * (n_tokens + 1) + entities.end
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
-    """The entities of a path as segments that end where the entity ends: no tag that continues it
-    may follow. `tags` (int[N]) is -1 where the path is unknown."""
+    """The entities of a path as segments. No tag that continues the entity may follow, so that a
+    segment ends where its entity ends.
+
+    tags (Ints1d): The tags of the path; -1 where it is unknown. Shape: (N,)
+    """
     is_known = tags >= 0
     opening = to_numpy(gold.opening)
     continuing = to_numpy(gold.continuing)
@@ -339,8 +371,8 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
 
 
 def _join(*segments: Segments) -> Segments:
-    """Several groups of segments as one, in their order."""
-    columns = zip(*segments)  # the begins of all groups, their ends, tags, and what may follow
+    """Concatenate several groups of segments, in their order."""
+    columns = zip(*segments)  # `begin` of all groups, then `end`, `tags` and `after`
     return Segments._make(numpy.concatenate(column) for column in columns)
 
 

@@ -78,17 +78,19 @@ def mce(
         _, best_wrong = best_competitor(potentials, gold)
         _, best_right = best_gold(potentials, gold)
         return difference(best_wrong, best_right, gold, transform)
+
+    # The log-sums over the wrong paths and over the right ones, of psi times the scores
     right_paths = gold.paths
-    sharp = potentials
+    sharpened = potentials
     if psi != 1:
-        sharp = sharpen(potentials, psi)
-    wrong_sum, backprop_wrong = chain.log_partition_excluding(sharp, right_paths)
-    right_sum, backprop_right = gold_score(sharp, gold)
+        sharpened = sharpen(potentials, psi)
+    wrong_sum, backprop_wrong = chain.log_partition_excluding(sharpened, right_paths)
+    right_sum, backprop_right = gold_score(sharpened, gold)
     if normalise:
-        # With equal scores, the log-sums are the logarithms of the numbers of paths.
-        equal = uniform_over_legal(potentials)
-        log_n_wrong, _ = chain.log_partition_excluding(equal, right_paths)
-        log_n_right, _ = gold_score(equal, gold)
+        # If all scores are 0, the log-sums are the logarithms of the numbers of paths.
+        zeros = uniform_over_legal(potentials)
+        log_n_wrong, _ = chain.log_partition_excluding(zeros, right_paths)
+        log_n_right, _ = gold_score(zeros, gold)
         wrong_sum = wrong_sum - log_n_wrong.clip(0)  # 0 where no path is wrong
         right_sum = right_sum - log_n_right
     # The callbacks give the gradient with respect to psi times the scores: the factor psi of the

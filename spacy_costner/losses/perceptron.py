@@ -84,10 +84,10 @@ def mira(
         loss = h^2 / (2 n)           if h < a n
                a h - a^2 n / 2       otherwise
 
-    h is the value of `max_margin`, n the squared length of the difference between the
-    features of its path and of gold: of each feature of a token with each tag, of each
-    transition, and of start and end. Without features in
-    gold, each token has one of its own. The gradient is min(a, h / n) times that difference.
+    a is the aggressiveness, and h the value of `max_margin`. n is the squared distance between the
+    features of its path and those of gold. The features of a path are each feature of a token with
+    the tag there, each transition, the start and the end. If gold has no features, each token has
+    one of its own. The gradient is min(a, h / n) times the difference of the features.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
@@ -124,13 +124,14 @@ def squared_distance(
     sequence = sequences_of_tokens(potentials)
     differs = path != other_path
 
-    # Transitions, as numbers: from tag * K + to tag, at all tokens but the first of a sequence.
+    # Transitions. The number of each is (from tag) * K + (to tag). They are at all tokens but the
+    # first of each sequence.
     first = first_tokens(lengths)
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
     transitions = [tags[later - 1] * n_tags + tags[later] for tags in (path, other_path)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
 
-    # Start and end: where the tags differ, a feature of each path is missing in the other.
+    # Start and end. Where the tags differ, each path has a feature that the other has not: 1 + 1.
     first_and_last = xp.asarray(numpy.concatenate([first, last_tokens(lengths)]))
     n_different = _sum_by_group(sequence[first_and_last], differs[first_and_last], len(lengths))
     distance += 2 * n_different
@@ -138,7 +139,8 @@ def squared_distance(
     if features is None:
         # Each token has a feature that no other token has: the same as at start and end.
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
-    # Emissions, as numbers: feature * K + tag, for the features of tokens whose tags differ.
+
+    # Emissions, of the tokens whose tags differ. The number of each is feature * K + tag.
     different = xp.flatnonzero(differs)
     features_of_different = features[different].astype("int64")
     row, slot = xp.nonzero(features_of_different >= 0)  # -1 stands for no feature
@@ -149,14 +151,23 @@ def squared_distance(
 
 
 def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:
-    """How differently two arrays count, in each group: how often the first of the pair has a number
-    minus how often the other has it, squared and summed over all numbers. `groups` has the group
-    of each place in both. Shapes: (R,), (R,) each to (G,)"""
+    """The squared distance of the counts of features in two arrays, in each group:
+
+        sum_f (n_f - n'_f)^2
+
+    where n_f and n'_f are how often the first and the second array have the feature f.
+
+    groups (Ints1d): The group of each place in both arrays. Shape: (R,)
+    pair (Sequence[Ints1d]): The two arrays, with a feature at each place. Shapes: (R,)
+    n_groups (int): The number of groups, G.
+    RETURNS (Floats1d): The distances. Shape: (G,)
+    """
     xp = get_array_module(groups)
-    numbers = xp.concatenate(pair)
-    base = int(numbers.max(initial=0)) + 1
-    # Group and number are digits of one key. The first array counts 1, the second -1.
-    keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + numbers, return_inverse=True)
+    features = xp.concatenate(pair)
+    # Group and feature are digits of one key, group * base + feature.
+    base = int(features.max(initial=0)) + 1
+    keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + features, return_inverse=True)
+    # n_f - n'_f of each key: a feature of the first array adds 1, of the second -1.
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
     differences = _sum_by_group(index_of_key, signs, len(keys))
     group_of_key = keys // base
@@ -164,7 +175,7 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
 
 
 def _sum_by_group(groups: Ints1d, weights: Array1d, n_groups: int) -> Floats1d:
-    """The sum of the weights of each group. Shapes: (R,), (R,) to (G,)"""
+    """The sum of the weights of each group. Shapes: (R,) and (R,) to (G,)"""
     xp = get_array_module(weights)
     if len(weights) == 0:
         return xp.zeros(n_groups)

@@ -43,9 +43,9 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
-    # Scores are linear in the features of a path: its tags and transitions. So mu is the product of
-    # the scores and the mean features, and sigma^2 that of the scores and their covariance with
-    # the features, which is the gradient of mu.
+    # The score of a path is the inner product of the scores and the path's features: its tags and
+    # transitions. So mu is the inner product of the scores and the mean features. And sigma^2 is
+    # that of the scores and their covariance with the features, which is the gradient of mu.
     scores = zero_forbidden(cost_augment(potentials, gold, multiplier))
     paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
@@ -57,13 +57,13 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     score_lead = dot(feature_lead, scores)  # sum (s(y*) - mu)
     variance = dot(covariance, scores)  # sum sigma^2
     # 1 / sqrt(sum sigma^2), 0 if all legal paths have the same score
-    per_deviation = 0.0
+    inverse_deviation = 0.0
     if variance > largest_rounding(scores):
-        per_deviation = variance**-0.5
-    z = per_deviation * score_lead
+        inverse_deviation = variance**-0.5
+    z = inverse_deviation * score_lead
     # The derivative of score_lead is feature_lead, that of the variance 2 covariance.
-    term_of_lead = scaled(-per_deviation, feature_lead)
-    term_of_variance = scaled(per_deviation**2 * z, covariance)
+    term_of_lead = scaled(-inverse_deviation, feature_lead)
+    term_of_variance = scaled(inverse_deviation**2 * z, covariance)
     return LossResult(-z, add_to(term_of_lead, term_of_variance))
 
 
@@ -81,8 +81,9 @@ def largest_rounding(scores: Potentials) -> float:
 
 
 def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
-    """How often gold has each tag at each token, and each transition, in the weighted sum over the
-    sequences; of a partial annotation the mean over the paths that agree with it."""
+    """The features of gold: whether it has each tag at each token, and how often each transition.
+    They are summed over the sequences, with their weights. Of a partial annotation they are the
+    mean over the paths that agree with it."""
     # These counts are the gradient of the score of gold, or of a log-sum of equal scores.
     if gold.allowed is None:
         _, backprop = chain.path_score(potentials, gold.tags)

@@ -43,15 +43,20 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:
     """The expected calibration error, from 0 to 1: the mean distance between confidence and
-    precision. Shapes: (E,), at least one prediction
+    precision.
 
         sum_bins n_bin / n |mean confidence - share of correct predictions|
 
+    probs (Floats1d): The confidence of each prediction, at least one. Shape: (E,)
+    right (Array1d): True for correct predictions. Shape: (E,)
+    n_bins (int): Number of bins of equal width.
+
     Naeini et al., 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning".
     """
-    # n_bin times the difference of both means is the sum of the differences in the bin.
-    excess = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
-    return float(numpy.abs(excess).sum() / len(probs))
+    # n_bin times the difference of both means is the sum of the differences in the bin. With
+    # weights, `bincount` sums them. Shape: (n_bins,)
+    differences = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
+    return float(numpy.abs(differences).sum() / len(probs))
 
 
 def _bins(probs: Floats1d, n_bins: int) -> Ints1d:

@@ -38,13 +38,13 @@ class Losses(NamedTuple):
     score (Floats1d): The highest threshold at which the set has each entity; above 1 if it always
         has, 0 if it never has. Shape: (E,)
     weight (Floats1d): What missing it adds to the losses. Shape: (E,)
-    n (int): The number of docs.
+    n (float): The number of docs or, if they are weighted, the sum of their weights.
     binary (bool): Whether each loss is 0 or 1.
     """
 
     score: Floats1d
     weight: Floats1d
-    n: int
+    n: float
     binary: bool = False
 
     def mean(self, thresholds: Floats1d) -> Floats1d:
@@ -54,10 +54,12 @@ class Losses(NamedTuple):
         sums = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
         # At a threshold, the entities with a lower score are missed. Shape: (S,)
         n_missed = numpy.searchsorted(self.score[order], thresholds)
-        return sums[n_missed] / max(self.n, 1)
+        return sums[n_missed] / (self.n or 1)
 
 
-def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
+def miss_losses(
+    score: Floats1d, doc: Ints1d, *, by: str = "doc", doc_weights: Floats1d | None = None
+) -> Losses:
     """The losses of calibration docs for a promise of a miss rate. Docs without entities don't
     count.
 
@@ -68,19 +70,26 @@ def miss_losses(score: Floats1d, doc: Ints1d, *, by: str = "doc") -> Losses:
         Shape: (E,)
     doc (Ints1d): The number of the doc of each entity. Shape: (E,)
     by (str): "doc" or "any": see above.
+    doc_weights (Floats1d | None): The weight of each of all docs, as calibration docs that were
+        drawn with unequal probabilities have: see `threshold`. None: each has the weight 1.
+        Shape: (D,)
     """
-    # The docs with entities, counted anew: the doc of each entity, (E,), and the number of
-    # entities of each doc, (n,)
-    _, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
-    n = len(n_entities)
+    # Docs with entities are numbered anew, from 0 to n - 1: the doc of each entity, (E,), and the
+    # number of entities of each doc, (n,)
+    docs, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
+    n: float = len(n_entities)
+    weights = numpy.ones(len(docs))
+    if doc_weights is not None:
+        weights = doc_weights[docs]
+        n = float(weights.sum())
     if by == "doc":
-        return Losses(score, weight=1.0 / n_entities[doc], n=n)
-    # Any entity that is missed makes the loss 1, so only the lowest score of a doc counts. Sorted
-    # by doc, then by score, it is the first one of the doc.
+        return Losses(score, weight=(weights / n_entities)[doc], n=n)
+    # Any entity that is missed makes the loss 1, so only the lowest score of a doc counts. In the
+    # order by doc, then by score, it is the first one of the doc.
     order = numpy.lexsort((score, doc))
     begin_of_doc = numpy.cumsum(n_entities) - n_entities
     lowest_of_doc = order[begin_of_doc]
-    return Losses(score[lowest_of_doc], weight=numpy.ones(n), n=n, binary=True)
+    return Losses(score[lowest_of_doc], weight=weights, n=n, binary=True)
 
 
 def threshold(
@@ -91,25 +100,32 @@ def threshold(
         max {t: (n mean(t) + 1) / (n + 1) <= limit}         E[L] <= limit        no delta
         max {t: p_value(mean(t)) <= delta}                  P(E[L] > limit) <= delta
 
-    The first holds in the mean over calibration docs and the next doc, the second for all but a
-    share of delta of all calibrations. As losses fall with the threshold, all below it pass too.
+    The first promise holds on average over calibration docs and the next doc. The second holds for
+    all calibrations but a share of delta. As losses fall with the threshold, all lower thresholds
+    keep the promise, too.
+
+    The first also holds for docs that were drawn with unequal probabilities q_i, if the weights of
+    their losses are proportional to 1 / q_i, and at most 1 for any doc that could be drawn: n is
+    then the sum of the weights, and 1 at least the weight of the next doc.
 
     losses (Losses): The losses of the calibration docs.
     limit (float): The limit of the risk.
-    delta (float | None): The share of calibrations that may fail; None: in the mean.
+    delta (float | None): The share of calibrations that may fail. None: the promise holds on
+        average.
     floor (float): The least threshold.
-    RETURNS (float | None): From the floor to 1; None if no threshold passes.
+    RETURNS (float | None): The threshold, from `floor` to 1; None if none passes.
 
-    Angelopoulos et al., 2022, eq 4, with B = 1; Bates et al., 2021, Theorem 1.
+    Angelopoulos et al., 2022, eq 4, with B = 1, and section 4.1 for weights; Tibshirani et al.,
+    2019, "Conformal Prediction Under Covariate Shift"; Bates et al., 2021, Theorem 1.
     """
-    # Losses change at no other thresholds than the scores.
+    # Between two scores the losses are the same: only the scores and the limits have to be tried.
     is_in_range = (losses.score >= floor) & (losses.score <= 1)
     candidates = numpy.unique(numpy.append(losses.score[is_in_range], [floor, 1.0]))
     means = losses.mean(candidates)
     if delta is None:
         passes = (losses.n * means + 1) / (losses.n + 1) <= limit + ROUNDING_OF_RISK
     else:
-        passes = p_values(means, limit, losses.n, binary=losses.binary) <= delta
+        passes = p_values(means, limit, int(losses.n), binary=losses.binary) <= delta
     if not passes.any():
         return None
     # `unique` has sorted the candidates.
@@ -132,10 +148,10 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
     """
     sums_of_losses = numpy.ceil(n * means - ROUNDING_OF_COUNT)
     n_lost = numpy.clip(sums_of_losses, 0, n).astype("int64")
-    tail = _binomial_cdf(n, limit)[n_lost]
+    tail = _binomial_cdf(n, limit)[n_lost]  # P(Binomial(n, limit) <= n_lost)
     if binary:
         return tail
-    # Above the limit, h is 0: Hoeffding's bound then says nothing.
+    # If the mean is above the limit, h is 0, and Hoeffding's bound 1.
     a = numpy.clip(means, 0.0, limit)
     log_ratio = numpy.log(numpy.where(a > 0, a / limit, 1.0))  # a log(a / b) is 0 at 0
     h = a * log_ratio + (1 - a) * numpy.log((1 - a) / (1 - limit))
@@ -147,7 +163,7 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
 def _binomial_cdf(n: int, p: float) -> Floats1d:
     """P(Binomial(n, p) <= k) for k = 0..n. Shape: (n + 1,)"""
     k = numpy.arange(1, n + 1)
-    # log P(k) - log P(k - 1). Logarithms, as P(0) underflows with many docs.
+    # log P(k) - log P(k - 1). In logarithms, as with many docs P(0) is too small for a float.
     steps = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)
     log_prob_of_0 = n * math.log1p(-p)
     log_probs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + log_prob_of_0
@@ -158,11 +174,11 @@ def _binomial_cdf(n: int, p: float) -> Floats1d:
 def docs_needed(
     mean: float, limit: float, *, delta: float | None = None, binary: bool = False
 ) -> int | None:
-    """How many calibration docs a promise takes, if the new ones have the same mean loss: the least
-    number from which on any number meets the limit. It is 1 / limit - 1 at least.
+    """How many calibration docs a promise takes, if further docs have the same mean loss: the least
+    number such that it and all larger numbers meet the limit. It is 1 / limit - 1 at least.
 
-    mean (float): The mean loss of the docs. With 0, it is the number that is needed however good
-        the scores are.
+    mean (float): The mean loss of the docs. With 0, the result is the number that is needed however
+        good the scores are.
     limit (float): The limit of the risk.
     delta (float | None): See `threshold`.
     binary (bool): See `p_values`.
@@ -174,14 +190,15 @@ def docs_needed(
     if delta is None:
         # (n mean + 1) / (n + 1) <= limit, solved for n: see `threshold`.
         return math.ceil((1 - limit) / (limit - mean) - ROUNDING_OF_COUNT)
-    # n docs lose k = ceil(n mean). They pass if log P(Binomial(n, limit) <= k) is at most this.
+    # The losses of n docs add up to n mean, rounded up: below, n docs "lose k" if k = ceil(n mean).
+    # They meet the limit ("pass") if log P(Binomial(n, limit) <= k), the tail, is at most this.
     log_bound = math.log(delta)
     if not binary:
         log_bound = math.log(delta / math.e)
 
     def least_docs_with(k: int) -> int:
-        """The least number of docs that lose k. Of all numbers that lose k, its tail is the
-        highest."""
+        """The least number of docs that lose k. It has the highest tail of all numbers that lose
+        k."""
         if k == 0:
             return 1
         return math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
@@ -191,8 +208,8 @@ def docs_needed(
         return _log_tail(least_docs_with(k), k, limit) > log_bound
 
     def passes_surely(n: int) -> bool:
-        """Whether n docs pass by Hoeffding's bound, which falls with n. Binary losses add up to a
-        whole number, up to one above n mean."""
+        """Whether n docs pass by Hoeffding's bound, which falls with n: more docs pass, too. If
+        losses are binary, their sum is n mean rounded up, and so less than n mean + 1."""
         share = mean
         if binary:
             share += 1 / n
@@ -201,8 +218,8 @@ def docs_needed(
     if not passes_surely(MOST_DOCS):
         return None
     enough_docs = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
-    # With n, the tail falls as long as k is the same, and rises where k does. So the last number of
-    # docs that fails is among those with the last k that fails.
+    # As n grows, the tail falls while k is the same, and rises when k does. So the largest number
+    # of docs that fails is among the numbers that lose the largest k that fails.
     last_k = math.ceil(enough_docs * mean - ROUNDING_OF_COUNT)
     k = _last_failing(fails, last_k, is_exact=enough_docs <= MOST_EXACT)
     if k is None:
@@ -217,7 +234,7 @@ def docs_needed(
 
 def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) -> int | None:
     """The largest k, from 0 to `last`, that fails; None if none does. If it need not be exact, it
-    is found by bisection, as if all k after one that passes passed, too."""
+    is found by bisection. That takes it that all k after one that passes pass, too."""
     if is_exact:
         for k in range(last, -1, -1):
             if fails(k):
@@ -238,13 +255,16 @@ def _divergence(share: float, limit: float) -> float:
 
 
 def _log_tail(n: int, k: int, p: float) -> float:
-    """log P(Binomial(n, p) <= k), for k below or about n p: P(k) and the ratios of the terms before
-    it to P(k)."""
+    """log P(Binomial(n, p) <= k), for k below n p or about n p.
+
+    log P(k) + log(1 + P(k - 1) / P(k) + P(k - 2) / P(k) + …)
+    """
     if k >= n:
         return 0.0
     log_choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     log_prob_of_k = log_choices + (k * math.log(p) + (n - k) * math.log1p(-p))
-    # P(k - 1) / P(k), P(k - 2) / P(k), …: beyond 40 deviations they are below 1e-16.
+    # The ratios P(i) / P(k), for i = k - 1, k - 2, …: products of P(i - 1) / P(i). They are below
+    # 1e-16 after 40 standard deviations.
     n_terms = min(k, 50 + int(40 * math.sqrt(n * p)))
     i = numpy.arange(k, k - n_terms, -1)
     ratios = numpy.cumprod(i / (n - i + 1) * ((1 - p) / p))
@@ -264,20 +284,21 @@ def false_alarm_risk(
     thresholds (Floats1d): Descending thresholds. Shape: (T,)
     RETURNS (Floats1d): The mean at each threshold. Shape: (T,)
     """
-    # The first threshold at which each span is in the set; T if it never is. Shape: (S,)
-    # (`searchsorted` takes ascending numbers: both with a minus.)
+    # The index of the first threshold at which each span is in the set; T if it never is. Shape:
+    # (S,) `searchsorted` needs ascending numbers, so both have a minus.
     first_threshold = numpy.searchsorted(-thresholds, -scores)
     n_rows = doc.max(initial=-1) + 1
     n_columns = len(thresholds) + 1
 
     def count_in_sets(weights: Array1d | None = None) -> Array2d:
-        """The spans in the set of each doc at each threshold, or their weights, summed. Shape:
-        (docs, T + 1)"""
-        # Doc and threshold as one number, which is a cell of the table, row after row.
+        """The number of spans in the set of each doc at each threshold, or the sum of their
+        weights. Shape: (docs, T + 1)"""
+        # How many spans each set gains at each threshold. The index of a cell of the flattened
+        # table is doc * (T + 1) + threshold.
         cells = doc * n_columns + first_threshold
-        sums = numpy.bincount(cells, weights=weights, minlength=n_rows * n_columns)
-        # A span that is in the set at a threshold is in it at all lower ones.
-        return sums.reshape(n_rows, n_columns).cumsum(axis=1)
+        gains = numpy.bincount(cells, weights=weights, minlength=n_rows * n_columns)
+        # A set keeps its spans at all lower thresholds.
+        return gains.reshape(n_rows, n_columns).cumsum(axis=1)
 
     n_wrong = count_in_sets(wrong)
     set_size = count_in_sets()
@@ -287,8 +308,9 @@ def false_alarm_risk(
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:
-    """Count the hypotheses that are rejected: in an order that was fixed before, up to the first
-    whose p-value is above delta. The probability that any rejection is wrong is at most delta.
+    """Count the hypotheses that are rejected. They are tested in an order that was fixed before,
+    up to the first whose p-value is above delta. The probability that any rejection is wrong is at
+    most delta.
 
     Angelopoulos et al., 2021: fixed sequence testing.
     """

@@ -59,10 +59,15 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Resample docs: sum their counts, (D, M), over samples of D docs, drawn with replacement. All
-    columns use the same samples, so comparisons of columns are paired. Shape: (n_samples, M)
+    """Sum the counts of docs over bootstrap samples: D of the D docs, drawn with replacement. All
+    columns have the same samples, so comparisons of columns are paired.
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
+
+    counts (Floats2d): The counts of each doc. Shape: (D, M)
+    n_samples (int): The number of samples.
+    seed (int): Seed of the random numbers.
+    RETURNS (Floats2d): The sums. Shape: (n_samples, M)
 
     Koehn (2004), as in Gimpel & Smith (2010), section 4.2.
     """
@@ -80,7 +85,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
 def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
     """How often each doc is drawn in each sample. Shape: (n_samples, D)"""
     drawn = rng.integers(n_docs, size=(n_samples, n_docs))
-    # Sample and doc as one number, sample * D + doc, which is a cell of the table, row after row.
+    # `bincount` counts the indices of cells of the flattened table: sample * D + doc.
     cells = drawn + n_docs * numpy.arange(n_samples)[:, None]
     times = numpy.bincount(cells.ravel(), minlength=n_samples * n_docs)
     return times.reshape(n_samples, n_docs).astype("float64")
@@ -114,6 +119,8 @@ def paired_differences(
     counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
         Shape: (..., columns) to (scores, ...)
+    baseline (int): The index of the system that the others are compared with.
+    n_samples (int): The number of bootstrap samples.
     RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
@@ -124,13 +131,13 @@ def paired_differences(
     # Means over seeds. Shapes: (scores, systems), (scores, samples, systems)
     means = score(counts.sum(axis=2)).mean(axis=-1)
     sampled_means = score(sampled_counts).mean(axis=-1)
-    rows: list[list[Difference]] = []
+    differences_of_scores: list[list[Difference]] = []
     for mean, sampled_mean in zip(means, sampled_means):
         # How far each system is ahead of the baseline. Shapes: (systems,), (samples, systems)
         leads = mean - mean[baseline]
         sampled_leads = sampled_mean - sampled_mean[:, baseline, None]
         differences: list[Difference] = []
-        for lead, sampled_lead in zip(leads.tolist(), sampled_leads.T):
-            differences.append(difference(lead, sampled_lead))
-        rows.append(differences)
-    return rows
+        for lead, sampled_leads_of_system in zip(leads.tolist(), sampled_leads.T):
+            differences.append(difference(lead, sampled_leads_of_system))
+        differences_of_scores.append(differences)
+    return differences_of_scores

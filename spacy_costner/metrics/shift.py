@@ -39,8 +39,8 @@ MOST_LOG = 700.0
 
 
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
-    """The p-value of each new doc: its rank among the calibration docs and the new docs before it,
-    of which ties count a share u.
+    """The p-value of each new doc: its rank among the calibration docs and the new docs before it.
+    Of the docs with the same score (ties), a random share u counts.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
@@ -56,6 +56,7 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
     """
     p_values = numpy.empty(len(scores))
     for i, (score, share) in enumerate(zip(scores.tolist(), shares.tolist())):
+        # The pool is sorted: bisection counts the scores below this one, and those up to it.
         n_below = bisect_left(pool, score)
         n_not_above = bisect_right(pool, score)
         n_above = len(pool) - n_not_above
@@ -74,8 +75,9 @@ def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
     before (Floats1d): The logarithms before the first of these docs. Shape: (bets,)
     RETURNS (Floats2d): The logarithms. Shape: (T, bets)
     """
-    steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]
-    # Summed from the first to the last, so that the docs of several calls add up as those of one.
+    steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]  # shape: (T, bets)
+    # Summed from the first to the last, so that several calls give the same floats as a single one
+    # with all docs.
     sums = numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)
     return sums[1:]
 
@@ -90,11 +92,12 @@ def log_martingale(products: Floats2d) -> Floats1d:
 
 
 class Stream:
-    """The docs of a test so far, and all that testing the next ones takes.
+    """The docs of a test so far, and what it takes to test the next ones.
 
-    The shares of ties are drawn by `seed` and by the digest of the calibration docs. So a test is
-    the same each time it is repeated, and tests against different calibration docs draw different
-    shares: their false alarms, at most 1 % of them, don't all hang on the same draws.
+    The shares of ties (see `conformal_p_values`) are random numbers. Their seed is made of `seed`
+    and of the digest of the calibration docs. So a test is the same each time it is repeated. Tests
+    against different calibration docs draw different shares, so that their false alarms don't all
+    depend on the same numbers.
 
     scores, p_values, log_martingale (list[float]): The score of each doc so far, its p-value, and
         the logarithm of the martingale after it.
@@ -137,7 +140,7 @@ class Shift(NamedTuple):
 
     stream (Stream): The docs so far; more, if the test went on.
     n_docs (int): The number of docs so far.
-    highest (float): The logarithm of the highest martingale after any of them, at least 0.
+    highest (float): The logarithm of the highest martingale after any of these docs, at least 0.
     level (float): The martingale at which the test alarms.
     alarm (int | None): The number of the doc, from 1, at which it first alarms; None if it
         doesn't.
@@ -162,12 +165,12 @@ class Shift(NamedTuple):
 
     @property
     def p_values(self) -> Floats1d:
-        """Their conformal p-values. Shape: (T,)"""
+        """The conformal p-value of each doc so far. Shape: (T,)"""
         return numpy.asarray(self.stream.p_values[: self.n_docs])
 
     @property
     def log_martingale(self) -> Floats1d:
-        """The logarithm of the martingale after each of them. Shape: (T,)"""
+        """The logarithm of the martingale after each doc so far. Shape: (T,)"""
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
@@ -182,10 +185,10 @@ class Shift(NamedTuple):
 
     @property
     def expected(self) -> dict[str, Any]:
-        """Precision, recall and F as the model expects them, without labels, by spaCy's names. An
-        upper guess after an alarm. None where nothing is predicted, or nothing expected."""
-
-        # With zeros, so that the sum has three numbers without labels, too.
+        """Precision, recall and F as the model expects them, without labels, by spaCy's names.
+        None where nothing is predicted, or nothing expected. After an alarm they are likely too
+        high."""
+        # The zeros are for a component without labels: the sum has three numbers then, too.
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
         overall = expected_prf(total)
         return {
@@ -258,14 +261,17 @@ def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Scores as the tests compare them, with four digits: further digits may differ between
-    batches of other docs. Shape: (T,)"""
+    """Scores with four digits, as the tests compare them. Further digits of a doc's score may
+    differ when it is predicted in a batch with other docs. Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
 def digest_of(scores: Floats1d) -> str:
-    """A digest of the scores of calibration docs, by which a saved test is known to be against the
-    same docs: see `Stream`. Scores are not rounded, and in the order of the docs. Shape: (B,)"""
+    """A digest of the scores of calibration docs. A saved test has it, so that it only goes on
+    against the same docs: see `Stream`.
+
+    scores (Floats1d): The scores, not rounded, in the order of the docs. Shape: (B,)
+    """
     little_endian = numpy.asarray(scores, "<f8")  # the same bytes on all machines
     return hashlib.blake2b(little_endian.tobytes(), digest_size=16).hexdigest()
 
@@ -279,12 +285,12 @@ def find_shift(
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test whether docs are still like the calibration docs, by their scores in their order, after
-    those of earlier docs.
+    """Test whether docs are still like the calibration docs. They are tested one after another, in
+    their order, after the earlier docs.
 
     calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
         whether they are "approximate".
-    scores (Iterable[float]): The scores of the new docs.
+    scores (Iterable[float]): The score of each new doc.
     counts (Mapping[str, list[float]]): The counts of the earlier and the new docs: see `Counts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
@@ -326,11 +332,13 @@ def find_shift(
 def check_earlier(
     seed_before: int, before: Mapping[str, Any], calibration: Mapping[str, Any], seed: int
 ) -> None:
-    """Raise a ValueError if a test can't go on from earlier docs: if they were tested with another
-    seed, or against other calibration docs.
+    """Check that a test can go on from earlier docs.
 
-    seed_before, before: The seed of the earlier test, and the "digest" of its calibration docs.
-    calibration, seed: Those of the test that goes on.
+    seed_before (int): The seed of the earlier test.
+    before (Mapping[str, Any]): The "digest" of its calibration docs.
+    calibration (Mapping[str, Any]): The "digest" of the calibration docs of the test that goes on.
+    seed (int): The seed of that test.
+    RAISES (ValueError): If the seed is another, or the calibration docs are others.
     """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
@@ -342,8 +350,14 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Make a test anew that `Shift.to_json` has saved, so that it can go on. Raises a ValueError if
-    something is missing, or if it is not of this seed and these calibration docs."""
+    """Make a test anew that `Shift.to_json` has saved, so that it can go on.
+
+    saved (Mapping[str, Any]): What was saved.
+    calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
+    seed (int): The seed of the test.
+    RAISES (ValueError): If something is missing, or if the test had another seed or other
+        calibration docs.
+    """
     names = ("scores", "counts", "seed", "digest")
     for name in names:
         if name not in saved:

@@ -69,6 +69,7 @@ def build_hybrid_crf(
         keep_all=keep_all,
         nO=nO,
     )
+
     emissions = Linear(nO, tok2vec.maybe_get_dim("nO"), init_W=zero_init)
     dense: Model[list[Doc], Ragged] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions)

@@ -67,6 +67,7 @@ def build_sparse_crf(
     check_cost(L1, f"{where}: L1")
     check_cost(L2, f"{where}: L2")
     check_cost(average_power, f"{where}: average_power")
+
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
     # `is_linear`, `linear_part` and `first_pass_of` rely on this order.
     shims: list[Shim] = [

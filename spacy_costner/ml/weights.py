@@ -387,20 +387,24 @@ class SparseWeights(Shim):
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights after each update temporarily, if an optimizer has it. It
-        is slim, as what is evaluated is saved."""
+        """Use the average of the weights after each update in this context, if an optimizer has it.
+        It is used as it would be saved, so that what is evaluated is what is saved: see `slim`.
+
+        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by node and
+            name. They say whether there is one of these weights: it is kept here.
+        """
         if not self._has_average(params):
             yield
             return
-        table = self.table
-        self.table = table._replace(weights=self.slim(self._mean()))
+        table_in_training = self.table
+        self.table = table_in_training._replace(weights=self.slim(self._mean()))
         self._uses_average = True
         try:
             yield
         finally:
-            self.table = table
+            self.table = table_in_training
             self._uses_average = False
-            self._word_sums = None
+            self._word_sums = None  # which are of the average
 
     def averaged(self, optimizer: Optimizer) -> Floats2d:
         """The weights to use after training: their average if the optimizer keeps one, or the last

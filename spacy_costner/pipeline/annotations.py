@@ -430,9 +430,10 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count
         sum_k p(b, e, k) / sqrt(max(1, n)), of the most probable label l      otherwise
 
-    with S = `SMOOTHING`, as models confuse labels more than they think; and n, for a miss rate by
-    doc, the expected number of entities in the doc, as missing one of many misses less of the doc.
-    Any score is valid: these need fewer spans than p at the same miss rate.
+    S is `SMOOTHING`: models confuse labels more than they think. n is the expected number of
+    entities in the doc, if the miss rate is by doc: one of many entities is a smaller share of
+    them. Otherwise it is left out. Any score is valid; these need fewer spans than p at the same
+    miss rate.
 
     posterior (Posterior): The probabilities.
     terms (Terms): The terms of the promise.
@@ -445,8 +446,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     n_labels = len(posterior.tags.labels)
     extents = join_labels(spans, probs, n_labels)
 
-    # The scores of each extent with each label. Shape: (X, labels)
-    # The probability that an entity of any label has the extent. Shape: (X, 1)
+    # The probability that an entity of any label has the extent, (X, 1); and the score of each
+    # extent with each label, (X, labels).
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
     labels_count = terms.per_label or terms.found == "exact"
     if labels_count:
@@ -458,11 +459,13 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         scores = numpy.where(is_best_label, total_probs, 0.0)
 
     if terms.by == "doc":
+        # n of each doc: for each label, (docs, labels), or for all together, (docs, 1).
         doc_of_extent = posterior.doc_of_token[extents.begin]
-        counted_probs = extents.label_probs if terms.per_label else total_probs
-        # n of each doc: for each label or, in one column, for all. As extents are ordered, the last
-        # one is in the last doc that has any.
-        expected_numbers = numpy.zeros((doc_of_extent[-1] + 1, counted_probs.shape[1]))
+        counted_probs = total_probs
+        if terms.per_label:
+            counted_probs = extents.label_probs
+        n_docs = doc_of_extent[-1] + 1  # up to the last one that has extents
+        expected_numbers = numpy.zeros((n_docs, counted_probs.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
         divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
         scores = scores / divisors[doc_of_extent]
@@ -653,6 +656,7 @@ def spans_by_doc(
     # How many entities begin before each doc ends. Those of a doc are the ones from this number for
     # the doc before (`first`) to that for the doc itself (`stop`).
     stops = entities.begin.searchsorted(doc_ends).tolist()
+
     spans_of_docs: list[ScoredSpans] = []
     doc_start = 0  # in tokens
     first = 0

@@ -39,6 +39,7 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
+from ..training.raw_sentences import read_raw_sentences
 from ..training.soft_targets import labels_of
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, no_scores
@@ -309,6 +310,7 @@ class CostSensitiveNER(TrainablePipe):
             )
         if label in self.labels:
             return 0
+
         # With another label all probabilities change.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
@@ -348,6 +350,10 @@ class CostSensitiveNER(TrainablePipe):
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
 
         corpus_labels = self._read_corpus(get_examples(), labels)
+        vectors = None
+        if nlp is not None:
+            vectors = nlp.config.interpolate()["initialize"]["vectors"]
+        self.cfg["raw_text"] = pack_ids(read_raw_sentences(vectors).tolist())
         if labels is None:
             labels = sorted(corpus_labels)
         for label in labels:
@@ -418,6 +424,12 @@ class CostSensitiveNER(TrainablePipe):
         return labels
 
     # Training
+
+    @property
+    def raw_text(self) -> Array1d:
+        """The hashes of the long sentences of the raw text that the static vectors of the pipeline
+        were learned from, ascending. None of other vectors. Shape: (S,)"""
+        return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
@@ -603,6 +615,7 @@ class CostSensitiveNER(TrainablePipe):
         docs = list_docs(docs)
         self.compare_reading(docs)
         tokens, posterior = self._posterior(docs, preset=True)
+
         promise = self.calibration.promise
         groups: list[str | None] = []
         if promise is not None:

@@ -108,6 +108,7 @@ class Promise(Terms):
     docs (int): Their number.
     entities (int): The number of their entities.
     not_counted (dict[str, int]): The numbers of other docs, by the reason why they don't count.
+    drawings (int | None): If the docs were drawn from texts with known probabilities: how often.
     reading (Reading | None): How the calibration docs were read, if that is known.
     holds_for (Settings | None): The settings that the promise depends on, once a component has it.
     """
@@ -117,6 +118,7 @@ class Promise(Terms):
     docs: int
     entities: int
     not_counted: dict[str, int]
+    drawings: int | None = None
     reading: Reading | None = None
     holds_for: Settings | None = None
 
@@ -128,7 +130,7 @@ class Promise(Terms):
         RETURNS (Promise): The promise.
         RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
         """
-        optional = ("reading", "holds_for")  # saved only if they are known
+        optional = ("drawings", "reading", "holds_for")  # saved only if they are known
         needed = [name for name in cls.__dataclass_fields__ if name not in optional]
         check_keys(saved, needed, "guarantee", optional=optional)
         groups: dict[str, Thresholds] = {}
@@ -140,8 +142,9 @@ class Promise(Terms):
         return cls(**{**saved, "groups": groups, "reading": reading})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the promise as JSON, without a reading or settings that it doesn't have."""
-        return _without_none(asdict(self), ("reading", "holds_for"))
+        """Returns the promise as JSON, without drawings, a reading or settings that it doesn't
+        have."""
+        return _without_none(asdict(self), ("drawings", "reading", "holds_for"))
 
 
 @dataclass(frozen=True, kw_only=True)

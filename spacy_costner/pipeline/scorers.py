@@ -368,6 +368,7 @@ def _calibration_scores(
                 if entity is not None and span.label_ in labels and not isnan(prob):
                     probs.append(prob)
                     is_correct.append(entity in gold)
+
     if not probs:
         return {"ents_ece": None, "ents_reliability": None}
     prob_array = numpy.asarray(probs)

@@ -38,7 +38,7 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
 
-OPTIONAL: Cfg = {"reading": None, "trained_on": ""}
+OPTIONAL: Cfg = {"reading": None, "trained_on": "", "raw_text": ""}
 """The keys that a saved `cfg` may lack, as they were not always saved, and their values then."""
 
 
@@ -58,6 +58,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "temperature": Temperature()._asdict(),
         "untrained": [],  # labels that were added since training
         "trained_on": "",  # the packed hashes of the sentences of training
+        "raw_text": "",  # those of the raw text that static vectors were learned from
     }
 
 
@@ -207,7 +208,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     _check_number(cfg["n_examples"], "n_examples")
     cfg["progress"] = _with_whole_epochs(cfg["progress"], cfg["n_examples"])
     _check_progress(cfg["progress"])
-    unpack_ids(cfg["trained_on"])  # raises an error if they are damaged
+    for name in ("trained_on", "raw_text"):
+        unpack_ids(cfg[name])  # raises an error if they are damaged
     return cfg
 
 

@@ -41,6 +41,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
     trained_models = _models(trained)
     if components is None:
         components = sorted(models.keys() & trained_models.keys())
+
     for name in components:
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in trained_models:
@@ -51,6 +52,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
             trained_value = trained_settings[setting]
             if value != trained_value:
                 raise ValueError(f"{where}: expected {setting} {value!r}, got {trained_value!r}")
+
         try:
             models[name].from_bytes(trained_models[name].to_bytes())
         except Exception as error:
@@ -60,7 +62,8 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
-    """Have a component know what the other one was trained on, too."""
+    """Have a component know what the other one was trained on, too. Vectors are those of the
+    component itself, and so is their raw text."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
         sentence_ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
         pipe.cfg["trained_on"] = pack_ids(sentence_ids)

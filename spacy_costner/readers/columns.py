@@ -79,14 +79,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         token = words.index("")
         got = shown(lines[line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
-    # Of two columns the second has the tags, whatever they are. Of more it may be another.
-    if layout.n_columns > 2 and not _has_tags(tags):
-        hint = _hint_at_tags(fields, layout.n_columns)
-        message = (
-            f"column {layout.tag_column + 1}: expected tags of entities, got only such as "
-            f"{tags[0]!r}: {hint}"
-        )
-        raise place_of(0).refuse(message)
+    _check_tag_column(fields, layout, place_of(0))
 
     # A token begins a sentence if the line before it has no token, (N,). The first token begins
     # one, too: -2 is as if the last token before it were two lines above the file.
@@ -100,6 +93,18 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     )
     format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
     return make_docs(tokens, place_of, format_name, context, context.options.n_sents)
+
+
+def _check_tag_column(fields: list[str], layout: Layout, place: FilePlace) -> None:
+    """Check that there are tags of entities in their column, unless the file has only two: then the
+    second has the tags, whatever they are. `fields` are those of all tokens; `place` is that of the
+    first."""
+    tags = fields[layout.tag_column :: layout.n_columns]
+    if layout.n_columns == 2 or _has_tags(tags):
+        return
+    hint = _hint_at_tags(fields, layout.n_columns)
+    expected = f"column {layout.tag_column + 1}: expected tags of entities"
+    raise place.refuse(f"{expected}, got only such as {tags[0]!r}: {hint}")
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:

@@ -221,7 +221,9 @@ def _read_records(
 
     tag_key = find_tag_key(first_record)
     if tag_key is not None:
-        tag_names = context.options.tag_names or find_names(tag_key)
+        tag_names = context.options.tag_names
+        if not tag_names:
+            tag_names = find_names(tag_key)
         return read_tagged(records, tag_key, format_name, tag_names, context)
     if is_label_studio(first_record):
         context.info.add_file("Label Studio's JSON export")

@@ -168,17 +168,28 @@ def _split_tags(
 def _check_prefixes(
     matches: Mapping[str, re.Match[str]], refuse_tag: Callable[[str, str], Exception]
 ) -> None:
-    """Check that all tags have the same separator, "-" or "_", and prefixes of one scheme. The
-    groups of a match are prefix, separator and label of its tag."""
-    tag_of_separator = {match[2]: tag for tag, match in matches.items()}
+    """Check that all tags have the same separator, "-" or "_", and prefixes of one scheme.
+
+    matches (Mapping[str, re.Match[str]]): How PREFIXED matches each tag.
+    refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
+    RAISES (CorpusError): If two tags contradict each other.
+    """
+    tag_of_separator: dict[str, str] = {}
+    # BILUO and IOBES have other letters for the last and the only token of an entity.
+    biluo_tags: list[str] = []
+    iobes_tags: list[str] = []
+    for tag, match in matches.items():
+        prefix, separator, _ = match.groups()
+        tag_of_separator[separator] = tag
+        if prefix in ("L", "U"):
+            biluo_tags.append(tag)
+        elif prefix in ("E", "S"):
+            iobes_tags.append(tag)
+
     if len(tag_of_separator) > 1:
         expected = tag_of_separator["-"]
         tag = tag_of_separator["_"]
         raise refuse_tag(tag, f"expected a tag such as {expected!r}, got {tag!r}")
-
-    # BILUO and IOBES have other letters for the last and the only token of an entity.
-    biluo_tags = [tag for tag, match in matches.items() if match[1] in ("L", "U")]
-    iobes_tags = [tag for tag, match in matches.items() if match[1] in ("E", "S")]
     if biluo_tags and iobes_tags:
         got = f"{iobes_tags[0]!r} (IOBES) beside {biluo_tags[0]!r} (BILUO)"
         raise refuse_tag(iobes_tags[0], f"expected one scheme, got {got}")

@@ -93,6 +93,7 @@ def make_docs(
         columns.append(_add_strings(strings, tokens.pos))
     attr_values = numpy.stack(columns, axis=1)  # (N, attributes)
     word_hashes: Any = _add_strings(strings, tokens.words)
+
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
     ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
@@ -240,11 +241,18 @@ def read_tagged(
 def _read_row(
     row: Any, key: str, names: Sequence[str] | None, place: FilePlace
 ) -> tuple[list[str], list[str]]:
-    """Read the tokens and the names of the tags of a row, which is checked. `key` is that of the
-    tags; `names` are those of tags that are numbers."""
-    columns = row if isinstance(row, dict) else {}
-    words: Any = columns.get("tokens")
-    tags: Any = columns.get(key)
+    """Read the words of a row and the names of their tags, and check them.
+
+    row (Any): The row.
+    key (str): The key of the tags.
+    names (Sequence[str] | None): The names of tags that are numbers.
+    place (FilePlace): The place of the row, for errors.
+    """
+    words: Any = None
+    tags: Any = None
+    if isinstance(row, dict):
+        words = row.get("tokens")
+        tags = row.get(key)
     if not isinstance(words, list) or not isinstance(tags, list):
         raise place.refuse(f"expected tokens and {key}, got {shown(row)}")
     for word in words:
@@ -259,8 +267,10 @@ def _read_row(
 
     tag_names: list[str] = []
     for tag in tags:
-        name = tag if isinstance(tag, str) else _name_of_number(tag, key, names, place)
-        tag_names.append(name)
+        if isinstance(tag, str):
+            tag_names.append(tag)
+        else:
+            tag_names.append(_name_of_number(tag, key, names, place))
     for name in tag_names:
         if SURROGATE.search(name):
             raise place.refuse(f"{key}: expected tags that can be UTF-8, got {shown(name)}")

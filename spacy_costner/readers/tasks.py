@@ -347,9 +347,10 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
         if not is_label_studio(record):
             raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
         text = _label_studio_text(record["data"], place)
+        extra = {"meta": _label_studio_metadata(record["data"], text)}
         annotations = _label_studio_annotations(record, place)
         if not annotations:
-            yield AnnotatedTask(place, text_key, Task(text))
+            yield AnnotatedTask(place, text_key, Task(text, extra=extra))
             continue
         truths = [annotation for annotation in annotations if annotation.get("ground_truth")]
         if truths:
@@ -357,7 +358,7 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
         for annotation in annotations:
             json_spans = _label_studio_spans(annotation["result"])
             spans = spans_from_json(json_spans, text, "annotations", place)
-            yield AnnotatedTask(place, text_key, Task(text, spans))
+            yield AnnotatedTask(place, text_key, Task(text, spans, extra=extra))
 
 
 def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
@@ -369,6 +370,18 @@ def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
     if texts.get("text"):
         return texts["text"]
     return next(iter(texts.values()))
+
+
+def _label_studio_metadata(data: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """What a task of Label Studio was imported with beside its text; the values of its "meta" are
+    among the others."""
+    metadata: dict[str, Any] = {}
+    if isinstance(data.get("meta"), Mapping):
+        metadata.update(data["meta"])
+    for key, value in data.items():
+        if key != "meta" and value != text:
+            metadata[key] = value
+    return metadata
 
 
 def _label_studio_annotations(
@@ -397,7 +410,9 @@ def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
     no entities."""
     json_spans: list[Mapping[str, Any]] = []
     for result in results:
-        value = result.get("value") if isinstance(result, dict) else None
+        if not isinstance(result, dict):
+            continue
+        value = result.get("value")
         if isinstance(value, dict) and "labels" in value:
             json_spans.append(value)
     return json_spans
@@ -450,7 +465,9 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
         labels.append([start, end, label])
         scores.append(extra.get("score"))
         has_scores = has_scores or "score" in extra
-    record: dict[str, Any] = {"text": task.text, "label": labels}
+    record: dict[str, Any] = {"text": task.text}
+    if task.spans is not None:  # else nobody has annotated the text
+        record["label"] = labels
     if has_scores:
         record["scores"] = scores
     return {**record, **task.extra}
@@ -473,7 +490,10 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
         results.append({**result, "value": value, **extra})
-    return {"data": {"text": text, **task.extra}, "predictions": [{"result": results}]}
+    record: dict[str, Any] = {"data": {"text": text, **task.extra}}
+    if task.spans is not None:  # else the annotator begins with nothing
+        record["predictions"] = [{"result": results}]
+    return record
 
 
 class TaskForm(NamedTuple):

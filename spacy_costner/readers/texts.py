@@ -94,7 +94,9 @@ def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
     for doc in read_file(path, context):
         if len(doc):
             # Where the pipeline's tokenizer has made the tokens, its doc is there already.
-            text_doc = predicted.get(doc) or as_spacy_applies(doc)
+            text_doc = predicted.get(doc)
+            if text_doc is None:
+                text_doc = as_spacy_applies(doc)
             yield with_metadata(text_doc, doc.user_data)
 
 

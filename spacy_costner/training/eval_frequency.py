@@ -98,17 +98,10 @@ def count_evaluations(
     max_steps = training["max_steps"]
     if max_epochs < 0:
         return None
-    examples = list(examples)
-    rng = random.Random(0)
     n_passes = N_PASSES
     if max_epochs:  # 0 is no limit of epochs
         n_passes = min(max_epochs, N_PASSES)
-    steps_of_epochs: list[int] = []
-    for _ in range(n_passes):
-        # In each pass anew, as the size of batches may grow from epoch to epoch.
-        batches = training["batcher"](examples)
-        steps_of_epochs.append(sum(1 for _ in batches))
-        rng.shuffle(examples)
+    steps_of_epochs = _count_steps(list(examples), training["batcher"], n_passes)
 
     # The numbers of steps after which training ends, of which the lowest counts.
     limits: list[int] = []
@@ -128,6 +121,21 @@ def count_evaluations(
     return evaluations
 
 
+def _count_steps(
+    examples: list[Example], batcher: Callable[[Iterable[Example]], Iterable[Any]], n_passes: int
+) -> list[int]:
+    """Count the batches of each of several epochs, between which the examples are shuffled, in
+    place."""
+    rng = random.Random(0)
+    steps_of_epochs: list[int] = []
+    for _ in range(n_passes):
+        # In each pass anew, as the size of batches may grow from epoch to epoch.
+        batches = batcher(examples)
+        steps_of_epochs.append(sum(1 for _ in batches))
+        rng.shuffle(examples)
+    return steps_of_epochs
+
+
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
     """Find when `spacy train` with a config evaluates: read its corpus, and `count_evaluations`.
 
@@ -142,10 +150,10 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
         nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
 
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-    # `registry.resolve` makes functions of the blocks within a block. So that of the callback, or
-    # null, stands in another one, whose name doesn't matter.
-    block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
-    resolved = registry.resolve(block)
+    # `registry.resolve` makes a function of the block of the callback, which may be null, only if
+    # it is within another block. The name of that one doesn't matter.
+    outer_block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
+    resolved = registry.resolve(outer_block)
     before_init = resolved["callbacks"]["before_init"]
     (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
     return count_evaluations(training, corpus(nlp), before_init)

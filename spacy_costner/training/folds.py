@@ -94,15 +94,10 @@ def train_first_pass(
         recounted_features = features
         if left_out is not None:
             recounted_features = recount_labels(features, objective, tags, batches)
-        training_batches: list[Batches] = []
-        for batch in batches:
-            docs = [eg.predicted for eg in batch.examples]
-            feature_batch = recounted_features.find(docs, is_train=True)
-            training_batches.append(keep_in_memory(feature_batch, batch.targets))
         rows = _train_anew(
             first_pass.weights,
             likelihood,
-            concatenate(training_batches),
+            find_features(recounted_features, batches),
             max_epochs=first_pass.n_epochs,
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{FIRST_FOLDS + 1}",
@@ -165,6 +160,16 @@ def recount_labels(
         for eg in batch.examples:
             docs.append(objective.annotation.as_entities(eg, tags.labels).reference)
     return features.recount(docs)
+
+
+def find_features(features: Features, batches: Sequence[FoldBatch]) -> Batches:
+    """Find the features of batches, and make batches of training, which have them."""
+    training_batches: list[Batches] = []
+    for batch in batches:
+        docs = [eg.predicted for eg in batch.examples]
+        feature_batch = features.find(docs, is_train=True)
+        training_batches.append(keep_in_memory(feature_batch, batch.targets))
+    return concatenate(training_batches)
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[Example]]:

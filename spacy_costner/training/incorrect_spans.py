@@ -12,7 +12,7 @@ At "New" a LOC may begin with b or u alone; b goes on to i or l. Gold excludes l
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy
@@ -127,16 +127,7 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
     n_copies: Counter[int] = Counter()  # of each label
     for (label, _), copy in copy_of_start.items():
         n_copies[label] = max(n_copies[label], copy + 1)
-
-    # Behind the original tags the copies, label by label. `first_tag_of` has the first of the four
-    # tags of a copy, by its label and its number.
-    tied_to = list(range(len(tags)))
-    first_tag_of: dict[tuple[int, int], int] = {}
-    for label in sorted(n_copies):
-        for copy in range(n_copies[label]):
-            first_tag_of[label, copy] = len(tied_to)
-            for prefix in tags.scheme.prefixes:
-                tied_to.append(int(tags.index(prefix, label)))
+    tied_to, first_tag_of = _number_copies(tags, n_copies)
 
     # A copy can't begin an entity, but where its spans start, in place of the original tags.
     possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
@@ -157,6 +148,27 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
     constraints = _copy_constraints(tags, numpy.asarray(tied_to))
     constraints = constraints._replace(emissions=possible)
     return AugmentedTags(numpy.asarray(tied_to), constraints, is_correct)
+
+
+def _number_copies(
+    tags: Tags, n_copies: Mapping[int, int]
+) -> tuple[list[int], dict[tuple[int, int], int]]:
+    """Number the tags of copies, behind the K tags of the chain, label by label.
+
+    tags (Tags): The tags of the chain.
+    n_copies (Mapping[int, int]): The number of copies of each label that has some.
+    RETURNS (tuple[list[int], dict[tuple[int, int], int]]): The tag of the chain that each tag has
+        its scores from, (K',); and the first of the four tags of each copy, by its label and its
+        number.
+    """
+    tied_to = list(range(len(tags)))
+    first_tag_of: dict[tuple[int, int], int] = {}
+    for label in sorted(n_copies):
+        for copy in range(n_copies[label]):
+            first_tag_of[label, copy] = len(tied_to)
+            for prefix in tags.scheme.prefixes:
+                tied_to.append(int(tags.index(prefix, label)))
+    return tied_to, first_tag_of
 
 
 def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]:
@@ -184,8 +196,8 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
-    # Which tags may follow the end of an entity or O, and which may be the end or O. Of the
-    # original tags all may: their own transitions are set below. Shapes: (K',)
+    # The tags that may stand after an entity or O, and those that an entity or O may stand after.
+    # Any original tag may be before: transitions between these are set below. Shapes: (K',)
     opens = numpy.append(~tags.continuing, opens_copy)
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
     is_between_entities = closes[:, None] & opens  # (K', K')

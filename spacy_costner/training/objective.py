@@ -249,15 +249,20 @@ def to_loss_inputs(
             # From the tags of annotation, with a single O, to those of the chain: (K, K).
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
+
     if targets.soft is not None:
         # A doc with soft targets counts by its divergence alone.
-        weights = 1.0 if gold.weights is None else gold.weights
         is_taught = targets.soft.weights != 0
+        weights = gold.weights
+        if weights is None:
+            weights = numpy.ones(len(is_taught))
         gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
 
     # The arrays of gold on the device of the scores. Some fields may be None.
     asarray = get_array_module(scores.emissions).asarray
     gold = Gold._make(None if array is None else asarray(array) for array in gold)
+
+    # With incorrect spans the chain has copies of tags, with the scores of their originals.
     if targets.gold.tied_to is not None:
         scores = expand(scores, targets.gold.tied_to)
     return chain.constrain(scores, targets.constraints), gold

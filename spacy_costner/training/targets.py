@@ -219,7 +219,9 @@ class AnnotatedBatch:
     def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
         """The batch with some examples as if they had neither annotation nor presets, and of weight
         0. `is_left_out` is True for these. Shape: (D,)"""
-        weights = 1.0 if self.example_weights is None else self.example_weights
+        weights = self.example_weights
+        if weights is None:
+            weights = numpy.ones(len(is_left_out))
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         possible = self.constraints.emissions
         if possible is not None:
@@ -345,23 +347,7 @@ def make_targets(
         for i in numpy.flatnonzero(is_untaught).tolist():
             reason_of_doc[i] = "no path of its teacher has its preset entities"
 
-    allowed = None  # where gold is complete, its tags say it all
-    if (batch.path < 0).any():
-        allowed = tags.agreeing(batch.path, lengths)
-    sequence_weights = None
-    if batch.example_weights is not None:
-        # All sequences of a doc have its weight.
-        sequence_weights = batch.example_weights[doc_of]
-    gold = Gold(
-        tags=tags.split_outside(batch.path, lengths),
-        allowed=allowed,
-        token_weights=batch.token_weights,
-        weights=sequence_weights,
-        opening=tags.opening,
-        continuing=tags.continuing,
-        features=features,
-        collapsed_of=tags.collapsed_of if tags.is_split else None,
-    )
+    gold = _make_gold(batch, lengths, doc_of, features)
     constraints = batch.constraints
     spans_key = batch.annotation.incorrect_spans_key
     if spans_key is not None:
@@ -377,8 +363,38 @@ def make_targets(
     for i in doc_of[is_left_out].tolist():
         reason = "its entities contradict preset ones or are among the incorrect spans"
         reason_of_doc.setdefault(i, reason)
+
     for i, reason in reason_of_doc.items():
         words = first_words(batch.examples[i].reference)
         name = batch.annotation.component
         warnings.warn(f"{name}: left out of training, as {reason}: {words}", stacklevel=4)
     return targets
+
+
+def _make_gold(
+    batch: AnnotatedBatch, lengths: Ints1d, doc_of: Ints1d, features: Ints2d | None
+) -> Gold:
+    """Make the gold of the sequences that docs are cut into, from their annotation, without a cost.
+
+    batch (AnnotatedBatch): The annotation.
+    lengths (Ints1d), doc_of (Ints1d): The length and the doc of each sequence. Shapes: (B,)
+    features (Ints2d | None): As in `Gold`. Shape: (N, S)
+    """
+    tags = batch.tags
+    allowed = None  # where gold is complete, its tags say it all
+    if (batch.path < 0).any():
+        allowed = tags.agreeing(batch.path, lengths)
+    weights = None
+    if batch.example_weights is not None:
+        # All sequences of a doc have its weight.
+        weights = batch.example_weights[doc_of]
+    return Gold(
+        tags=tags.split_outside(batch.path, lengths),
+        allowed=allowed,
+        token_weights=batch.token_weights,
+        weights=weights,
+        opening=tags.opening,
+        continuing=tags.continuing,
+        features=features,
+        collapsed_of=tags.collapsed_of if tags.is_split else None,
+    )

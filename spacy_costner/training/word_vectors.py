@@ -1,4 +1,5 @@
 """Learn vectors of words from text: words that occur beside the same words get similar vectors.
+Words are the same if they are in lower case.
 
 The text is read once, sentence by sentence. What is kept of it is a number of 4 bytes for each
 token, its distinct words, and the matrix of words and their contexts, of which only what is above 0
@@ -45,13 +46,15 @@ SMALL = 1000
 class WordVectors(NamedTuple):
     """Words, from the most frequent one, with a vector of unit length for each.
 
-    words (list[str]): The words.
+    words (list[str]): The words, in lower case.
     data (Floats2d): Their vectors. Shape: (D, W)
+    row_of_form (dict[str, int]): The row of each word, and of each form of it that the text has.
     n_tokens (int): The number of tokens that they were learned from.
     """
 
     words: list[str]
     data: Floats2d
+    row_of_form: dict[str, int]
     n_tokens: int
 
 
@@ -66,7 +69,7 @@ def learn_word_vectors(
 
         M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
 
-    sentences (Iterable[Sequence[str]]): The words of each sentence. They are read once.
+    sentences (Iterable[Sequence[str]]): The words of each sentence, as written. They are read once.
     dim (int): Length of the vectors. If the matrix has a lower rank, vectors have that length.
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Seed of the decomposition.
@@ -87,41 +90,59 @@ def learn_word_vectors(
             f"vectors: expected words that occur {min_count} times or more, beside others that do, "
             f"got {len(words)} in {text.n_tokens:,} tokens: use more text, or a lower min_count"
         )
-    return WordVectors(words, factorise(pmi[has_contexts], dim=dim, seed=seed), text.n_tokens)
+    data = factorise(pmi[has_contexts], dim=dim, seed=seed)
+    row_of_form = {word: row for row, word in enumerate(words)}
+    for form in text.forms:
+        row = row_of_form.get(form.lower())
+        if row is not None:
+            row_of_form[form] = row
+    return WordVectors(words, data, row_of_form, text.n_tokens)
 
 
 class NumberedText(NamedTuple):
     """A text as numbers of its frequent words.
 
     words (list[str]): The frequent words, from the most frequent one.
+    forms (list[str]): The distinct forms of these words, as they are written.
     tokens (Ints1d): The number of the word of each token, -1 for a rare word. `WINDOW` times -1
         stand before and after each sentence, so that no word has one of another sentence beside it.
     n_tokens (int): The number of tokens, with those of rare words.
     """
 
     words: list[str]
+    forms: list[str]
     tokens: Ints1d
     n_tokens: int
 
 
 def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> NumberedText:
-    """Number the words of a text that occur `min_count` times or more."""
-    # First all words are numbered as they come.
-    number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
+    """Number the words of a text that occur `min_count` times or more, in any form."""
+    # First the forms of all words are numbered as they come.
+    number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
     gap = array("i", [-1] * WINDOW)
     numbers = array("i", gap)
     for sentence in sentences:
-        numbers.extend(map(number_of_word.__getitem__, sentence))
+        numbers.extend(map(number_of_form.__getitem__, sentence))
         numbers.extend(gap)
     tokens = numpy.frombuffer(numbers, dtype="int32")
+    forms = list(number_of_form)
+    number_of_form.clear()  # it takes more memory than all that follows
+    number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
+    word_of_form = numpy.asarray([number_of_word[form.lower()] for form in forms], dtype="int32")
     words = list(number_of_word)
-    n_times = numpy.bincount(tokens[tokens >= 0], minlength=len(words))
-    by_frequency = numpy.argsort(-n_times, kind="stable")  # from the most frequent
-    frequent = by_frequency[n_times[by_frequency] >= min_count]
-    # From a word's number to its place among the frequent ones. The last row is for -1.
-    place = numpy.full(len(words) + 1, -1, dtype="int32")
-    place[frequent] = numpy.arange(len(frequent))
-    return NumberedText([words[i] for i in frequent], place[tokens], int(n_times.sum()))
+
+    form_counts = numpy.bincount(tokens[tokens >= 0], minlength=len(forms))
+    word_counts = numpy.zeros(len(words), dtype="int64")
+    numpy.add.at(word_counts, word_of_form, form_counts)
+    by_frequency = numpy.argsort(-word_counts, kind="stable")  # from the most frequent
+    frequent = by_frequency[word_counts[by_frequency] >= min_count]
+    place_of_word = numpy.full(len(words), -1, dtype="int32")
+    place_of_word[frequent] = numpy.arange(len(frequent))
+    # From a form's number to the place of its word among the frequent ones. The last is for -1.
+    place = numpy.append(place_of_word[word_of_form], numpy.int32(-1))
+    frequent_words = [words[i] for i in frequent]
+    frequent_forms = [form for i, form in enumerate(forms) if place[i] >= 0]
+    return NumberedText(frequent_words, frequent_forms, place[tokens], int(word_counts.sum()))
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:

@@ -11,16 +11,18 @@ class ForwardMessages<Real>::Backward {
         std::fill(pairs + 0, pairs + owner.by_source.size, Real(0));
     }
 
+    // Adds the gradient of the sum of log Z of a group, times the weight of each sequence: tag probabilities to
+    // `d_emissions`, expected transitions to `pairs`. Marks sequences that underflow, which are left out.
     void run(const Group& group, const double* weights, const Floats& d_emissions, std::vector<char>& underflow) {
-        const Group rest = without(group, underflow.data(), kept_);
+        const Group computed = without(group, underflow.data(), kept_);
         Real *beta[ROWS] = {}, *row = beta_;
-        for (int r = 0; r < rest.size; r++) {
+        for (int r = 0; r < computed.size; r++) {
             beta[r] = row;
-            row += owner_.chain.lengths[rest.sequences[r]] * width_;
+            row += owner_.chain.lengths[computed.sequences[r]] * width_;
         }
-        backward(rest, beta, underflow.data());
-        for (int r = 0; r < rest.size; r++) {
-            const int64_t s = rest.sequences[r];
+        backward(computed, beta, underflow.data());
+        for (int r = 0; r < computed.size; r++) {
+            const int64_t s = computed.sequences[r];
             if (!underflow[s]) finish(s, static_cast<Real>(weights[s]), beta[r], d_emissions);
         }
     }
@@ -35,9 +37,10 @@ class ForwardMessages<Real>::Backward {
                 underflow[group.sequences[r]] = beta_underflows(group.sequences[r], beta[r]);
     }
 
-    Buffer<Real> pairs;
+    Buffer<Real> pairs;  // expected transitions, divided by M, in the layout of by_source
 
   private:
+    // What a product of messages becomes: beta of a token, and E beta for the token before (`ahead`).
     struct Step {
         const Real *emissions[ROWS], *alpha[ROWS];
         Real *beta[ROWS], *ahead[ROWS];
@@ -54,7 +57,8 @@ class ForwardMessages<Real>::Backward {
         }
     };
 
-    // Sets the least entry of beta that counts, of each sequence and lane by lane.
+    // The recursion, from the last token to the first. Sets the least entry of beta that counts, of each sequence
+    // and lane by lane. Sequences stand in order of length: `running` of them have reached token t.
     void recur(const Group& group, Real* const* beta, Vec<Real>* least) {
         Step step;
         step.least = least;
@@ -105,8 +109,9 @@ class ForwardMessages<Real>::Backward {
         return false;
     }
 
-    // Tag probabilities alpha_t beta_t go out; beta_t becomes what alpha_{t-1} M has to be
-    // multiplied by to give the probabilities of transitions.
+    // Puts the tag probabilities alpha_t beta_t of a sequence into the gradient, and adds its transitions to
+    // `pairs`. On the way beta_t becomes what alpha_{t-1} M has to be multiplied by to give the probabilities of
+    // transitions.
     void finish(int64_t s, Real weight, Real* beta, const Floats& d_emissions) {
         const int64_t begin = owner_.chain.begins[s], length = owner_.chain.lengths[s];
         Real pair_scale = 0;

@@ -21,7 +21,7 @@ namespace costner {
 // Scores that Python passes, float32 or float64.
 struct Scores {
     const void* first;
-    bool wide;
+    bool wide;  // float64
 
     template <class Score>
     const Score* as() const { return static_cast<const Score*>(first); }
@@ -46,6 +46,7 @@ struct Floats {
     }
 };
 
+// The potentials of a batch, with the first token of each sequence.
 struct Chain {
     const Scores emissions, transitions, start, end;
     const int32_t* const lengths;
@@ -70,7 +71,7 @@ struct Chain {
         }
     }
 
-    int64_t past(int64_t s) const { return begins[s] + lengths[s]; }
+    int64_t past(int64_t s) const { return begins[s] + lengths[s]; }  // the token after the last one of a sequence
 };
 
 // The order in which the kernels keep the tags: place p holds tag order[p]. Tags with as many
@@ -82,7 +83,7 @@ inline std::vector<int> order_tags(const Chain& chain, bool has_many_panels) {
     std::vector<int> order(n_tags);
     std::iota(order.begin(), order.end(), 0);
     if (!has_many_panels) return order;
-    std::vector<std::pair<int, int>> ways(n_tags);
+    std::vector<std::pair<int, int>> ways(n_tags);  // how many transitions lead out of each tag, and into it
     for (int i = 0; i < n_tags; i++)
         for (int j = 0; j < n_tags; j++) {
             const bool allowed = chain.transitions[static_cast<int64_t>(i) * n_tags + j] != -INFINITY;
@@ -95,19 +96,19 @@ inline std::vector<int> order_tags(const Chain& chain, bool has_many_panels) {
 
 // Sequences that are processed side by side, the longest first.
 struct Group {
-    const int64_t* sequences;
+    const int64_t* sequences;  // their indices in the batch
     int size;
 };
 
-// A group without the sequences that underflow; `kept` holds it.
+// A group without the sequences that underflow. The indices of the others are written to `kept`.
 inline Group without(const Group& group, const char* underflow, int64_t* kept) {
-    Group rest = {kept, 0};
+    Group others = {kept, 0};
     for (int r = 0; r < group.size; r++)
-        if (!underflow[group.sequences[r]]) kept[rest.size++] = group.sequences[r];
-    return rest;
+        if (!underflow[group.sequences[r]]) kept[others.size++] = group.sequences[r];
+    return others;
 }
 
-// The place of each tag in an order.
+// The place of each tag in an order: the inverse of order_tags.
 inline std::vector<int> places_in(const std::vector<int>& order) {
     std::vector<int> places(order.size());
     for (std::size_t p = 0; p < order.size(); p++) places[order[p]] = static_cast<int>(p);
@@ -124,19 +125,22 @@ struct Range {
     int64_t size() const { return past - first; }
 };
 
+// Whether a mask is true anywhere.
 inline bool any(const std::vector<char>& mask) {
     return std::find(mask.begin(), mask.end(), 1) != mask.end();
 }
 
+// The mask that is true where another is false.
 inline std::vector<char> none_of(std::vector<char> mask) {
     for (char& truth : mask) truth = !truth;
     return mask;
 }
 
-// Groups of nearly equal length, so that few places in a group stand idle; no empty sequences.
+// Divides sequences into groups. Those of a group have nearly the same length, so that the short ones don't wait long
+// for the longest. Empty sequences are in no group.
 class Schedule {
   public:
-    // left_out: Whether others work a sequence; empty: they work none.
+    // left_out: Whether a sequence is in no group, as others process it; empty: none is left out.
     Schedule(const int32_t* lengths, int64_t n_sequences, int most_rows, int n_threads,
              const std::vector<char>& left_out = {}) {
         for (int64_t s = 0; s < n_sequences; s++)
@@ -155,6 +159,7 @@ class Schedule {
 
     const std::vector<Group>& groups() const { return groups_; }
 
+    // The number of tokens of the largest group: how many rows of memory a thread needs.
     int64_t most_tokens_in_a_group(const int32_t* lengths) const {
         int64_t most = 0;
         for (const Group& group : groups_) {
@@ -184,23 +189,23 @@ class FlushToZero {
 #endif
 };
 
-// Calls work(group, thread) for every group, share i having every n-th, so that results don't
-// depend on timing, nor on how many threads the system has left.
+// Calls work(group, thread) for every group. Thread i has the groups i, i + n_threads, and so on, so that results
+// don't depend on timing. If the system has no more threads, this one does the work of those that are missing.
 template <class Work>
 void in_threads(const std::vector<Group>& groups, int n_threads, Work work) {
-    const auto work_share = [&](int thread) {
+    const auto process_groups_of = [&](int thread) {
         [[maybe_unused]] const FlushToZero flush;
         for (std::size_t g = thread; g < groups.size(); g += n_threads) work(groups[g], thread);
     };
-    std::vector<std::thread> others;
-    const int n_shares = std::min(n_threads, static_cast<int>(groups.size()));
+    std::vector<std::thread> other_threads;
+    const int n_needed = std::min(n_threads, static_cast<int>(groups.size()));
     try {
-        for (int i = 1; i < n_shares; i++) others.emplace_back(work_share, i);
+        for (int i = 1; i < n_needed; i++) other_threads.emplace_back(process_groups_of, i);
     } catch (const std::system_error&) {
     }
-    work_share(0);
-    for (int i = static_cast<int>(others.size()) + 1; i < n_shares; i++) work_share(i);
-    for (std::thread& other : others) other.join();
+    process_groups_of(0);
+    for (int i = static_cast<int>(other_threads.size()) + 1; i < n_needed; i++) process_groups_of(i);
+    for (std::thread& thread : other_threads) thread.join();
 }
 
 }  // namespace costner

@@ -30,6 +30,7 @@ struct LabelTags {
     std::vector<std::pair<int, int>> inside;  // from, to
 };
 
+// The tags of each label. order: The tag at each place.
 inline std::vector<LabelTags> tags_by_label(const EntityTags& tags, const std::vector<int>& order) {
     const int64_t n_tags = order.size();
     std::vector<LabelTags> of_labels;
@@ -58,6 +59,7 @@ class EntityWalk {
     EntityWalk(const ForwardBackward<Real>& owner, const EntityTags& tags, const std::vector<LabelTags>& of_labels)
         : owner_(owner), tags_(tags), of_labels_(of_labels) {}
 
+    // Begins with the entities of a label that begin at a token of sequence s.
     void begin(int64_t s, int64_t token, int64_t label) {
         token_ = token;
         past_ = owner_.chain.past(s);
@@ -100,6 +102,7 @@ class EntityWalk {
     }
 
   private:
+    // leave_t[i] of a place: see above.
     Wide<Real> leave(int from) const {
         if (is_last()) return owner_.beta_row(token_)[from];
         const std::vector<int>& order = owner_.rows.order;
@@ -143,6 +146,7 @@ class EntityProbs final : public QueryBase<Real> {
     }
 
   private:
+    // The probability of the entity that a walk has begun and that ends at a token, or in white space after it.
     static double probability(EntityWalk<Real>& walk, int64_t end) {
         while (walk.token() + 1 < end) walk.advance();
         Wide<Real> p = walk.over();
@@ -181,23 +185,25 @@ class LikelyEntities final : public QueryBase<Real> {
         if (entities.size() > first + 1) std::stable_sort(entities.begin() + first, entities.end(), is_before);
     }
 
+    // The entities that begin at a token, with all their ends. A word is a possible last token; p adds up its
+    // probability and those of the white space after it, until the next word.
     void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& entities) const {
-        const double least = 0.999 * search_.floor;  // reach is rounded: `prob` decides
-        int64_t end = begin;                         // no word yet
+        const double min_reach = 0.999 * search_.floor;  // a little less, as reach is rounded: `prob` decides
+        int64_t end = begin;                             // after the last word; at first there is none
         Wide<Real> p = 0;
-        const auto take = [&] {
+        const auto add_if_likely = [&] {
             const double prob = std::min(static_cast<double>(p), 1.0);
             if (end > begin && prob >= search_.floor) entities.push_back({begin, end, label, prob});
         };
         for (;; walk.advance()) {
             if (!walk.is_space(walk.token())) {
-                take();
-                if (!(walk.reach() >= least)) return;
+                add_if_likely();
+                if (!(walk.reach() >= min_reach)) return;
                 end = walk.token() + 1;
                 p = 0;
             }
             p += walk.over();
-            if (walk.is_last()) return take();
+            if (walk.is_last()) return add_if_likely();
         }
     }
 

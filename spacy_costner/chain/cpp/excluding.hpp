@@ -52,11 +52,13 @@ class Excluding final : public QueryBase<Real> {
 
     std::size_t n_counts() const override { return static_cast<std::size_t>(this->chain_.n_tags) * width_; }
 
+    // What x_t[j] beta_t[j] is multiplied by in the gradient.
     Real weight(int64_t s, const double* d_log_sums) const {
         return static_cast<Real>(p_[s] > 0 ? d_log_sums[s] / p_[s] : Wide<Real>(0));
     }
 
-    // The rows x and a of a sequence. RETURNS p(outside).
+    // Computes the rows x and a of a sequence. A row has both first; then a is taken out into `stay_`, and x is left.
+    // RETURNS p(outside).
     Wide<Real> follow(int64_t s) {
         Wide<Real> p = 0;
         for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
@@ -74,6 +76,7 @@ class Excluding final : public QueryBase<Real> {
         return p;
     }
 
+    // a_t and x_t from a_{t-1}, in one row.
     void step(int64_t t, Real* row) const {
         const Real* emissions = this->owner_.emission_row(t);
         std::fill_n(row, width_, Real(0));
@@ -138,6 +141,7 @@ class Excluding final : public QueryBase<Real> {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
+    // Adds the transitions that `add_mass` has counted.
     void finish(const double*, const std::vector<Buffer<Real>>& threads, const Floats&,
                 const Floats& d_transitions) const override {
         const int n_tags = this->chain_.n_tags;

@@ -77,6 +77,7 @@ class Expectation final : public QueryBase<Real> {
         return !std::isfinite(x) ? 0.0 : is_entropy_ ? largest_pair_ - x : x;
     }
 
+    // A row of values, from a row of scores.
     void fetch(const Scores& scores, int64_t row, Real* to) const {
         this->owner_.rows.fetch(scores, row, to);
         to_values(to, Real(largest_pair_));
@@ -127,6 +128,7 @@ class Expectation final : public QueryBase<Real> {
         before_ = Buffer<Real>(this->chain_.n_tokens * width_);
     }
 
+    // E_p[v(y)] of a sequence; keeps the means of each token. `row` has room for the rows v_t.
     double mean(int64_t s, Real* row) {
         if (has_pairs_) find_pairs_before(s);
         fetch_values(s, row);
@@ -145,6 +147,7 @@ class Expectation final : public QueryBase<Real> {
         return total;
     }
 
+    // H of a sequence: see above.
     double entropy(int64_t s) const {
         const int64_t last = this->chain_.past(s) - 1;
         std::vector<Wide<Real>> weights(this->chain_.n_tags);
@@ -188,7 +191,7 @@ class Expectation final : public QueryBase<Real> {
         multiply_all(by_source_, this->owner_.alpha_row(begin), length - 1, put);
     }
 
-    // finish(row, column, totals) takes the product of each row and the matrix.
+    // Multiplies rows with a matrix, a few at once; finish(row, column, totals) takes the product of each.
     template <class Finish>
     void multiply_all(const Matrix<Real>& matrix, const Real* from, int64_t n_rows, Finish finish) const {
         for (int64_t t = 0; t < n_rows; t += ROWS) {

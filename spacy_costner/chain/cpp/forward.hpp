@@ -79,16 +79,19 @@ class ForwardMessages {
     Real* beta_row(int64_t token) const { return beta_ + token * width; }  // room for ForwardBackward
     Real factor(int64_t token) const { return factors_[token]; }
 
+    // Sets the emissions' part of the gradient of some sequences to 0.
     void clear_rows(const std::vector<char>& of_sequences, const Floats& d_emissions) const {
         const int64_t n_tags = chain.n_tags;
         for (int64_t s = 0; s < chain.n_sequences; s++)
             if (of_sequences[s]) d_emissions.clear(chain.begins[s] * n_tags, chain.lengths[s] * n_tags);
     }
 
+    // M^T, for the backward recursion.
     Matrix<Real> transposed() const {
         return Matrix<Real>::pack(transpose<Real>(transitions_, chain.n_tags, width, 0), chain.n_tags, Sums());
     }
 
+    // What each thread has counted.
     template <class Thread>
     static std::vector<const Real*> pairs_of(const std::vector<Thread>& threads) {
         std::vector<const Real*> pairs;
@@ -96,7 +99,8 @@ class ForwardMessages {
         return pairs;
     }
 
-    // Adds what all threads have counted, times M.
+    // Adds the transitions' part of the gradient: what all threads have counted for each transition, times M. Both
+    // are in the layout of by_source (see matrix.hpp).
     void collect_pairs(const std::vector<const Real*>& counts, const Floats& d_transitions) const {
         const int n_tags = chain.n_tags;
         for (const Panel<Real>& panel : by_source.panels) {
@@ -104,12 +108,12 @@ class ForwardMessages {
             const int past = std::min(n_columns, n_tags - panel.column);
             for (int k = 0; k < panel.n_sources; k++) {
                 const int i = rows.order[by_source.sources[panel.first_source + k]];
-                const std::size_t at = panel.offset + static_cast<std::size_t>(k) * n_columns;
+                const std::size_t row = panel.offset + static_cast<std::size_t>(k) * n_columns;
                 for (int c = 0; c < past; c++) {
                     Real sum = 0;
-                    for (const Real* pairs : counts) sum += pairs[at + c];
+                    for (const Real* pairs : counts) sum += pairs[row + c];
                     d_transitions.add(static_cast<int64_t>(i) * n_tags + rows.order[panel.column + c],
-                                      static_cast<double>(sum * by_source.entries[at + c]));
+                                      static_cast<double>(sum * by_source.entries[row + c]));
                 }
             }
         }
@@ -124,6 +128,7 @@ class ForwardMessages {
     std::vector<double> log_z;
 
   private:
+    // What a product of messages becomes: alpha of the next token, with its sum and its least entry, lane by lane.
     struct ForwardStep {
         const Real* emissions[ROWS];
         Real* alpha[ROWS];
@@ -138,6 +143,7 @@ class ForwardMessages {
         }
     };
 
+    // M, lowered by its largest score so that no entry is above 1.
     void exponentiate_transitions() {
         const int n_tags = chain.n_tags;
         const std::vector<int>& order = rows.order;
@@ -193,6 +199,7 @@ class ForwardMessages {
         return shifts;
     }
 
+    // The recursion for a group. Sequences stand in order of length: `running` of them have token t + 1.
     void forward(const Group& whole) {
         ForwardStep step;
         LogProduct<Wide<Real>> factors[ROWS];
@@ -243,6 +250,7 @@ class ForwardMessages {
         return factor;
     }
 
+    // Divides alpha_t by its sum before the next product. A sum out of range marks the sequence as underflow.
     Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
         if (!(sum >= SMALLEST<Real> && sum <= LARGEST<Real>) || alpha_row_is_lost(s, t)) {
             underflow[s] = true;
@@ -256,6 +264,7 @@ class ForwardMessages {
         return 1;
     }
 
+    // Whether that is so at any token of a sequence: see alpha_row_is_lost.
     bool alpha_is_lost(int64_t s) const {
         for (int64_t t = 1; t < chain.lengths[s]; t++)
             if (alpha_row_is_lost(s, t)) return true;
@@ -277,7 +286,7 @@ class ForwardMessages {
         return false;
     }
 
-    Buffer<Real> memory_;  // one piece, for malloc to keep it for the next call
+    Buffer<Real> memory_;  // of all arrays below: malloc keeps a single large block for the next call
     Real *const emissions_, *const alpha_, *const beta_, *const factors_;
     Buffer<Real> transitions_;
     Real shift_ = 0;

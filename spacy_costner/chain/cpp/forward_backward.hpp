@@ -23,8 +23,8 @@ class ForwardBackward final : public Messages {
         std::unique_ptr<QueryBase<Real>> query = make_query(*this, name, arguments, values);
         if constexpr (!IS_EXTENDED)
             if (any(query->underflow)) {
-                query->rest_owner = wider(query->underflow);
-                query->rest = query->rest_owner->query(name, arguments, values);
+                query->wide_messages = wider(query->underflow);
+                query->wide_query = query->wide_messages->query(name, arguments, values);
             }
         return query;
     }
@@ -83,7 +83,8 @@ class ForwardBackward final : public Messages {
     const Potentials scores;
 
   private:
-    // The wider type, of the sequences that underflow. Most queries have the same ones.
+    // The messages of the wider type, for the sequences that underflow. They are kept, as the next query most
+    // often has the same sequences.
     std::shared_ptr<const Wider> wider(const std::vector<char>& underflow) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!wider_ || wider_of_ != underflow)
@@ -92,20 +93,21 @@ class ForwardBackward final : public Messages {
         return wider_;
     }
 
-    // beta, so that sum_k alpha_t[k] beta_t[k] is 1 without rounding.
+    // Computes beta of a group, so that sum_k alpha_t[k] beta_t[k] is 1 at each token but for the last digit.
     void backward(const Group& group, Backward& thread) const {
         int64_t kept[ROWS];
-        const Group rest = without(group, underflow_.data(), kept);
+        const Group computed = without(group, underflow_.data(), kept);
         Real* beta[ROWS] = {};
-        for (int r = 0; r < rest.size; r++)
-            beta[r] = forward.beta_row(chain.begins[rest.sequences[r]]);
-        thread.backward(rest, beta, underflow_.data());
-        for (int r = 0; r < rest.size; r++) {
-            const int64_t s = rest.sequences[r];
+        for (int r = 0; r < computed.size; r++)
+            beta[r] = forward.beta_row(chain.begins[computed.sequences[r]]);
+        thread.backward(computed, beta, underflow_.data());
+        for (int r = 0; r < computed.size; r++) {
+            const int64_t s = computed.sequences[r];
             for (int64_t t = chain.begins[s]; t < chain.past(s) && !underflow_[s]; t++) normalise(t);
         }
     }
 
+    // Divides beta of a token by sum_k alpha_t[k] beta_t[k].
     void normalise(int64_t token) const {
         const Real* alpha = alpha_row(token);
         Real* beta = forward.beta_row(token);
@@ -113,6 +115,7 @@ class ForwardBackward final : public Messages {
         for (int k = 0; k < width; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
     }
 
+    // Set when beta is first needed, though queries are const
     mutable std::once_flag has_beta_;
     mutable Matrix<Real> transposed_;
     mutable std::vector<char> underflow_;

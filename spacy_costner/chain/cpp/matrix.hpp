@@ -29,13 +29,14 @@ struct Maxima {
     INLINE static Vec<Real> join(Vec<Real> a, Vec<Real> b) { return larger<Real>(a, b); }
 };
 
+// Some adjacent columns of a matrix.
 template <class Real>
 struct Panel {
-    int column;          // its first
-    int n_vectors;       // its width
-    int first_source;    // where its sources begin
+    int column;          // the first
+    int n_vectors;       // the width, in vectors
+    int first_source;    // where its sources begin in Matrix::sources
     int n_sources;
-    std::size_t offset;  // where its entries begin: (n_sources, n_vectors * lanes)
+    std::size_t offset;  // where its entries begin in Matrix::entries: (n_sources, n_vectors * lanes)
 };
 
 // Row j of the result has what is in column j; `absent` fills up rows of `width` numbers.
@@ -48,14 +49,15 @@ Buffer<Real> transpose(const Real* rows, int n_tags, int width, Real absent) {
     return columns;
 }
 
-// What a matrix must be padded to.
+// The width of rows for this number of tags: whole vectors.
 template <class Real>
 INLINE int padded(int n_tags) { return (n_tags + LANES<Real> - 1) / LANES<Real> * LANES<Real>; }
 
+// A matrix in panels: see above.
 template <class Real>
 class Matrix {
   public:
-    // entries: Shape: (n_rows, padded<Real>(n_tags)), absent where there is none.
+    // entries: The rows, (n_tags, padded<Real>(n_tags)); `absent` of the semiring where there is no entry.
     template <class Semiring>
     static Matrix pack(const Real* entries, int n_tags, Semiring) {
         Matrix matrix;
@@ -72,12 +74,13 @@ class Matrix {
     }
 
     static constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 64 : PANEL;
-    std::size_t size = 0;
-    Buffer<Real> entries;
-    std::vector<int> sources;
+    std::size_t size = 0;      // the number of entries of all panels
+    Buffer<Real> entries;      // panel after panel
+    std::vector<int> sources;  // panel after panel
     std::vector<Panel<Real>> panels;
 
   private:
+    // Adds a panel with those of its rows that have any entry.
     void add_panel(const Real* from, int n_tags, int width, int column, int n_vectors,
                    Real absent) {
         Panel<Real> panel = {column, n_vectors, static_cast<int>(sources.size()), 0, size};
@@ -126,6 +129,7 @@ INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_so
         }
 }
 
+// One panel, with all results handed to `finish`.
 template <class Semiring, class Real, int N_ROWS, int N_VECTORS, class Finish>
 INLINE void multiply_rows(const Matrix<Real>& matrix, const Panel<Real>& panel,
                           const Real* const* rows, Finish& finish) {
@@ -137,6 +141,7 @@ INLINE void multiply_rows(const Matrix<Real>& matrix, const Panel<Real>& panel,
             finish(r, panel.column + v * LANES<Real>, totals[r][v]);
 }
 
+// The same, with the width of the panel as a constant of the compiler, so that results stay in registers.
 template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL, class Finish>
 INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel,
                               const Real* const* rows, Finish& finish) {
@@ -207,6 +212,7 @@ INLINE void add_outer_rows(const Real* before, const Real* ahead, int width, int
         }
 }
 
+// The same, with the numbers of rows and of vectors as constants of the compiler.
 template <class Real, int N_ROWS = ROWS, int N_VECTORS = PANEL>
 INLINE void add_outer_block(const Real* before, const Real* ahead, int width, int n_steps,
                             const int* sources, int n_rows, int n_vectors, Real* sums) {

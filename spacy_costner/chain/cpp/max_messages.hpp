@@ -34,6 +34,7 @@ class MaxMessages final : public Messages {
         int tag = 0;
     };
 
+    // What a product of messages becomes: gamma of a token, and E + gamma for the token before (`ahead`).
     struct BackwardStep {
         const double* emissions[ROWS];
         double *gamma[ROWS], *ahead[ROWS];
@@ -62,7 +63,8 @@ class MaxMessages final : public Messages {
             if (!is_clear(s, ties)) follow_ties(s, ties);
     }
 
-    // RETURNS whether one path only is within the tolerance of all its tokens, after writing its tags.
+    // Whether only one path is near enough to the best one, as a single tag is at each token; writes its tags. No
+    // others need to be searched then.
     bool is_clear(int64_t s, const Ties& ties) const {
         for (int64_t t = chain_.begins[s]; t < chain_.past(s); t++) {
             const auto score = [&](int k) { return delta_row(t)[k] + row_of(gamma_, t)[k]; };
@@ -77,39 +79,48 @@ class MaxMessages final : public Messages {
         return true;
     }
 
+    // Viterbi's recursion over log-probabilities, with only the transitions within the tolerance: the best sum of
+    // log-probabilities of a path that ends in each tag, and the tag before it.
     void follow_ties(int64_t s, const Ties& ties) const {
         const int64_t n_tags = chain_.n_tags, begin = chain_.begins[s], length = chain_.lengths[s];
         const std::vector<int> place_of = places_in(order_);
-        std::vector<int> came_from(length * n_tags);
+        std::vector<int> tag_before(length * n_tags);
         const double* log_probs = ties.log_probs + begin * n_tags;
-        std::vector<double> likely(log_probs, log_probs + n_tags), before(n_tags);
+        std::vector<double> best_sums(log_probs, log_probs + n_tags), sums_before(n_tags);
+
+        // The first tag
         const double* ahead = row_of(ahead_, begin);
-        const double most = *std::max_element(ahead, ahead + n_tags);
+        const double best_score = *std::max_element(ahead, ahead + n_tags);
         for (int64_t j = 0; j < n_tags; j++)
-            if (ahead[place_of[j]] < most - ties.tolerance) likely[j] = -INFINITY;
+            if (ahead[place_of[j]] < best_score - ties.tolerance) best_sums[j] = -INFINITY;
+
+        // The others, by the transitions to them
         for (int64_t t = 1; t < length; t++) {
-            before.swap(likely);
-            std::fill(likely.begin(), likely.end(), -INFINITY);
-            int* from = &came_from[t * n_tags];
+            sums_before.swap(best_sums);
+            std::fill(best_sums.begin(), best_sums.end(), -INFINITY);
+            int* from = &tag_before[t * n_tags];
             ahead = row_of(ahead_, begin + t);
             for (int64_t i = 0; i < n_tags; i++) {
                 const double* onwards = transition_row(place_of[i]);
                 const double least = row_of(gamma_, begin + t - 1)[place_of[i]] - ties.tolerance;
                 for (int64_t j = 0; j < n_tags; j++)
-                    if (before[i] > likely[j] && onwards[place_of[j]] + ahead[place_of[j]] >= least) {
-                        likely[j] = before[i];
+                    if (sums_before[i] > best_sums[j] && onwards[place_of[j]] + ahead[place_of[j]] >= least) {
+                        best_sums[j] = sums_before[i];
                         from[j] = static_cast<int>(i);
                     }
             }
-            for (int64_t j = 0; j < n_tags; j++) likely[j] += ties.log_probs[(begin + t) * n_tags + j];
+            for (int64_t j = 0; j < n_tags; j++) best_sums[j] += ties.log_probs[(begin + t) * n_tags + j];
         }
-        int64_t tag = std::max_element(likely.begin(), likely.end()) - likely.begin();
-        for (int64_t t = length - 1;; tag = came_from[t-- * n_tags + tag]) {
+
+        int64_t tag = std::max_element(best_sums.begin(), best_sums.end()) - best_sums.begin();
+        for (int64_t t = length - 1;; tag = tag_before[t-- * n_tags + tag]) {
             ties.tags[begin + t] = tag;
             if (t == 0) break;
         }
     }
 
+    // The recursion of gamma for a group, from the last token to the first. Sequences stand in order of length:
+    // `running` of them have token t.
     void backward(const Group& group) {
         BackwardStep step;
         int64_t last[ROWS] = {};
@@ -118,10 +129,10 @@ class MaxMessages final : public Messages {
             const int64_t s = group.sequences[r];
             last[r] = chain_.lengths[s] - 1;
             max_.rows_.fetch_sequence(chain_, s, emissions_ + chain_.begins[s] * width_);
-            const int64_t at = (chain_.past(s) - 1) * width_;
-            step.emissions[r] = emissions_ + at;
-            step.gamma[r] = gamma_ + at;
-            step.ahead[r] = ahead_ + at;
+            const int64_t last_row = (chain_.past(s) - 1) * width_;
+            step.emissions[r] = emissions_ + last_row;
+            step.gamma[r] = gamma_ + last_row;
+            step.ahead[r] = ahead_ + last_row;
             for (int k = 0; k < width_; k += LANES<double>) step(r, k, splat(0.0));
         }
         int running = 0;
@@ -137,12 +148,13 @@ class MaxMessages final : public Messages {
         }
     }
 
-    // Deviates at a token to the tag with the largest sum of `score` and both rows, if that is best.
+    // Considers the deviation at a token to the tag with the largest sum of `score` and both rows. It replaces the
+    // best deviation so far if it is better.
     void consider(int64_t token, double score, const double* one, const double* other, Deviation& best) const {
         const auto both = [=](int k) { return load(one + k) + load(other + k); };
-        Vec<double> most = both(0);
-        for (int k = LANES<double>; k < width_; k += LANES<double>) most = larger<double>(both(k), most);
-        const double total = score + largest_lane<double>(most);
+        Vec<double> largest = both(0);
+        for (int k = LANES<double>; k < width_; k += LANES<double>) largest = larger<double>(both(k), largest);
+        const double total = score + largest_lane<double>(largest);
         if (total > best.score) best = {total, token, max_.first_largest(both)};
     }
 
@@ -212,10 +224,13 @@ class MaxMessages::SegmentMaxScores final : public Query {
     }
 
   private:
+    // The score of a transition to token t, with the emission there.
     double step(int64_t t, int from, int to) const {
         return owner_.transition_row(from)[to] + owner_.row_of(owner_.emissions_, t)[to];
     }
 
+    // Finds the best path with segment i, and the best without it, among the deviations at each of its tokens and at
+    // the token after it. `row` is scratch memory.
     void find_deviations(int64_t s, int64_t i, double* row) {
         const int64_t begin = segments_.begin(i), end = segments_.end(i);
         double prefix = 0;
@@ -256,16 +271,19 @@ class MaxMessages::SegmentMaxScores final : public Query {
         if (deviation.token < chain_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
     }
 
+    // Adds mass to the gradient: of the tag at token t, and of the transition to it.
     void count(int64_t t, int before, int tag, double mass, const Floats& d_emissions,
                const Floats& d_transitions) const {
         add(t, tag, mass, d_emissions);
         add(owner_.order_[before], tag, mass, d_transitions);
     }
 
+    // Adds mass to the entry of a tag, by its place, in a row of derivatives.
     void add(int64_t row, int tag, double mass, const Floats& to) const {
         to.add(row * chain_.n_tags + owner_.order_[tag], mass);
     }
 
+    // The index of a token and tag in the mass of a sequence, (T, K).
     int64_t place(int64_t s, int64_t token, int tag) const { return (token - chain_.begins[s]) * chain_.n_tags + tag; }
 
     // Leftwards: each tag passes its mass to the best tag before it.

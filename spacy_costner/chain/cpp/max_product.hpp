@@ -41,6 +41,7 @@ class MaxProduct {
   private:
     friend class MaxMessages;
 
+    // The same outside a set.
     void best_path_excluding(const Allowed& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
         std::vector<double> stay(sets.size());
@@ -57,6 +58,7 @@ class MaxProduct {
         });
     }
 
+    // What a product of messages becomes: delta of the next token, whose row has its emissions before.
     struct Step {
         double* delta[ROWS];
 
@@ -65,13 +67,14 @@ class MaxProduct {
         }
     };
 
+    // The same for delta outside a set, with the scores `leave` of that token.
     struct LeavingStep {
         double* delta[ROWS];
         const double* leave[ROWS];
 
         INLINE void operator()(int r, int column, Vec<double> best) {
-            const Vec<double> most = larger<double>(best, load(leave[r] + column));
-            store(delta[r] + column, most + load(delta[r] + column));
+            const Vec<double> best_outside = larger<double>(best, load(leave[r] + column));
+            store(delta[r] + column, best_outside + load(delta[r] + column));
         }
     };
 
@@ -91,6 +94,7 @@ class MaxProduct {
         });
     }
 
+    // The transitions as rows from each tag, as rows to each tag, and as the matrix of the recursion.
     void pack_transitions() {
         const int n_tags = chain_.n_tags;
         for (int i = 0; i < n_tags; i++)
@@ -105,7 +109,8 @@ class MaxProduct {
         forward(group, delta, step, [](int, int64_t) {});
     }
 
-    // Calls prepare(r, t) when the row of token t of the r-th sequence holds its emissions.
+    // The recursion. Calls prepare(r, t) when the row of token t of the r-th sequence holds its emissions. Sequences
+    // stand in order of length: `running` of them have token t.
     template <class AnyStep, class Prepare>
     void forward(const Group& group, double* const* delta, AnyStep& step, Prepare prepare) const {
         for (int r = 0; r < group.size; r++) {
@@ -165,37 +170,41 @@ class MaxProduct {
         int best = first_largest([=](int k) { return load(row + k); });
         const double score = row[best];
         tags[begin + t] = rows_.order[best];
-        bool has_left = true;
+        bool has_left = true;  // whether the path is outside the set already at token t
         while (t-- > 0) {
             const int next = best;
             if (has_left) best = tag_before(next, delta, t);
+            // A path that was in the set at t may leave it with `next`, or be in it still.
             if (sets && !(has_left && sets->has(begin + t + 1, next))) {
                 const double* into = by_target_ + static_cast<std::size_t>(next) * width_;
-                const auto stayed = [&](const int& i) { return stay[sets->index(i)] + into[i]; };
-                const Places from = (*sets)[begin + t];
-                const int* last = std::max_element(from.begin(), from.end(), [&](const int& i, const int& j) {
-                    return stayed(i) < stayed(j);
-                });
-                has_left = has_left && (last == from.end() || delta[t * width_ + best] + into[best] >= stayed(*last));
-                if (!has_left) best = *last;
+                const auto score_in_set = [&](const int& i) { return stay[sets->index(i)] + into[i]; };
+                const Places in_set = (*sets)[begin + t];
+                const int* best_in_set =
+                    std::max_element(in_set.begin(), in_set.end(), [&](const int& i, const int& j) {
+                        return score_in_set(i) < score_in_set(j);
+                    });
+                const bool is_set_empty = best_in_set == in_set.end();
+                has_left = has_left && (is_set_empty ||
+                                        delta[t * width_ + best] + into[best] >= score_in_set(*best_in_set));
+                if (!has_left) best = *best_in_set;
             }
             tags[begin + t] = rows_.order[best];
         }
         return score;
     }
 
-    // The place of the largest entry of a row that is given a vector at a time.
+    // The place of the largest entry of a row, the first of several. row(k) is the vector of the entries from k on.
     template <class Row>
     INLINE int first_largest(Row row) const {
-        Vec<double> largest = row(0);
+        Vec<double> largest_lanes = row(0);
         for (int k = LANES<double>; k < width_; k += LANES<double>)
-            largest = larger<double>(row(k), largest);
-        const double sought = largest_lane<double>(largest);
+            largest_lanes = larger<double>(row(k), largest_lanes);
+        const double largest = largest_lane<double>(largest_lanes);
         for (int k = 0; k < width_; k += LANES<double>) {
             double lanes[LANES<double>];
             store_anywhere(lanes, row(k));
             for (int i = 0; i < LANES<double>; i++)
-                if (lanes[i] == sought) return std::min(k + i, chain_.n_tags - 1);
+                if (lanes[i] == largest) return std::min(k + i, chain_.n_tags - 1);
         }
         return 0;
     }

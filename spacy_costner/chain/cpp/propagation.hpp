@@ -17,7 +17,7 @@
 // accumulate along the sequence, in proportion to the marginals. They are subtracted every BALANCED
 // tokens.
 
-constexpr int64_t BALANCED = 64;
+constexpr int64_t BALANCED = 64;  // tokens
 
 template <class Real>
 class ForwardBackward;
@@ -34,7 +34,7 @@ class Propagation {
         std::fill(pairs + 0, pairs + owner.forward.by_source.size, Real(0));
     }
 
-    // Starts with the sequences of a group that don't underflow, without sources.
+    // Starts with a group: all sources are 0. RETURNS the sequences of the group that don't underflow.
     const Group& take(const Group& group, const std::vector<char>& underflow) {
         group_ = without(group, underflow.data(), kept_);
         int64_t token = 0;
@@ -54,7 +54,8 @@ class Propagation {
     // Scratch rows, free until propagation.
     Real* scratch(int r) { return weights_ + offset_[r]; }
 
-    // Leftwards; rows of `left` become mass.
+    // Propagates leftwards; rows of `left` become mass. Sequences stand in order of length: `running` of them have
+    // token t.
     void to_left() {
         if (group_.size == 0) return;
         LeftStep step;
@@ -86,7 +87,7 @@ class Propagation {
         }
     }
 
-    // Rightwards; adds to the mass in `left` what comes from tokens before.
+    // Propagates rightwards; adds to the mass in `left` what comes from the tokens before.
     void to_right(bool balanced = true) {
         RightStep step;
         int64_t tokens[ROWS] = {};
@@ -160,9 +161,10 @@ class Propagation {
         }
     }
 
-    Buffer<Real> pairs;
+    Buffer<Real> pairs;  // mass on transitions, divided by M, in the layout of by_source
 
   private:
+    // What a product becomes: the leftward mass of a token, and the weights c_{t-1} E_t r_t for the token before.
     struct LeftStep {
         const Real *emissions[ROWS], *alpha[ROWS];
         Real *left[ROWS], *weights[ROWS];
@@ -176,6 +178,7 @@ class Propagation {
         }
     };
 
+    // What a product becomes: the rightward mass of a token, added to `left`, and c_t q_t for the next token.
     struct RightStep {
         const Real *emissions[ROWS], *beta[ROWS];
         Real *left[ROWS], *right[ROWS];
@@ -188,6 +191,7 @@ class Propagation {
         }
     };
 
+    // Subtracts the surplus, by which the leftward mass at a token isn't 0 in sum, in proportion to the marginals.
     void balance_left(int r, int64_t t) {
         const int64_t token = owner_.chain.begins[group_.sequences[r]] + t;
         Real* mass = left(r) + t * width_;
@@ -198,6 +202,7 @@ class Propagation {
         take_off_pairs(r, t, surplus);
     }
 
+    // The same of the rightward mass.
     void balance_right(int r, int64_t t) {
         const int64_t token = owner_.chain.begins[group_.sequences[r]] + t;
         const Real *alpha = owner_.alpha_row(token), *beta = owner_.beta_row(token);
@@ -207,12 +212,13 @@ class Propagation {
         owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
     }
 
-    // c_{t-1}; of the first token, which has no transition to it, 0.
+    // c_{t-1}; 0 for the first token, to which no transition leads.
     Vec<Real> factor_into(int r, int64_t t) const {
         const int64_t before = owner_.chain.begins[group_.sequences[r]] + t - 1;
         return splat(t > 0 ? owner_.factor(before) : Real(0));
     }
 
+    // The rows alpha of the r-th sequence.
     const Real* alpha(int r) const {
         return owner_.alpha_row(owner_.chain.begins[group_.sequences[r]]);
     }
@@ -230,6 +236,8 @@ class Propagation {
         }
     }
 
+    // Adds before_{t-1}[i] ahead_t[j] of the r-th sequence to the count of each transition, for all tokens but the
+    // first.
     void count(const Real* before, const Real* ahead, int r, Real* to) {
         const int64_t length = owner_.chain.lengths[group_.sequences[r]];
         add_outer(owner_.forward.by_source, before, ahead + width_, width_, length - 1, to);

@@ -1,15 +1,17 @@
 // A query of the distribution of paths, with its vector-Jacobian product.
 
-// The gradient is mass on tags: added directly, or as sources to be propagated in both directions.
-// Several queries share one propagation: their sources are added up first.
+// The gradient is mass on tags: added directly, or as sources to be propagated in both directions (see
+// propagation.hpp). Several queries share one propagation: their sources are added up first.
+//
+// A sequence whose messages underflow is computed by the same query of a wider type, `wide_query`.
 template <class Real>
 class QueryBase : public Query {
   public:
     using Owner = ForwardBackward<Real>;
 
-    std::vector<char> underflow;                             // sequences that `rest` computes, if any
-    std::shared_ptr<const typename Owner::Wider> rest_owner;  // of `rest`, which is destroyed first
-    std::unique_ptr<Query> rest;
+    std::vector<char> underflow;                                 // whether `wide_query` computes each sequence
+    std::shared_ptr<const typename Owner::Wider> wide_messages;  // declared first: destroyed after the query
+    std::unique_ptr<Query> wide_query;                           // null if no sequence underflows
 
     void backprop(const Queries& queries, const Derivatives& d_values, const Gradient& out) const override {
         const bool wide = chain_.emissions.wide;
@@ -27,23 +29,26 @@ class QueryBase : public Query {
         : underflow(underflow), owner_(owner), chain_(owner.chain) {}
     explicit QueryBase(const Owner& owner) : QueryBase(owner, owner.run_backward()) {}
 
-    // The directions of propagation, and whether the mass adds up to 0 at every token.
+    // What a query adds to its gradient, in this order. `d_values` are the derivatives with respect to its
+    // values. `counts` are n_counts() numbers that each thread has for the query, 0 at first.
+
+    // Whether mass is propagated leftwards and rightwards, and whether it adds up to 0 at every token.
     struct Directions {
         bool left, right, balanced;
     };
     virtual Directions directions() const { return {true, true, true}; }
-    // Adds the weight of log Z of each sequence. RETURNS whether that is all but for `finish`.
-    virtual bool add_weights(const double*, std::vector<double>&) const { return false; }
-    // Adds the sources s and s' of a group of sequences.
-    virtual void add_sources(const Group&, const double*, Propagation<Real>&) const {}
-    // Adds mass directly, and weights of the transitions that the leftward mass passes. The
-    // numbers are n_counts() that a thread keeps for `finish`.
-    virtual void add_mass(const Group&, const double*, Propagation<Real>&, Real*) const {}
-    // Counts transitions that propagation does not.
-    virtual void count(const Group&, const double*, Propagation<Real>&, Real*) const {}
     virtual std::size_t n_counts() const { return 0; }
-    // Adds what is left to the gradient.
-    virtual void finish(const double*, const std::vector<Buffer<Real>>&, const Floats&, const Floats&) const {}
+    // Adds the weight of log Z of each sequence to `weights`. RETURNS whether that is all but for `finish`.
+    virtual bool add_weights(const double* /*d_values*/, std::vector<double>& /*weights*/) const { return false; }
+    // Adds the sources s and s' of a group of sequences.
+    virtual void add_sources(const Group&, const double* /*d_values*/, Propagation<Real>&) const {}
+    // Adds mass directly, and weights of the transitions that the leftward mass passes.
+    virtual void add_mass(const Group&, const double* /*d_values*/, Propagation<Real>&, Real* /*counts*/) const {}
+    // Counts transitions that propagation does not.
+    virtual void count(const Group&, const double* /*d_values*/, Propagation<Real>&, Real* /*counts*/) const {}
+    // Adds what is left to the gradient, from the counts of all threads.
+    virtual void finish(const double* /*d_values*/, const std::vector<Buffer<Real>>& /*counts*/,
+                        const Floats& /*d_emissions*/, const Floats& /*d_transitions*/) const {}
 
     // Calls work(s) for each sequence that doesn't underflow; in threads if it may be.
     template <class Work>
@@ -64,30 +69,32 @@ class QueryBase : public Query {
     // transitions' part.
     void add_gradient(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
                       const Floats& d_transitions) const {
-        const auto is_alike = [&](const Query* each) { return to_base(each).underflow == underflow; };
+        const auto is_alike = [&](const Query* query) { return to_base(query).underflow == underflow; };
         if (std::all_of(queries.begin(), queries.end(), is_alike))
             return add_gradient_of_alike(queries, d_values, d_emissions, d_transitions);
+        // In different queries different sequences underflow: one query after another.
         add_gradient_of_alike({queries[0]}, {d_values[0]}, d_emissions, d_transitions);
         std::vector<double> memory(chain_.n_tokens * chain_.n_tags);
-        const Floats of_one = {memory.data(), d_emissions.wide};
+        const Floats d_emissions_of_query = {memory.data(), d_emissions.wide};
         for (std::size_t i = 1; i < queries.size(); i++) {
-            to_base(queries[i]).add_gradient_of_alike({queries[i]}, {d_values[i]}, of_one, d_transitions);
-            for (std::size_t at = 0; at < memory.size(); at++) d_emissions.add(at, of_one[at]);
+            to_base(queries[i]).add_gradient_of_alike({queries[i]}, {d_values[i]}, d_emissions_of_query,
+                                                      d_transitions);
+            for (std::size_t k = 0; k < memory.size(); k++) d_emissions.add(k, d_emissions_of_query[k]);
         }
     }
 
-    // The same, for queries with the same sequences that underflow.
+    // The same, for queries in which the same sequences underflow.
     void add_gradient_of_alike(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
                                const Floats& d_transitions) const {
         constexpr bool IS_EXTENDED = Owner::IS_EXTENDED;
         std::vector<std::vector<Buffer<Real>>> counts(queries.size());  // of each query and thread
         std::vector<double> weights(chain_.n_sequences);
-        Queries rests;
+        Queries wide_queries;
         bool only_weights = true;
         if constexpr (!IS_EXTENDED) owner_.forward.clear_rows(underflow, d_emissions);
         for (std::size_t i = 0; i < queries.size(); i++) {
             only_weights &= to_base(queries[i]).add_weights(d_values[i], weights);
-            rests.push_back(to_base(queries[i]).rest.get());
+            wide_queries.push_back(to_base(queries[i]).wide_query.get());
         }
         if (only_weights)
             owner_.add_log_partition(weights.data(), underflow, d_emissions, d_transitions);
@@ -96,23 +103,25 @@ class QueryBase : public Query {
         for (std::size_t i = 0; i < queries.size(); i++)
             to_base(queries[i]).finish(d_values[i], counts[i], d_emissions, d_transitions);
         if constexpr (!IS_EXTENDED)
-            if (rests[0]) {
-                const auto& first = QueryBase<Wide<Real>>::to_base(rests[0]);
-                first.add_gradient(rests, d_values, d_emissions, d_transitions);
+            if (wide_queries[0]) {
+                const auto& first = QueryBase<Wide<Real>>::to_base(wide_queries[0]);
+                first.add_gradient(wide_queries, d_values, d_emissions, d_transitions);
             }
     }
 
+    // Adds up the sources of all queries, propagates them, and puts the mass into the gradient.
     void propagate(const Queries& queries, const Derivatives& d_values, std::vector<std::vector<Buffer<Real>>>& counts,
                    const Floats& d_emissions, const Floats& d_transitions) const {
+        // In any direction that a query needs; balanced only if all queries are
         Directions directions = {false, false, true};
         std::vector<Propagation<Real>> propagations;
         for (int thread = 0; thread < owner_.forward.n_threads; thread++) propagations.emplace_back(owner_);
         for (std::size_t i = 0; i < queries.size(); i++) {
             const QueryBase& query = to_base(queries[i]);
-            const Directions its = query.directions();
-            directions.left = directions.left || its.left;
-            directions.right = directions.right || its.right;
-            directions.balanced = directions.balanced && its.balanced;
+            const Directions directions_of_query = query.directions();
+            directions.left = directions.left || directions_of_query.left;
+            directions.right = directions.right || directions_of_query.right;
+            directions.balanced = directions.balanced && directions_of_query.balanced;
             for (std::size_t thread = 0; thread < propagations.size(); thread++) {
                 counts[i].emplace_back(query.n_counts());
                 std::fill_n(counts[i][thread] + 0, query.n_counts(), Real(0));
@@ -120,16 +129,18 @@ class QueryBase : public Query {
         }
         owner_.forward.for_groups([&](const Group& group, int thread) {
             Propagation<Real>& propagation = propagations[thread];
-            const Group& rest = propagation.take(group, underflow);
-            const auto each = [&](auto step) {
+            const Group& computed = propagation.take(group, underflow);  // those that don't underflow
+            const auto for_queries = [&](auto work) {
                 for (std::size_t i = 0; i < queries.size(); i++)
-                    step(to_base(queries[i]), d_values[i], static_cast<Real*>(counts[i][thread]));
+                    work(to_base(queries[i]), d_values[i], static_cast<Real*>(counts[i][thread]));
             };
-            each([&](const QueryBase& q, const double* d, Real*) { q.add_sources(rest, d, propagation); });
+            for_queries([&](const QueryBase& q, const double* d, Real*) { q.add_sources(computed, d, propagation); });
             if (directions.left) propagation.to_left();
-            each([&](const QueryBase& q, const double* d, Real* n) { q.add_mass(rest, d, propagation, n); });
+            for_queries([&](const QueryBase& q, const double* d, Real* n) {
+                q.add_mass(computed, d, propagation, n);
+            });
             if (directions.left) propagation.count_left();
-            each([&](const QueryBase& q, const double* d, Real* n) { q.count(rest, d, propagation, n); });
+            for_queries([&](const QueryBase& q, const double* d, Real* n) { q.count(computed, d, propagation, n); });
             if (directions.right) propagation.to_right(directions.balanced);
             if (directions.right) propagation.count_right();
             propagation.put(d_emissions);

@@ -47,6 +47,7 @@ inline bool are_entities(const Entities& entities, int64_t n_tokens) {
     return true;
 }
 
+// Segments, by the sequence that each is in.
 class SegmentsOfSequences {
   public:
     // order: The tag at each place, in the kernels' order.
@@ -74,6 +75,7 @@ class SegmentsOfSequences {
         return {numbers_.data() + offsets_[s], numbers_.data() + offsets_[s + 1]};
     }
 
+    // The first token of segment i, and the one after its last.
     int64_t begin(int64_t i) const { return segments_.begin[i]; }
     int64_t end(int64_t i) const { return segments_.end[i]; }
 
@@ -82,6 +84,7 @@ class SegmentsOfSequences {
         return place_of_[segments_.tags[first_tags_[i] + token - segments_.begin[i]]];
     }
 
+    // Whether a tag, by its place, is allowed after segment i.
     bool may_follow(int64_t i, int place) const {
         return !segments_.after || segments_.after[i * static_cast<int64_t>(order_.size()) + order_[place]];
     }
@@ -90,7 +93,9 @@ class SegmentsOfSequences {
     const Segments segments_;
     const std::vector<int>& order_;
     std::vector<int> place_of_;
-    std::vector<int64_t> offsets_, numbers_, first_tags_;
+    std::vector<int64_t> offsets_;     // where the segments of each sequence begin in numbers_, (B + 1,)
+    std::vector<int64_t> numbers_;     // the segments, sequence by sequence, (S,)
+    std::vector<int64_t> first_tags_;  // where the tags of each segment begin, (S,)
 };
 
 }  // namespace costner

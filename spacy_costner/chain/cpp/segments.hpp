@@ -53,6 +53,7 @@ class SegmentLogProbs final : public QueryBase<Real> {
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
     }
 
+    // The factor c_{t-1} M[from, to] E_t[to] of p.
     Wide<Real> step(int64_t t, int from, int to) const {
         return static_cast<Wide<Real>>(this->owner_.factor(t - 1)) *
                this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
@@ -74,8 +75,10 @@ class SegmentLogProbs final : public QueryBase<Real> {
             if (segments_.may_follow(i, k)) work(k, step(end, last, k));
     }
 
+    // Whether a segment ends with its sequence.
     bool is_over(int64_t s, int64_t i) const { return segments_.end(i) == this->chain_.past(s); }
 
+    // log p of segment i in sequence s; keeps its tail.
     double log_probability(int64_t s, int64_t i) {
         const int64_t begin = segments_.begin(i), end = segments_.end(i);
         using std::log;
@@ -116,6 +119,7 @@ class SegmentLogProbs final : public QueryBase<Real> {
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
+    // Subtracts the marginals of a token, and of the transitions to it, times `weight`.
     void take_off(int64_t token, int64_t t, double weight, Propagation<Real>& propagation, int r) const {
         this->owner_.add_marginals(token, static_cast<Real>(-weight), propagation.left(r) + t * width_);
         propagation.take_off_pairs(r, t, static_cast<Real>(weight));
@@ -126,6 +130,7 @@ class SegmentLogProbs final : public QueryBase<Real> {
         return static_cast<Real>(step * this->owner_.beta_row(segments_.end(i))[k] / tails_[i]);
     }
 
+    // Counts the transitions of a segment, and those to the tags after it.
     void add_pairs(int64_t s, int64_t i, double weight, const Floats& d_transitions) const {
         const std::vector<int>& order = this->owner_.rows.order;
         const int64_t n_tags = this->chain_.n_tags;

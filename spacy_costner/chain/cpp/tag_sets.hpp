@@ -13,6 +13,7 @@ namespace costner {
 // The tags of a set, by their places in the kernels' order.
 using Places = Range<int>;
 
+// The set of each token. The places of all sets stand in one list, set after set.
 class TagSets {
   public:
     TagSets(const Allowed& sets, int64_t n_tokens, const std::vector<int>& order)
@@ -27,6 +28,7 @@ class TagSets {
             }
     }
 
+    // The set of a token.
     Places operator[](int64_t token) const {
         return {places_.data() + offsets_[token], places_.data() + offsets_[token + 1]};
     }
@@ -36,11 +38,13 @@ class TagSets {
         return std::find(places.begin(), places.end(), place) != places.end();
     }
 
-    // How many tags all sets have, and which of them a reference to one is.
+    // How many places all sets have together.
     int64_t size() const { return static_cast<int64_t>(places_.size()); }
+    // The index of a place in the list of all, by its reference: for what is kept for each.
     int64_t index(const int& place) const { return &place - places_.data(); }
 
   private:
+    // Reads a mask, (N, K). Most of it is false: eight tags are looked at in one step.
     void read(const uint8_t* allowed, int64_t n_tokens) {
         const int n_tags = static_cast<int>(place_of_.size());
         for (int64_t t = 0; t < n_tokens; t++, allowed += n_tags) {
@@ -55,6 +59,7 @@ class TagSets {
         }
     }
 
+    // Adds the tags from `first` to the one before `past` that are allowed.
     void add(const uint8_t* allowed, int first, int past) {
         for (int k = first; k < past; k++)
             if (allowed[k]) places_.push_back(place_of_[k]);

@@ -1,0 +1,266 @@
+"""Do intervals of `estimate` have the truth as often as they say, and how wide are they?
+
+    python benchmarks/estimate.py MODEL DOCS [MODEL DOCS ...] [--sentences 20] [--drawings 2000]
+
+DOCS are annotated docs that are new to the model: the population, whose counts and scores are
+known. Docs are drawn from it again and again, 30, 50 and 100 at a time, as they are, in lower case,
+and with 5 % of their characters garbled. Counts and scores are refused where `estimate` refuses
+them.
+
+The first table is about the counts and scores of labels with at least 100 entities, and of all
+labels: how many there are, the share whose intervals have the truth in 93 to 97 % of drawings, and
+in more, the lowest of these shares, and how many drawings are refused.
+
+The second has half of the interval, as a share of the true count or in points of the score, the
+median over drawings, mean over labels: of the estimate, of the same with simple random docs, and of
+the annotated docs alone (a rate for each token); and how far the model alone is from the truth.
+"""
+
+import argparse
+import random
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+import spacy
+from shifts import SHIFTS, shift_doc
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.types import Floats1d, Floats2d, Ints2d
+
+from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
+from spacy_costner.analysis.estimators import (
+    Count,
+    Interval,
+    Sample,
+    drawing_probs,
+    estimate_ratio,
+    estimate_total,
+)
+from spacy_costner.analysis.expected_counts import concatenate_counts, expect_counts
+from spacy_costner.analysis.predictions import get_component
+from spacy_costner.cli.tables import text_table
+from spacy_costner.readers import ReadOptions, read_docs
+
+SIZES = (30, 50, 100)
+MIN_IN_POPULATION = 100
+"""Labels with fewer entities in the population are left out."""
+
+
+class Column(NamedTuple):
+    """A count in each doc of the population: its annotation, and what the model expects. Shapes:
+    (D,)"""
+
+    annotated: Floats1d
+    expected: Floats1d
+
+    def __add__(self, other: "Column") -> "Column":  # type: ignore[override]
+        return Column(self.annotated + other.annotated, self.expected + other.expected)
+
+    def drawn(self, docs: Ints2d) -> Count:
+        """The count in drawn docs, (samples, n)."""
+        return Count(self.annotated[docs], self.expected[docs], float(self.expected.sum()))
+
+
+class Labelled(NamedTuple):
+    """The counts of a label, or of all."""
+
+    annotated: Column
+    correct: Column
+    predicted: Column
+
+
+class Population(NamedTuple):
+    """Annotated docs, and what the model expects of them. Shapes: (D,)"""
+
+    labels: list[Labelled]  # all together first, then those with enough entities
+    deviation: Floats1d
+    n_tokens: Column
+
+
+class Simulated(NamedTuple):
+    """What many samples showed of one measure of one label."""
+
+    measure: str
+    coverage: float  # of the samples that are not refused
+    refused: float  # share of samples
+    half_width: float  # median
+    half_width_simple: float  # of simple random docs
+    half_width_alone: float  # of simple random docs without the model
+    error_of_model: float
+
+
+def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
+    """Count what docs are annotated with, what is predicted and what is expected."""
+    labels = get_component(nlp, "ner").labels
+    annotated = numpy.zeros((len(docs), len(labels)))
+    correct = numpy.zeros((len(docs), len(labels)))
+    parts = []
+    i = 0
+    for batch, counts in expect_counts(nlp, "ner", docs):
+        parts.append(counts)
+        for predicted_doc in batch:
+            gold = entity_keys(docs[i], labels)
+            for _, _, label in gold:
+                annotated[i, labels.index(label)] += 1
+            for _, _, label in gold & entity_keys(predicted_doc, labels):
+                correct[i, labels.index(label)] += 1
+            i += 1
+    counts = concatenate_counts(parts)
+    tables: list[tuple[Floats2d, Floats2d]] = [
+        (annotated, counts.annotated),
+        (correct, counts.correct),
+        (counts.predicted, counts.predicted),
+    ]
+    every_label = numpy.ones(len(labels), dtype=bool)
+    masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
+    labelled: list[Labelled] = []
+    for mask in [every_label, *masks]:
+        if annotated[:, mask].sum() >= MIN_IN_POPULATION:
+            columns = [Column(*(part[:, mask].sum(axis=1) for part in pair)) for pair in tables]
+            labelled.append(Labelled(*columns))
+    n_tokens = counts.n_tokens.astype("float64")
+    return Population(labelled, counts.deviation, Column(n_tokens, n_tokens))
+
+
+def simulate(
+    population: Population, n: int, n_samples: int, rng: numpy.random.Generator
+) -> Iterator[Simulated]:
+    """Draw many samples of n docs, and estimate everything with each."""
+    n_docs = len(population.deviation)
+    probs = drawing_probs(population.deviation)
+    drawn = rng.choice(n_docs, size=(n_samples, n), p=probs)
+    sample = Sample(probs[drawn], n_docs)
+    # With replacement, too: populations are small, and the correction would hide the design.
+    drawn_simply = rng.integers(n_docs, size=(n_samples, n))
+    simple = Sample(numpy.full((n_samples, n), 1 / n_docs), n_docs)
+    for i, (annotated, correct, predicted) in enumerate(population.labels):
+        of_all = " of all" if i == 0 else ""
+        n_annotated = annotated.annotated[drawn].sum(axis=1)
+        n_correct = correct.annotated[drawn].sum(axis=1)
+        n_false_alarms = predicted.annotated[drawn].sum(axis=1) - n_correct
+        n_missed = n_annotated - n_correct
+
+        total = annotated.annotated.sum()
+        with_design = estimate_total(annotated.drawn(drawn), sample)
+        with_model = estimate_total(annotated.drawn(drawn_simply), simple)
+        rate = estimate_ratio(
+            annotated.drawn(drawn_simply).without_model(),
+            population.n_tokens.drawn(drawn_simply).without_model(),
+            simple,
+        )
+        scale = population.n_tokens.annotated.sum() / total
+        yield Simulated(
+            f"entities{of_all}",
+            *coverage(with_design, total, n_annotated >= MIN_ENTITIES),
+            half_width=half_width(with_design) / total,
+            half_width_simple=half_width(with_model) / total,
+            half_width_alone=half_width(rate) * scale,
+            error_of_model=abs(annotated.expected.sum() / total - 1),
+        )
+        scores = (
+            ("precision", correct, predicted, n_false_alarms),
+            ("recall", correct, annotated, n_missed),
+            ("F", correct + correct, predicted + annotated, n_false_alarms + n_missed),
+        )
+        for name, numerator, denominator, n_wrong in scores:
+            truth = numerator.annotated.sum() / max(denominator.annotated.sum(), 1)
+            expected = numerator.expected.sum() / max(denominator.expected.sum(), 1)
+            ratio = estimate_ratio(numerator.drawn(drawn), denominator.drawn(drawn), sample)
+            ratio_simple = estimate_ratio(
+                numerator.drawn(drawn_simply), denominator.drawn(drawn_simply), simple
+            )
+            ratio_alone = estimate_ratio(
+                numerator.drawn(drawn_simply).without_model(),
+                denominator.drawn(drawn_simply).without_model(),
+                simple,
+            )
+            is_estimated = numpy.minimum(n_correct, n_wrong) >= MIN_OF_EACH
+            yield Simulated(
+                f"{name}{of_all}",
+                *coverage(ratio, truth, is_estimated),
+                half_width=half_width(ratio),
+                half_width_simple=half_width(ratio_simple),
+                half_width_alone=half_width(ratio_alone),
+                error_of_model=abs(expected - truth),
+            )
+
+
+def coverage(interval: Interval, truth: float, is_estimated: Floats1d) -> tuple[float, float]:
+    """The share of intervals that have the truth, of the samples that are not refused, and the
+    share of those that are. NaN if nearly all are."""
+    refused = 1 - float(is_estimated.mean())
+    if refused > 0.75:
+        return numpy.nan, refused
+    has_truth = (interval.low <= truth) & (truth <= interval.high)
+    return float(has_truth[is_estimated].mean()), refused
+
+
+def half_width(interval: Interval) -> float:
+    """Half of the interval, median over samples."""
+    return float(numpy.median(interval.high - interval.low) / 2)
+
+
+def coverage_row(results: Sequence[Simulated]) -> list[str]:
+    """The cells of the first table, of all labels."""
+    covered = numpy.asarray([result.coverage for result in results])
+    refused = numpy.mean([result.refused for result in results])
+    covered = covered[~numpy.isnan(covered)]
+    if not len(covered):
+        return ["0", "-", "-", "-", f"{100 * refused:.0f} %"]
+    above = (covered > 0.97).mean()
+    within = ((covered >= 0.93) & (covered <= 0.97)).mean()
+    return [
+        str(len(covered)),
+        f"{100 * within:.0f} %",
+        f"{100 * above:.0f} %",
+        f"{100 * covered.min():.1f}",
+        f"{100 * refused:.0f} %",
+    ]
+
+
+def width_row(results: Sequence[Simulated]) -> list[str]:
+    """The cells of the second table: means over labels whose measure is mostly estimated."""
+    estimated = [result for result in results if not numpy.isnan(result.coverage)]
+    if not estimated:
+        return ["-"] * 4
+    cells: list[str] = []
+    for name in ("half_width", "half_width_simple", "half_width_alone", "error_of_model"):
+        mean = numpy.mean([getattr(result, name) for result in estimated])
+        cells.append(f"{100 * mean:.1f}")
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("models_and_docs", nargs="+")
+    parser.add_argument("--sentences", type=int, help="sentences of a doc")
+    parser.add_argument("--drawings", type=int, default=2000)
+    options = parser.parse_args()
+    pairs = zip(options.models_and_docs[::2], options.models_and_docs[1::2])
+    results: dict[tuple[str, int, str], list[Simulated]] = {}
+    for model, path in pairs:
+        nlp = spacy.load(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            docs = list(read_docs(nlp, Path(path), ReadOptions(n_sents=options.sentences)))
+        for shift in SHIFTS:
+            rng = random.Random(0)
+            population = make_population(nlp, [shift_doc(doc, shift, rng) for doc in docs])
+            for n in SIZES:
+                generator = numpy.random.default_rng(n)
+                for result in simulate(population, n, options.drawings, generator):
+                    results.setdefault((shift, n, result.measure), []).append(result)
+        print(f"{model} {path}: {len(docs):,} docs", flush=True)
+    of_coverage = [["text", "n", "measure", "number", "93-97 %", "above", "lowest", "refused"]]
+    of_width = [["text", "n", "measure", "estimate", "simple", "docs alone", "model alone"]]
+    for (shift, n, measure), simulated in results.items():
+        of_coverage.append([shift, str(n), measure, *coverage_row(simulated)])
+        of_width.append([shift, str(n), measure, *width_row(simulated)])
+    print(f"\n{text_table(of_coverage)}\n\n{text_table(of_width)}")
+
+
+if __name__ == "__main__":
+    main()

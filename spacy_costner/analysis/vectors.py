@@ -1,0 +1,233 @@
+"""`vectors`: learn static vectors of words from raw text, as a pipeline that has them."""
+
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.vectors import Vectors
+from thinc.types import Floats2d
+
+from ..progress import progress
+from ..readers.raw_text import find_raw_files, map_docs
+from ..saving import check_folder, save_folder
+from ..training.known_text import sentence_ids
+from ..training.raw_sentences import has_raw_sentences, save_raw_sentences
+from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
+
+N_EXAMPLES = 6
+"""Words whose neighbours are shown."""
+
+N_NEIGHBOURS = 5
+"""Neighbours of a word that are shown."""
+
+FIRST_EXAMPLE = 100
+"""The rank of the most frequent word whose neighbours are shown. Those above are words such as
+"the"."""
+
+DIR_VECTORS = "vectors"
+"""The folder of the vectors that `fit` and `init` learn, beside the config."""
+
+N_SKIPPED = 5
+"""Skipped files that are named."""
+
+
+class LearnedVectors(NamedTuple):
+    """Vectors that were learned from text, and saved.
+
+    path (Path): The folder of the pipeline that has them.
+    n_tokens (int): Tokens of the text.
+    n_words (int): Words that have a vector.
+    dim (int): The length of the vectors.
+    wanted_dim (int): The length that was asked for.
+    seconds (float): The seconds that it took.
+    neighbours (dict[str, list[str]]): The words with the most similar vectors, for some words, from
+        frequent to rare ones.
+    skipped (list[Path]): Files of folders that were not read.
+    """
+
+    path: Path
+    n_tokens: int
+    n_words: int
+    dim: int
+    wanted_dim: int
+    seconds: float
+    neighbours: dict[str, list[str]]
+    skipped: list[Path]
+
+    def as_text(self) -> str:
+        """What was learned, and a line for the neighbours of each word."""
+        lines = self.summary()
+        lines.append("")
+        for word, neighbours in self.neighbours.items():
+            lines.append(f"{word:>20}  {' '.join(neighbours)}")
+        return "\n".join([*lines, ""])
+
+    def summary(self) -> list[str]:
+        """Lines of how much was read and learned, and what was skipped."""
+        lines = [
+            f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
+            f"numbers, {self.seconds:.1f} s"
+        ]
+        if self.dim < self.wanted_dim:
+            lines.append(f"{self.wanted_dim} numbers need more words")
+        if self.skipped:
+            names = ", ".join(str(path) for path in self.skipped[:N_SKIPPED])
+            if len(self.skipped) > N_SKIPPED:
+                names += f" and {len(self.skipped) - N_SKIPPED:,} others"
+            lines.append(f"skipped, as they are not text: {names}")
+        return lines
+
+
+def learn_vectors(
+    raw_paths: Sequence[Path],
+    output_path: Path,
+    *,
+    lang: str = "en",
+    dim: int = 100,
+    min_count: int = 3,
+    seed: int = 0,
+) -> LearnedVectors:
+    """Learn static vectors of words from raw text, and save a pipeline that has them: see
+    `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
+    same vector.
+
+    raw_paths (Sequence[Path]): Files of text, a sentence or a paragraph on each line, any corpora,
+        whose annotation isn't used, and folders of these. - is standard input.
+    output_path (Path): The folder for the pipeline.
+    lang (str): Code of the language, whose tokenizer is used for texts without tokens.
+    dim (int): Length of the vectors. Fewer if there are fewer words.
+    min_count (int): Minimum number of times that a word occurs.
+    seed (int): Random seed.
+    RETURNS (LearnedVectors): The folder, and what was learned.
+    RAISES (ValueError): If something can't be read, or has too few words.
+    RAISES (ImportError): If SciPy is missing.
+    """
+    require_scipy()  # before all texts are read in vain
+    check_folder(output_path)
+    began = time.perf_counter()
+    nlp = spacy.blank(lang)
+    files = find_raw_files(raw_paths)
+    text = RawText(nlp, files.paths)
+    sentences = progress(text, desc="vectors", unit="sent")
+    vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
+
+    def write(folder: Path) -> None:
+        make_pipeline(vectors, lang).to_disk(folder)
+        save_raw_sentences(folder, text.sentence_ids)
+
+    save_folder(output_path, write)
+    return LearnedVectors(
+        path=output_path,
+        n_tokens=vectors.n_tokens,
+        n_words=len(vectors.words),
+        dim=vectors.data.shape[1],
+        wanted_dim=dim,
+        seconds=time.perf_counter() - began,
+        neighbours=find_neighbours(vectors),
+        skipped=files.skipped,
+    )
+
+
+class RawText:
+    """The words of each sentence of raw text, to be read once.
+
+    nlp (Language): A pipeline, for its tokenizer.
+    paths (Iterable[Path]): The files.
+    sentence_ids (array): The hashes of the long sentences that were read so far: see
+        `training.known_text.sentence_ids`.
+    """
+
+    def __init__(self, nlp: Language, paths: Iterable[Path]) -> None:
+        self.nlp = nlp
+        self.paths = paths
+        self.sentence_ids = array("L")
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for path in self.paths:
+            for sentences, ids in map_docs(read_doc, self.nlp, path):
+                self.sentence_ids.extend(ids)
+                yield from sentences
+
+
+def read_doc(doc: Doc) -> tuple[list[list[str]], list[int]]:
+    """The words of each sentence of a doc, and the hashes of long sentences."""
+    return words_of_sentences(doc), sentence_ids(doc)
+
+
+def words_of_sentences(doc: Doc) -> list[list[str]]:
+    """The words of each sentence. A doc without sentence starts is one sentence."""
+    spans: Iterable[Span] = [doc[:]]
+    if doc.has_annotation("SENT_START"):
+        spans = doc.sents
+    sentences: list[list[str]] = []
+    for span in spans:
+        words = [token.text for token in span]
+        sentences.append([word for word in words if not word.isspace()])
+    return sentences
+
+
+def learn_beside(
+    raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
+) -> LearnedVectors:
+    """Learn vectors from raw text and the text of a training corpus, into the folder `vectors` of a
+    folder.
+
+    RAISES (ValueError): If something else than learned vectors is there.
+    """
+    path = folder / DIR_VECTORS
+    if path.exists() and not has_raw_sentences(path):
+        raise ValueError(
+            f"{path}: expected nothing there, or vectors that were learned from raw text, got "
+            "something else: remove it, or choose another output"
+        )
+    texts = [*raw_paths]
+    if train_path is not None:
+        texts.append(train_path)
+    return learn_vectors(texts, path, lang=lang)
+
+
+def make_pipeline(vectors: WordVectors, lang: str) -> Language:
+    """A pipeline without components whose vocab has vectors. All forms of a word have the same row:
+    spaCy could look up words in lower case, but doesn't save that."""
+    nlp = spacy.blank(lang)
+    table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
+    for form, row in vectors.row_of_form.items():
+        table.add(form, row=row)
+    nlp.vocab.vectors = table
+    return nlp
+
+
+def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
+    """Choose some words, from frequent to rare ones, and find the nearest words of each. Words have
+    a rank by their frequency; the ranks of the chosen ones grow by the same factor."""
+    n_words = len(vectors.words)
+    first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
+    neighbours: dict[str, list[str]] = {}
+    for rank in ranks.tolist():
+        # The first word from this rank on that has only letters: no number, and no sign.
+        for i in range(rank, n_words):
+            if vectors.words[i].isalpha():
+                neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
+                break
+    return neighbours
+
+
+def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
+    """Find the words whose vectors have the largest cosines to that of a word.
+
+    words (Sequence[str]): All words.
+    vectors (Floats2d): Their vectors, of unit length. Shape: (words, dim)
+    index (int): The index of the word.
+    """
+    cosines = vectors @ vectors[index]
+    cosines[index] = -numpy.inf  # a word is no neighbour of itself
+    n_nearest = min(N_NEIGHBOURS, len(words) - 1)
+    nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
+    return [words[i] for i in nearest]

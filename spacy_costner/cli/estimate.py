@@ -1,0 +1,217 @@
+"""Draw docs to be annotated, and estimate with them how many entities texts have, and how good a
+pipeline is on them."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from spacy.language import Language
+from typer import Argument, BadParameter, Option
+
+from ..analysis.drawing import DrawnDoc, draw
+from ..analysis.estimation import Estimate, LabelEstimate, Measure, estimate
+from ..analysis.loading import load_pipeline
+from ..progress import progress
+from ..readers import check_task_form, read_docs, read_texts, save_tasks
+from ..readers.files import shown
+from ..saving import check_file
+from .command_line import command
+from .options import CodeOption, GpuOption, ModelArg
+from .output import JsonOption, errors_shown, print_result
+from .plots import draw_estimates, require_matplotlib, save
+from .tables import text_table
+
+N_PRINTED = 10
+"""Number of drawn docs that are printed."""
+
+MEASURES = ("entities", "precision", "recall", "f")
+"""The fields of an estimate, in the order of the table."""
+
+
+@command(estimate, options={"name": Option("--name")})
+def estimate_cli(
+    run: partial[Estimate],
+    model: ModelArg,
+    docs_path: Annotated[
+        Path,
+        Argument(
+            help="The annotated docs that --draw drew; with --draw, the texts to draw from",
+            exists=True,
+        ),
+    ],
+    texts_path: Annotated[
+        Path | None,
+        Option("--texts", help="All texts that the docs were drawn from", exists=True),
+    ] = None,
+    n_drawn: Annotated[
+        int | None, Option("--draw", help="Draw so many docs, to be annotated", min=1)
+    ] = None,
+    output_path: Annotated[
+        Path | None, Option("--output", "-o", help="With --draw: output file")
+    ] = None,
+    form: Annotated[
+        str,
+        Option("--format", "-f", help="With --draw: form of it: prodigy, doccano, label-studio"),
+    ] = "prodigy",
+    with_predictions: Annotated[
+        bool,
+        Option(
+            "--predictions",
+            help="With --draw: show annotators the predicted entities. That is faster, but they "
+            "may accept wrong ones",
+        ),
+    ] = False,
+    seed: Annotated[int, Option("--seed", help="With --draw: seed of the drawings")] = 0,
+    plot_path: Annotated[
+        Path | None, Option("--plot", help="Plot the estimates (requires matplotlib)")
+    ] = None,
+    *,
+    print_json: JsonOption = False,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
+    with intervals. First draw docs with --draw and annotate them, then give them with --texts.
+    Intervals are valid whatever the model is worth, also on text that is unlike its training docs.
+    """
+    if n_drawn is not None:
+        if output_path is None or texts_path is not None or plot_path is not None:
+            raise BadParameter("--draw takes the texts and --output, without --texts and --plot")
+        with errors_shown():
+            check_file(output_path, [model, docs_path])
+            check_task_form(form, output_path)
+            nlp = load_pipeline(model, code_path, use_gpu)
+            texts = progress(read_texts(nlp, docs_path), desc="draw", unit="doc")
+            name = run.keywords["name"]
+            drawn = draw(nlp, texts, n=n_drawn, seed=seed, name=name)
+            tasks = (doc.task(with_predictions=with_predictions) for doc in drawn)
+            save_tasks(output_path, tasks, form)
+        rows = drawn_rows(drawn)
+        print_result({"docs": rows}, drawn_text(rows, n_drawn), print_json, output_path)
+        return
+    if texts_path is None or output_path is not None:
+        raise BadParameter("expected --texts with annotated docs, or --draw and --output")
+    with errors_shown():
+        if plot_path is not None:
+            check_file(plot_path, [model, docs_path, texts_path])
+            require_matplotlib()
+        nlp = load_pipeline(model, code_path, use_gpu)
+        result = read_and_estimate(run, nlp, docs_path, texts_path)
+        if plot_path is not None:
+            save(draw_estimates(result), plot_path)
+    print_result(result, estimate_text(result), print_json, plot_path)
+
+
+def read_and_estimate(
+    run: partial[Estimate], nlp: Language, docs_path: Path, texts_path: Path
+) -> Estimate:
+    """Estimate with the annotated docs and the texts of files. Errors name the file of the docs."""
+    drawn = list(read_docs(nlp, docs_path))
+    texts = progress(read_texts(nlp, texts_path), desc="estimate", unit="doc")
+    try:
+        return run(nlp, drawn, texts)
+    except ValueError as error:
+        raise ValueError(f"{docs_path}: {error}") from None
+
+
+def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
+    """What --json prints of each drawn doc: its text, number and size, and how it was drawn."""
+    rows: list[dict[str, Any]] = []
+    for doc, drawing in drawn:
+        rows.append(
+            {
+                "text": doc.text,
+                "doc": drawing.doc,
+                "tokens": len(doc),
+                "times": drawing.times,
+                "probability": drawing.probability,
+            }
+        )
+    return rows
+
+
+def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
+    """A table of the first drawn docs, and the number of all."""
+    table: list[Sequence[Any]] = [["text", "doc", "tokens", "times", "probability"]]
+    for row in rows[:N_PRINTED]:
+        probability = f"{row['probability']:.3g}"
+        table.append([shown(row["text"]), row["doc"], row["tokens"], row["times"], probability])
+    n_tokens = sum(row["tokens"] for row in rows)
+    count = f"{n_drawn:,} drawings: {len(rows):,} docs, {n_tokens:,} tokens. Annotate all of them."
+    return f"{text_table(table)}\n\n{count}"
+
+
+def estimate_text(result: Estimate) -> str:
+    """A table of the estimates with their intervals, what isn't estimated, and how many drawings
+    halve the intervals."""
+    level = f"{100 * result.confidence:g} % interval"
+    header = ["label", "of all texts", "estimate", level, "model alone", "annotated docs alone"]
+    rows: list[Sequence[Any]] = [header]
+    refusals: list[str] = []
+    for estimate_of_label in result.labels:
+        rows += rows_of_label(estimate_of_label)
+        refusals += refusals_of_label(estimate_of_label)
+    lines = [text_table(rows), ""]
+    if refusals:
+        lines += ["not estimated:", *(f"    {refusal}" for refusal in refusals), ""]
+    lines += [f"note: {note}" for note in result.notes]
+    lines.append(
+        f"{result.drawings:,} drawings, {result.annotated:,} annotated docs of {result.docs:,}. "
+        f"{result.drawings_for_half:,} drawings in all halve the intervals."
+    )
+    return "\n".join(lines)
+
+
+def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
+    """The rows of a label: its count and its scores. What was refused is a dash."""
+    rows: list[Sequence[Any]] = []
+    for name in MEASURES:
+        measure: Measure = getattr(estimate_of_label, name)
+        write = as_count if name == "entities" else as_percent
+        estimated = "-"
+        interval = "-"
+        annotated_alone = "-"
+        if measure.estimate is not None:
+            value, low, high = measure.estimate
+            estimated = write(value)
+            interval = f"{write(low)} to {write(high)}"
+        if measure.annotated_alone is not None:
+            _, low, high = measure.annotated_alone
+            annotated_alone = f"{write(low)} to {write(high)}"
+        title = "F" if name == "f" else name
+        model_alone = write(measure.model_alone)
+        rows.append(
+            [estimate_of_label.label, title, estimated, interval, model_alone, annotated_alone]
+        )
+    if estimate_of_label.most_docs is not None:
+        # No drawn doc has the label: the count is 0, and its interval is one of docs.
+        label, title, _, _, *others = rows[0]
+        docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
+        rows[0] = [label, title, "0", docs_interval, *others]
+    return rows
+
+
+def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
+    """What isn't estimated of a label, and why: a line for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name in MEASURES:
+        reason = getattr(estimate_of_label, name).refusal
+        if reason:
+            title = "F" if name == "f" else name
+            names_by_reason.setdefault(reason, []).append(title)
+    lines: list[str] = []
+    for reason, names in names_by_reason.items():
+        lines.append(f"{estimate_of_label.label}: {', '.join(names)}: {reason}")
+    return lines
+
+
+def as_count(number: float) -> str:
+    """A number of entities, for the table."""
+    return f"{number:,.0f}"
+
+
+def as_percent(share: float) -> str:
+    """A score in percent, for the table."""
+    return f"{100 * share:.1f}"

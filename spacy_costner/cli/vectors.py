@@ -1,0 +1,48 @@
+"""Learn vectors of words from raw text, and print some of them."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ..analysis.vectors import LearnedVectors, learn_vectors
+from .command_line import command
+from .output import JsonOption, errors_shown, print_result
+
+
+@command(
+    learn_vectors,
+    options={
+        "lang": Option("--lang", "-l"),
+        "dim": Option("--dim", min=1),
+        "min_count": Option("--min-count", min=1),
+    },
+)
+def vectors_cli(
+    run: partial[LearnedVectors],
+    raw_paths: Annotated[
+        list[Path],
+        Argument(
+            metavar="RAW...",
+            help="Text, a sentence or paragraph per line; corpora: see `costner convert`; folders "
+            "of these; or - for standard input",
+            exists=True,
+            allow_dash=True,
+        ),
+    ],
+    output_path: Annotated[
+        Path, Option("--output", "-o", help="Output folder for the pipeline with the vectors")
+    ],
+    *,
+    print_json: JsonOption = False,
+) -> None:
+    """
+    Learn static vectors of words from text without annotation: words that occur beside the same
+    words get similar vectors. Use them by `fit --vectors FOLDER`, or in any config of spaCy with
+    include_static_vectors. Entities of annotated corpora are not used.
+    Requires SciPy: pip install 'spacy-costner[vectors]'.
+    """
+    with errors_shown():
+        learned = run(raw_paths, output_path)
+    print_result(learned, learned.as_text(), print_json, output_path)

@@ -1,0 +1,399 @@
+"""Counts and scores of texts from drawn docs: drawing, files, refusals, the command."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from spacy_costner.analysis import draw, estimate, suggest
+from spacy_costner.analysis.drawing import DrawnDoc
+from spacy_costner.analysis.estimation import ALL, Estimate, LabelEstimate
+from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
+
+from .support.commands import run
+from .support.pipelines import load
+
+NAMES = {
+    "Shaka": "PERSON",
+    "London": "LOC",
+    "Berlin": "LOC",
+    "Sox": "sports-team",
+    "Rhine": "river",
+}
+"""The words that are entities, with their labels. The pipeline doesn't know "river"."""
+
+N_TEXTS = 200
+N_DRAWN = 60
+
+
+def make_docs(nlp: Language) -> list[Doc]:
+    """Texts of 3 to 12 words. The pipeline hasn't learned much, and is often wrong."""
+    rng = numpy.random.default_rng(0)
+    words = [*NAMES, "I", "like", "who", "lost", "the", "and"]
+    docs: list[Doc] = []
+    for _ in range(N_TEXTS):
+        words_of_doc = rng.choice(words, size=rng.integers(3, 13)).tolist()
+        docs.append(nlp.make_doc(" ".join(words_of_doc)))
+    return docs
+
+
+def annotate(doc: Doc) -> Doc:
+    """Annotate a doc as people do: all of `NAMES`."""
+    spans = []
+    for token in doc:
+        if token.text in NAMES:
+            spans.append(Span(doc, token.i, token.i + 1, NAMES[token.text]))
+    doc.set_ents(spans, default="outside")
+    return doc
+
+
+def answer(nlp: Language, drawn: DrawnDoc, **changes: Any) -> Doc:
+    """The annotated doc of a task, with its metadata. Some of them may be changed."""
+    doc = annotate(nlp.make_doc(drawn.doc.text))
+    doc.user_data |= {**drawn.drawing.to_dict(), **changes}
+    return doc
+
+
+def row_of(result: Estimate, label: str) -> LabelEstimate:
+    """What is estimated of a label."""
+    (row,) = (row for row in result.labels if row.label == label)
+    return row
+
+
+def value_of(measure: Any) -> float:
+    """An estimate, which was not refused."""
+    assert measure.estimate is not None, measure.refusal
+    low, high = measure.estimate.low, measure.estimate.high
+    assert low <= measure.estimate.value <= high
+    return float(measure.estimate.value)
+
+
+@pytest.fixture(scope="module")
+def nlp(unsure: Path) -> Language:
+    return load(unsure)
+
+
+@pytest.fixture(scope="module")
+def drawn(nlp: Language) -> list[DrawnDoc]:
+    return draw(nlp, make_docs(nlp), n=N_DRAWN, seed=1)
+
+
+def test_docs_are_drawn_as_their_tasks_say(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """As often as they were drawn in all, none with less than half of the average probability. The
+    same seed draws the same docs."""
+    docs = make_docs(nlp)
+    drawings = [drawing for _, drawing in drawn]
+    assert sum(drawing.times for drawing in drawings) == N_DRAWN
+    assert max(drawing.times for drawing in drawings) > 1
+    assert len({drawing.probability for drawing in drawings}) > 10
+    for doc, drawing in drawn:
+        assert docs[drawing.doc].text == doc.text
+        assert drawing.probability >= 0.5 / N_TEXTS
+        assert (drawing.drawings, drawing.docs, drawing.seed) == (N_DRAWN, N_TEXTS, 1)
+    assert [drawing for _, drawing in draw(nlp, docs, n=N_DRAWN, seed=1)] == drawings
+    others = draw(nlp, docs, n=N_DRAWN, seed=2)
+    assert [drawing.doc for _, drawing in others] != [drawing.doc for drawing in drawings]
+
+
+def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """Term by term, of the label LOC. A doc that was drawn twice counts twice.
+
+    total = sum_i e_i + (1/n) sum_{drawn} (y_i - e_i) / q_i
+    """
+    row = row_of(estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp)), "LOC")
+
+    ner: Any = nlp.get_pipe("ner")
+    place = ner.labels.index("LOC")
+    predicted = list(nlp.pipe(doc.text for doc in make_docs(nlp)))
+    expected: list[float] = []
+    expected_correct: list[float] = []
+    for doc in predicted:
+        posterior = ner.posterior([nlp.make_doc(doc.text)])
+        opening_probs = posterior.chain_marginals @ posterior.tags.opens_label
+        expected.append(float(opening_probs[:, place].sum()))
+        certain = [ent for ent in doc.ents if ent.label_ == "LOC"]
+        found, probs = posterior.likely_entities(0.01)
+        prob_of = dict(zip(zip(found.begin.tolist(), found.end.tolist(), found.label), probs))
+        expected_correct.append(sum(prob_of[ent.start, ent.end, place] for ent in certain))
+    total = sum(expected)
+    correct = sum(expected_correct)
+    for doc, drawing in drawn:
+        weight = drawing.times / drawing.probability / N_DRAWN
+        gold = {
+            (e.start, e.end) for e in annotate(nlp.make_doc(doc.text)).ents if e.label_ == "LOC"
+        }
+        ours = {(e.start, e.end) for e in predicted[drawing.doc].ents if e.label_ == "LOC"}
+        total += weight * (len(gold) - expected[drawing.doc])
+        correct += weight * (len(gold & ours) - expected_correct[drawing.doc])
+    n_predicted = sum(ent.label_ == "LOC" for doc in predicted for ent in doc.ents)
+    assert row.entities.model_alone == pytest.approx(sum(expected), rel=1e-3)
+    assert value_of(row.entities) == pytest.approx(total, rel=1e-3)
+    assert value_of(row.precision) == pytest.approx(correct / n_predicted, rel=1e-3)
+    assert value_of(row.recall) == pytest.approx(correct / total, rel=1e-3)
+    assert value_of(row.f) == pytest.approx(2 * correct / (n_predicted + total), rel=1e-3)
+
+
+def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
+    """A simple random sample of all docs: the true counts and scores, without an interval."""
+    docs = make_docs(nlp)
+    result = estimate(nlp, [annotate(doc.copy()) for doc in docs], docs, simple_random=True)
+
+    n_gold = n_predicted = n_correct = 0
+    for doc, predicted in zip(make_docs(nlp), nlp.pipe(doc.text for doc in docs)):
+        gold = {(ent.start, ent.end, ent.label_) for ent in annotate(doc).ents}
+        ours = {(ent.start, ent.end, ent.label_) for ent in predicted.ents}
+        n_gold += len(gold)
+        n_predicted += len(ours)
+        n_correct += len(gold & ours)
+    row = row_of(result, ALL)
+    assert row.entities.estimate == pytest.approx([n_gold] * 3)
+    assert row.precision.estimate == pytest.approx([n_correct / n_predicted] * 3)
+    assert row.recall.estimate == pytest.approx([n_correct / n_gold] * 3)
+    assert row.f.estimate == pytest.approx([2 * n_correct / (n_predicted + n_gold)] * 3)
+    assert result.drawings_for_half == N_TEXTS
+
+
+def test_labels_that_the_pipeline_does_not_know_are_counted(
+    nlp: Language, drawn: list[DrawnDoc]
+) -> None:
+    """The model expects none of them, and all are missed."""
+    result = estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
+    row = row_of(result, "river")
+    assert row.entities.model_alone == 0
+    n_rivers = sum(doc.text.split().count("Rhine") for doc in make_docs(nlp))
+    interval = row.entities.estimate
+    assert interval is not None and interval.low < n_rivers < interval.high
+    assert "0 correct" in row.recall.refusal
+    assert any("doesn't know the labels river" in note for note in result.notes)
+
+
+def test_what_few_drawn_docs_have_is_not_estimated(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """A label without an entity in the drawn docs: how many docs may have it. One with few: why
+    not."""
+    answers = [answer(nlp, doc) for doc in drawn]
+    for i, doc in enumerate(answers):
+        ents = [ent for ent in doc.ents if ent.label_ != "PERSON"]
+        if i > 2:
+            ents = [ent for ent in ents if ent.label_ != "sports-team"]
+        doc.set_ents(ents, default="outside")
+    result = estimate(nlp, answers, make_docs(nlp))
+    person = row_of(result, "PERSON")
+    assert person.drawn == 0 and person.entities.estimate is None
+    # (1 - share / 2)^60 = 0.05
+    assert person.most_docs == int(2 * (1 - 0.05 ** (1 / 60)) * N_TEXTS)
+    team = row_of(result, "sports-team")
+    assert 0 < team.drawn < 20
+    assert f"{team.drawn} in the drawn docs, fewer than 20" in team.entities.refusal
+
+
+def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    docs = make_docs(nlp)
+    more = draw(nlp, docs, n=40, seed=2)
+    result = estimate(nlp, [answer(nlp, doc) for doc in [*drawn, *more]], docs)
+    assert result.drawings == 100
+    assert result.drawings_for_half == 400
+    once = estimate(nlp, [answer(nlp, doc) for doc in drawn], docs)
+    assert width(result) < width(once)
+
+
+def width(result: Estimate) -> float:
+    """The width of the interval of all entities."""
+    interval = row_of(result, ALL).entities.estimate
+    assert interval is not None
+    return float(interval.high - interval.low)
+
+
+def test_higher_confidence_takes_a_wider_interval(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    answers = [answer(nlp, doc) for doc in drawn]
+    sure = estimate(nlp, answers, make_docs(nlp), confidence=0.99)
+    unsure = estimate(nlp, answers, make_docs(nlp), confidence=0.8)
+    assert width(sure) > 1.5 * width(unsure)
+
+
+def test_few_drawings_are_refused(nlp: Language) -> None:
+    docs = make_docs(nlp)
+    answers = [answer(nlp, doc) for doc in draw(nlp, docs, n=29)]
+    with pytest.raises(ValueError, match="at least 30 drawn docs, got 29"):
+        estimate(nlp, answers, docs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pipeline": "0" * 16}, "expected the pipeline that the docs were drawn for"),
+        ({"texts": "0" * 16}, "expected the 200 texts that the docs were drawn from"),
+        ({"expected": "1.5"}, "which expects 1.5 entities in the texts, got one that expects"),
+        ({"probability": "often"}, "probability: expected what `estimate --draw` wrote"),
+        ({"drawings": 61}, "expected all 61 drawings with the seed 1, got 60"),
+        ({"chosen_by": "suggest"}, "got docs that `suggest` chose"),
+    ],
+)
+def test_other_docs_than_those_drawn_are_refused(
+    nlp: Language, drawn: list[DrawnDoc], changes: dict[str, Any], message: str
+) -> None:
+    answers = [answer(nlp, doc, **changes) for doc in drawn]
+    with pytest.raises(ValueError, match=message):
+        estimate(nlp, answers, make_docs(nlp))
+
+
+def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """A doc is missing, is there twice, or isn't annotated; another is no drawn doc."""
+    answers = [answer(nlp, doc) for doc in drawn]
+    docs = make_docs(nlp)
+    with pytest.raises(ValueError, match=r"all 60 drawings .* got 5\d"):
+        estimate(nlp, answers[1:], docs)
+    with pytest.raises(ValueError, match=r"each drawn doc once, got doc \d+ twice"):
+        estimate(nlp, [*answers, answers[0]], docs)
+    with pytest.raises(ValueError, match="got missing annotation in 'Nobody'"):
+        estimate(nlp, [*answers, nlp.make_doc("Nobody")], docs)
+    with pytest.raises(ValueError, match="without 'doc' in its metadata"):
+        estimate(nlp, [*answers, annotate(nlp.make_doc("Nobody"))], docs)
+    with pytest.raises(ValueError, match="confidence: expected a number between 0 and 1, got 95"):
+        estimate(nlp, answers, docs, confidence=95)
+
+
+def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
+    nlp: Language, drawn: list[DrawnDoc], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spacy_costner.analysis.drawing.is_known_doc", lambda known, doc: True)
+    answers = [answer(nlp, doc, pipeline="0" * 16) for doc in drawn]
+    with pytest.raises(ValueError, match="expected a pipeline that wasn't trained on the drawn"):
+        estimate(nlp, answers, make_docs(nlp))
+
+
+def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """Docs that `suggest` chose, that were drawn with other probabilities, that aren't among the
+    texts, or too often, are no simple random sample."""
+    docs = make_docs(nlp)
+    suggested: list[Doc] = []
+    for suggestion in suggest(nlp, make_docs(nlp), n=40):
+        doc = annotate(nlp.make_doc(suggestion.doc.text))
+        doc.user_data |= suggestion.task().extra["meta"]
+        suggested.append(doc)
+    own = [annotate(nlp.make_doc(doc.text)) for doc in docs[:40]]
+    elsewhere = annotate(nlp.make_doc("Shaka likes Oslo"))
+    for answers, message in (
+        (suggested, "got docs that `suggest` chose"),
+        ([answer(nlp, doc) for doc in drawn], "leave out --simple-random"),
+        ([*own, elsewhere], "among the texts, got 'Shaka likes Oslo'"),
+        ([*own, annotate(nlp.make_doc(docs[0].text))], "expected each doc once"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            estimate(nlp, answers, docs, simple_random=True)
+    assert estimate(nlp, own, docs, simple_random=True).drawings == 40
+
+
+def answer_tasks(path: Path, form: str) -> None:
+    """What people do in an annotation tool: they mark all of `NAMES`."""
+    tasks = json.loads(path.read_text("utf8")) if form == "label-studio" else None
+    if tasks is None:
+        tasks = [json.loads(line) for line in path.read_text("utf8").splitlines()]
+    for task in tasks:
+        text = task["data"]["text"] if form == "label-studio" else task["text"]
+        spans: list[dict[str, Any]] = []
+        for word, label in NAMES.items():
+            start = text.find(word)
+            while start >= 0:
+                spans.append({"start": start, "end": start + len(word), "label": label})
+                start = text.find(word, start + 1)
+        if form == "prodigy":
+            task |= {"spans": spans, "answer": "accept"}
+        elif form == "doccano":
+            task["label"] = [[span["start"], span["end"], span["label"]] for span in spans]
+        else:
+            results = [{"value": {**span, "labels": [span["label"]]}} for span in spans]
+            task["annotations"] = [{"result": results}]
+    if form == "label-studio":
+        path.write_text(json.dumps(tasks))
+    else:
+        path.write_text("\n".join(map(json.dumps, tasks)))
+
+
+def save_drawn(drawn: Sequence[DrawnDoc], folder: Path, form: str) -> Path:
+    path = folder / f"drawn{TASK_FORMS[form].suffix}"
+    save_tasks(path, [doc.task() for doc in drawn], form)
+    return path
+
+
+@pytest.mark.parametrize("form", TASK_FORMS)
+def test_answers_of_all_tools_are_read(
+    nlp: Language, drawn: list[DrawnDoc], tmp_path: Path, form: str
+) -> None:
+    """With the same result. Before they are annotated they are refused."""
+    path = save_drawn(drawn, tmp_path, form)
+    unanswered = list(read_docs(nlp, path, info=CorpusInfo()))
+    with pytest.raises(ValueError, match="missing annotation"):
+        estimate(nlp, unanswered, make_docs(nlp))
+    answer_tasks(path, form)
+    result = estimate(nlp, read_docs(nlp, path), make_docs(nlp))
+    assert result == estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
+
+
+def test_tasks_may_show_the_predictions(drawn: list[DrawnDoc]) -> None:
+    for doc in drawn:
+        assert doc.task().spans is None
+        proposed = doc.task(with_predictions=True).spans
+        assert proposed is not None
+        assert [span.label for span in proposed] == [ent.label_ for ent in doc.doc.ents]
+        assert all(0 < span.extra["score"] <= 1 for span in proposed)
+
+
+@pytest.fixture
+def texts_path(nlp: Language, tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(doc.text for doc in make_docs(nlp)))
+    return path
+
+
+def test_the_command_draws_and_estimates(unsure: Path, texts_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "drawn.jsonl"
+    drawing = run("estimate", unsure, texts_path, "--draw", 60, "-o", path, "--seed", 1)
+    assert drawing.exit_code == 0, drawing.output
+    assert "60 drawings: " in drawing.output
+    answer_tasks(path, "prodigy")
+
+    plot_path = tmp_path / "plot.svg"
+    printed = run("estimate", unsure, path, "--texts", texts_path, "--plot", plot_path)
+    assert printed.exit_code == 0, printed.output
+    assert "95 % interval" in printed.output
+    assert "240 drawings in all halve the intervals" in printed.output
+    assert "river: recall: 0 correct and " in printed.output
+    assert plot_path.read_text("utf8").count("LOC") == 2
+
+    as_json = run("estimate", unsure, path, "--texts", texts_path, "--json")
+    result = json.loads(as_json.stdout)
+    nlp = load(unsure)
+    expected = estimate(nlp, read_docs(nlp, path), make_docs(nlp))
+    assert result["labels"][0]["label"] == ALL
+    (value, low, high) = expected.labels[0].entities.estimate or ()
+    assert result["labels"][0]["entities"]["estimate"] == {"value": value, "low": low, "high": high}
+
+
+@pytest.mark.filterwarnings("default:texts without annotation")
+def test_the_command_says_what_is_wrong(unsure: Path, texts_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "drawn.jsonl"
+    run("estimate", unsure, texts_path, "--draw", 60, "-o", path)
+    unanswered = run("estimate", unsure, path, "--texts", texts_path)
+    assert unanswered.exit_code == 1
+    assert f"{path}: expected docs that are annotated" in unanswered.output
+    for arguments in (
+        [texts_path, "--draw", 60],
+        [texts_path, "--draw", 60, "-o", path, "--texts", texts_path],
+        [path],
+    ):
+        assert run("estimate", unsure, *arguments).exit_code == 2
+
+
+def test_texts_without_words_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    nothing = [nlp.make_doc("")]
+    with pytest.raises(ValueError, match="docs with words, got none"):
+        draw(nlp, nothing)
+    with pytest.raises(ValueError, match="texts with words, got none"):
+        estimate(nlp, [answer(nlp, doc) for doc in drawn], nothing)
+    with pytest.raises(ValueError, match="draw: expected at least 1 doc, got 0"):
+        draw(nlp, nothing, n=0)

@@ -1,0 +1,192 @@
+"""A promise for new texts, from docs that were drawn from them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_costner.analysis import draw, guarantee
+from spacy_costner.analysis.drawing import Drawing, DrawnDoc, conformal_weights
+from spacy_costner.analysis.guarantees import MIN_THRESHOLD, draw_uniformly, score_spans
+from spacy_costner.metrics import conformal
+from spacy_costner.pipeline.promises import Terms
+
+from .support.commands import run
+from .support.pipelines import load
+
+TAG_OF_WORD = {"Khan": "PERSON", "London": "LOC", "Berlin": "LOC", "Sox": "sports-team"}
+LIMIT = 0.2
+
+
+def make_texts(nlp: Language, n: int = 150) -> list[Doc]:
+    """Texts whose entities the model finds more or less easily."""
+    rng = numpy.random.default_rng(3)
+    texts: list[Doc] = []
+    for _ in range(n):
+        words = rng.permutation([*TAG_OF_WORD, "lost", "like", "Who", "is", "the", "and"]).tolist()
+        texts.append(nlp.make_doc(" ".join(words[: rng.integers(2, 11)])))
+    return texts
+
+
+def answer(nlp: Language, drawn: DrawnDoc) -> Example:
+    """The annotated doc of a task, as commands read it."""
+    reference = nlp.make_doc(drawn.doc.text)
+    spans = []
+    for token in reference:
+        if token.text in TAG_OF_WORD:
+            spans.append(Span(reference, token.i, token.i + 1, TAG_OF_WORD[token.text]))
+    reference.set_ents(spans, default="outside")
+    reference.user_data |= drawn.drawing.to_dict()
+    return Example(nlp.make_doc(drawn.doc.text), reference)
+
+
+@pytest.fixture
+def nlp(unsure: Path) -> Language:
+    return load(unsure)
+
+
+@pytest.fixture
+def drawn(nlp: Language) -> list[DrawnDoc]:
+    return draw(nlp, make_texts(nlp), n=80, seed=1)
+
+
+@pytest.fixture
+def answers(nlp: Language, drawn: list[DrawnDoc]) -> list[Example]:
+    return [answer(nlp, doc) for doc in drawn]
+
+
+def test_the_threshold_is_that_of_the_weighted_docs(
+    nlp: Language, drawn: list[DrawnDoc], answers: list[Example]
+) -> None:
+    """A doc has the weight 1 / (2 D q) for each time that it was drawn."""
+    ner: Any = nlp.get_pipe("ner")
+    scored = score_spans(nlp, ner, answers, Terms(miss=LIMIT))
+    weights = numpy.asarray(
+        [doc.drawing.times / 2 / 150 / doc.drawing.probability for doc in drawn]
+    )
+
+    result = guarantee(nlp, answers, miss=LIMIT, drawn=True)
+
+    losses = conformal.miss_losses(scored.gold["score"], scored.gold["doc"], doc_weights=weights)
+    expected = conformal.threshold(losses, LIMIT, floor=MIN_THRESHOLD)
+    (part,) = result.parts
+    assert part.threshold == pytest.approx(expected, rel=1e-3)
+    assert conformal_weights([doc.drawing for doc in drawn]) == pytest.approx(weights)
+    is_in_set = scored.spans["score"] >= part.threshold
+    n_spans = weights[scored.spans["doc"][is_in_set]].sum()
+    assert part.spans == pytest.approx(n_spans / weights[scored.gold["doc"]].sum())
+    assert result.promise.drawings == 80
+    assert result.kept is None  # nothing was promised before
+
+
+def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
+    """If there were so many times as many docs, each with the same weights."""
+    with pytest.raises(ValueError, match=r"0\.01 takes about") as error:
+        guarantee(nlp, answers, miss=0.01, drawn=True)
+    needed = int(str(error.value).split("takes about ")[1].split(" docs")[0].replace(",", ""))
+    result = guarantee(nlp, answers, miss=LIMIT, drawn=True)
+    ner: Any = nlp.get_pipe("ner")
+    scored = score_spans(nlp, ner, answers, Terms(miss=LIMIT))
+    weights = conformal_weights([Drawing.from_dict(eg.reference.user_data) for eg in answers])
+    losses = conformal.miss_losses(scored.gold["score"], scored.gold["doc"], doc_weights=weights)
+    times = needed / result.parts[0].docs
+    more = losses._replace(weight=losses.weight * times, n=losses.n * times)
+    assert conformal.threshold(more, 0.01, floor=MIN_THRESHOLD) is not None
+    fewer = losses._replace(weight=losses.weight * times * 0.97, n=losses.n * times * 0.97)
+    assert conformal.threshold(fewer, 0.01, floor=MIN_THRESHOLD) is None
+
+
+@pytest.mark.parametrize("by", ["doc", "any"])
+def test_the_miss_rate_of_the_set_before_is_that_of_the_drawn_docs(
+    nlp: Language, drawn: list[DrawnDoc], answers: list[Example], by: str
+) -> None:
+    """By what the pipeline writes to docs: its mean over the docs with entities, each with its
+    weight."""
+    calibration = [Example(eg.predicted.copy(), eg.reference.copy()) for eg in answers[:30]]
+    for eg in calibration:
+        eg.reference.user_data.clear()
+    guarantee(nlp, calibration, miss=0.3, by=by)
+    losses: list[float] = []
+    weights: list[float] = []
+    for doc, eg in zip(drawn, answers):
+        predicted = nlp(eg.reference.text)
+        spans = {(span.start, span.label_) for span in predicted.spans["confidence_guaranteed"]}
+        if eg.reference.ents:
+            missed = [(ent.start, ent.label_) not in spans for ent in eg.reference.ents]
+            losses.append(numpy.mean(missed) if by == "doc" else float(any(missed)))
+            weights.append(doc.drawing.times / doc.drawing.probability)
+
+    kept = guarantee(nlp, answers, miss=LIMIT, by=by, drawn=True).kept
+
+    assert kept is not None
+    assert kept.limit == 0.3
+    assert kept.miss_rate.value == pytest.approx(numpy.average(losses, weights=weights))
+    assert kept.miss_rate.low <= kept.miss_rate.value <= kept.miss_rate.high
+    assert "promised 0.3, misses" in kept.as_text()
+
+
+def test_drawn_docs_are_known_and_all_needed(nlp: Language, answers: list[Example]) -> None:
+    with pytest.raises(ValueError, match="add --drawn"):
+        guarantee(nlp, answers, miss=LIMIT)
+    with pytest.raises(ValueError, match="all 80 drawings"):
+        guarantee(nlp, answers[1:], miss=LIMIT, drawn=True)
+    with pytest.raises(ValueError, match="without a confidence"):
+        guarantee(nlp, answers, miss=LIMIT, confidence=0.95, drawn=True)
+    with pytest.raises(ValueError, match="without a confidence"):
+        guarantee(nlp, answers, false_alarm=LIMIT, drawn=True)
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 2.0
+    with pytest.raises(ValueError, match="expected the pipeline that the docs were drawn for"):
+        guarantee(nlp, answers, miss=LIMIT, drawn=True)
+
+
+def test_training_docs_among_the_texts_count(
+    nlp: Language, answers: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were drawn with the others, for the same pipeline: without them the rest would be no
+    sample of the texts."""
+    monkeypatch.setattr("spacy_costner.analysis.guarantees.is_known_doc", lambda known, doc: True)
+    promise = guarantee(nlp, answers, miss=LIMIT, drawn=True).promise
+    assert promise.docs == len(answers)
+
+
+def test_a_promise_for_drawn_docs_is_saved(
+    nlp: Language, answers: list[Example], tmp_path: Path
+) -> None:
+    promise = guarantee(nlp, answers, miss=LIMIT, drawn=True).promise
+    nlp.to_disk(tmp_path)
+    loaded: Any = load(tmp_path).get_pipe("ner")
+    assert loaded.guarantee.drawings == promise.drawings == 80
+
+
+def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
+    """Of docs that are drawn q D times as often, 1 / q D as many are left."""
+    weights = numpy.asarray([1.0] * 1000 + [0.25] * 4000)
+    chosen = draw_uniformly(weights)
+    assert (chosen < 1000).sum() == 1000
+    assert (chosen >= 1000).sum() == pytest.approx(1000, abs=100)
+
+
+def test_the_command_mends_a_promise(
+    unsure: Path, nlp: Language, answers: list[Example], tmp_path: Path
+) -> None:
+    path = tmp_path / "answers.jsonl"
+    lines: list[str] = []
+    for eg in answers:
+        doc = eg.reference
+        ents = [{"start": e.start_char, "end": e.end_char, "label": e.label_} for e in doc.ents]
+        lines.append(json.dumps({"text": doc.text, "spans": ents, "meta": doc.user_data}))
+    path.write_text("\n".join(lines))
+    output = tmp_path / "mended"
+    result = run("guarantee", unsure, path, "--drawn", "--miss", LIMIT, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert f"Promised of the texts that {path} was drawn from: at most 0.2" in result.output
+    assert "in the mean over drawings" in result.output
+    again = run("guarantee", output, path, "--drawn", "--miss", 0.01, "-o", tmp_path / "again")
+    assert again.exit_code == 1
+    assert "0.01 takes about" in again.output
+    assert "The set of before, promised 0.2, misses" in again.output

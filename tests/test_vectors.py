@@ -1,0 +1,276 @@
+"""`vectors`: static vectors that are learned from raw text."""
+
+import io
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import spacy
+from numpy.testing import assert_allclose
+from spacy.tokens import Doc, DocBin
+
+from spacy_costner.analysis import vectors as module
+from spacy_costner.analysis.vectors import learn_vectors
+from spacy_costner.readers import raw_text
+from spacy_costner.readers.raw_text import cut_line, find_raw_files, map_docs
+
+from .support.commands import run
+from .support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES
+
+OPTIONS = ("--dim", 9, "--min-count", 2, "--lang", "xx")
+
+
+def cosine(folder: Path, word: str, other: str) -> float:
+    """The cosine of two words in the table of a saved pipeline."""
+    vocab = spacy.load(folder).vocab
+    return float(vocab.get_vector(word) @ vocab.get_vector(other))
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with `SENTENCES`, names in capitals, as text, as columns, as docs and as JSONL."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    sentences = [[word.capitalize() for word in words] for words in SENTENCES]
+    texts = [" ".join(words) for words in sentences]
+    (folder / "raw.txt").write_text("\n\n".join(texts), encoding="utf8")
+    columns = "\n\n".join("\n".join(f"{word} O" for word in words) for words in sentences)
+    (folder / "train.conll").write_text(columns, encoding="utf8")
+    vocab = spacy.blank("xx").vocab
+    DocBin(docs=[Doc(vocab, words) for words in sentences]).to_disk(folder / "train.spacy")
+    lines = "\n".join(json.dumps({"text": text}) for text in texts)
+    (folder / "texts.jsonl").write_text(lines, encoding="utf8")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["raw.txt", "train.conll", "train.spacy", "texts.jsonl"])
+def test_a_pipeline_has_the_vectors_of_lower_case_words(
+    sources: Path, tmp_path: Path, name: str
+) -> None:
+    """Whatever the format of the text. Forms that the text has share them: "Rome" and "rome"."""
+    output = tmp_path / "vectors"
+    result = run("vectors", sources / name, "--output", output, *OPTIONS)
+    assert result.exit_code == 0, result.output
+    assert f"{N_TOKENS} tokens, 15 words with a vector of 9 numbers" in result.output
+    assert f"Written to {output}" in result.output
+    vectors = spacy.load(output).vocab.vectors
+    assert vectors.shape == (15, 9)
+    for city, person in zip(CITIES, NAMES):
+        assert cosine(output, "Rome", city) > 0.8
+        assert cosine(output, "Rome", person) < 0.5
+
+
+def test_spacy_takes_them_as_initial_vectors(sources: Path, tmp_path: Path) -> None:
+    """As any component with `include_static_vectors` does."""
+    learn_vectors([sources / "raw.txt"], tmp_path / "vectors", lang="xx", dim=9, min_count=2)
+    nlp = spacy.blank("xx")
+    nlp.config["initialize"]["vectors"] = str(tmp_path / "vectors")
+    nlp.initialize(lambda: [])
+    assert nlp("Ana left for Oslo")[3].vector.any()
+    nlp.to_disk(tmp_path / "pipeline")
+    assert spacy.load(tmp_path / "pipeline")("Oslo")[0].vector.any()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_same_text_and_seed_make_the_same_files(sources: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        assert run("vectors", sources / "raw.txt", "-o", tmp_path / name, *OPTIONS).exit_code == 0
+    assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
+
+
+def test_json_has_what_was_learned(sources: Path, tmp_path: Path) -> None:
+    options = (*OPTIONS, "--output", tmp_path / "vectors", "--json")
+    result = run("vectors", sources / "raw.txt", sources / "raw.txt", *options)
+    learned = json.loads(result.stdout)
+    assert learned["n_tokens"] == 2 * N_TOKENS
+    assert (learned["n_words"], learned["dim"], learned["wanted_dim"]) == (15, 9, 9)
+    assert learned["path"] == str(tmp_path / "vectors")
+    assert learned["skipped"] == []
+
+
+def test_neighbours_of_some_words_are_shown(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most similar word to a name is a name."""
+    monkeypatch.setattr(module, "N_EXAMPLES", 15)
+    monkeypatch.setattr(module, "FIRST_EXAMPLE", 0)
+    output = tmp_path / "vectors"
+    learned = learn_vectors([sources / "raw.txt"], output, lang="xx", dim=9, min_count=2)
+    assert "." not in learned.neighbours
+    shown_names = [name for name in NAMES if name in learned.neighbours]
+    assert shown_names
+    for name in shown_names:
+        assert learned.neighbours[name][0] in NAMES
+        assert name not in learned.neighbours[name]
+        assert f"{name:>20}  {' '.join(learned.neighbours[name])}" in learned.as_text()
+
+
+def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> None:
+    result = run("vectors", sources / "raw.txt", "-o", tmp_path / "vectors", "--lang", "xx")
+    assert result.exit_code == 0
+    assert "100 numbers need more words" in result.output
+    assert spacy.load(tmp_path / "vectors").vocab.vectors.shape[1] < 16
+
+
+def test_words_of_different_sentences_of_a_doc_are_no_neighbours(tmp_path: Path) -> None:
+    """One doc, whose sentences end with a line break, has the vectors of its sentences."""
+    words: list[str] = []
+    sent_starts: list[bool] = []
+    for sentence in SENTENCES:
+        words += [*sentence, "\n"]
+        sent_starts += [True, *[False] * len(sentence)]
+    doc = Doc(spacy.blank("xx").vocab, words=words, sent_starts=sent_starts)
+    DocBin(docs=[doc]).to_disk(tmp_path / "doc.spacy")
+    learned = learn_vectors([tmp_path / "doc.spacy"], tmp_path / "vectors", dim=9, min_count=2)
+    assert learned.n_tokens == N_TOKENS  # line breaks are no words
+    expected = module.learn_word_vectors(SENTENCES, dim=9, min_count=2)
+    row = {word: i for i, word in enumerate(expected.words)}
+    for word in ("ana", "rome", "."):
+        assert_allclose(
+            cosine(tmp_path / "vectors", "oslo", word),
+            expected.data[row["oslo"]] @ expected.data[row[word]],
+            atol=1e-5,
+        )
+
+
+def test_standard_input_is_text(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (sources / "raw.txt").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    learned = learn_vectors([Path("-")], tmp_path / "vectors", lang="xx", dim=9, min_count=2)
+    assert learned.n_tokens == N_TOKENS
+
+
+def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) -> None:
+    """Files that are about the corpus, of another kind, or empty. Hidden ones are not named."""
+    folder = tmp_path / "texts"
+    (folder / "more").mkdir(parents=True)
+    text = "\n".join(" ".join(words) for words in SENTENCES)
+    for name in ("a.txt", "more/b.txt", "README.md", ".hidden"):
+        (folder / name).write_text(text, encoding="utf8")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    (folder / "latin1.txt").write_bytes("Málaga\n".encode("latin1") * 1000)
+    (folder / "empty.txt").write_text("\n", encoding="utf8")
+    # A character may be cut where the head ends that is looked at.
+    (folder / "long.txt").write_text("x" + "é" * 5000, encoding="utf8")
+
+    files = find_raw_files([folder])
+    assert [path.name for path in files.paths] == ["a.txt", "long.txt", "b.txt"]
+    skipped = ["README.md", "empty.txt", "latin1.txt", "picture.png"]
+    assert [path.name for path in files.skipped] == skipped
+
+    result = run("vectors", folder, "--output", tmp_path / "vectors", *OPTIONS)
+    assert result.exit_code == 0, result.output
+    assert f"{2 * N_TOKENS + 1} tokens" in result.output
+    assert f"skipped, as they are not text: {folder / 'README.md'}, " in result.output
+
+
+def test_long_lines_are_cut_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_text, "MAX_LENGTH", 5)
+    assert list(cut_line("one two three")) == ["one", " two", " thre", "e"]
+    assert list(cut_line("")) == [""]
+
+
+def test_ten_megabytes_in_a_line_are_read(tmp_path: Path) -> None:
+    """spaCy itself refuses texts of more than a million characters."""
+    path = tmp_path / "raw.txt"
+    path.write_text("word " * 2_000_000, encoding="utf8")
+    assert sum(map_docs(len, spacy.blank("xx"), path)) >= 2_000_000
+
+
+def test_words_of_raw_text_do_not_stay_in_the_vocab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory doesn't grow with the text."""
+    monkeypatch.setattr(raw_text, "N_LINES", 10)
+    path = tmp_path / "raw.txt"
+    path.write_text("\n".join(f"word{i}" for i in range(1000)), encoding="utf8")
+    nlp = spacy.blank("xx")
+
+    def texts(doc: Doc) -> list[str]:
+        return [token.text for token in doc]
+
+    words = list(map_docs(texts, nlp, path))
+    assert words == [[f"word{i}"] for i in range(1000)]
+    assert "word500" not in nlp.vocab.strings
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected words that occur 3 times or more, beside others that do, got 0 in 0"),
+        (b"one\n" * 1000, "expected words that occur 3 times or more"),
+        (b"one " * 1000, "expected words that occur 3 times or more"),
+        (b"one\n\xff\xfe\n", "raw.txt, line 2: expected text in UTF-8, got the byte 0xff"),
+        (b"one\n\n\0\n", "raw.txt, line 3: expected text in UTF-8, got a null character"),
+    ],
+)
+def test_what_has_no_text_is_refused_in_a_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "raw.txt").write_bytes(content)
+    result = run("vectors", tmp_path / "raw.txt", "--output", tmp_path / "vectors")
+    assert result.exit_code == 1
+    assert message in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert not (tmp_path / "vectors").exists()
+
+
+def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG\0")
+    result = run("vectors", tmp_path / "pictures", "--output", tmp_path / "vectors")
+    assert result.exit_code == 1
+    assert "expected a folder with files of text, got none in it" in result.output
+
+
+def test_nothing_is_written_when_it_is_interrupted(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(sentences: Iterable[list[str]], **_: Any) -> None:
+        next(iter(sentences))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "learn_word_vectors", interrupt)
+    result = run("vectors", sources / "raw.txt", "--output", tmp_path / "vectors")
+    assert result.exit_code == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["sources"]
+
+
+def test_another_folder_is_not_replaced(sources: Path) -> None:
+    """It is checked before the text is read."""
+    (sources / "latin1.txt").write_bytes(b"M\xe1laga")
+    result = run("vectors", sources / "latin1.txt", "--output", sources)
+    assert result.exit_code == 1
+    assert "expected a new folder, an empty one or a pipeline" in result.output
+
+
+def test_without_scipy_nothing_is_read(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    result = run("vectors", sources / "nowhere.txt", "--output", tmp_path / "vectors")
+    assert result.exit_code == 2  # typer: there is no such file
+    result = run("vectors", sources / "raw.txt", "--output", tmp_path / "vectors")
+    assert result.exit_code == 1
+    assert "vectors: expected SciPy, it is not installed: pip install" in result.output
+
+
+def test_carriage_returns_end_lines(tmp_path: Path) -> None:
+    (tmp_path / "raw.txt").write_bytes(b"\xef\xbb\xbfone\rtwo\r\nthree\n")
+    texts = map_docs(lambda doc: doc.text, spacy.blank("xx"), tmp_path / "raw.txt")
+    assert list(texts) == ["one", "two", "three"]
+
+
+def test_vectors_have_unit_length(sources: Path, tmp_path: Path) -> None:
+    learn_vectors([sources], tmp_path / "vectors", lang="xx", dim=9, min_count=2)
+    data = spacy.load(tmp_path / "vectors").vocab.vectors.data
+    assert_allclose(numpy.linalg.norm(data, axis=1), 1, atol=1e-5)
