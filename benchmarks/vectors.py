@@ -18,8 +18,8 @@ accuracy`, with its patience. All words that lack a vector have that of their lo
 itself doesn't look there. Seconds are those of reading and training, without clustering; those of
 `ner` include its evaluations.
 
-The development and the test part are scored with the same model. Nothing was chosen on the latter:
-each setting has been looked at once.
+The development and the test part are scored with the same model. Nothing was chosen on the test
+part: each setting has been looked at once.
 """
 
 import json
