@@ -18,8 +18,8 @@ accuracy`, with its patience. All words that lack a vector have that of their lo
 itself doesn't look there. Seconds are those of reading and training, without clustering; those of
 `ner` include its evaluations.
 
-The development and the test part are scored with the same model. Nothing was chosen on the latter:
-each setting has been looked at once.
+The development and the test part are scored with the same model. Nothing was chosen on the test
+part: each setting has been looked at once.
 """
 
 import json
@@ -283,9 +283,9 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     began = time.process_time()
     with redirect_stdout(sys.stderr):
         nlp = init_nlp(config)
-        train_by_spacy(nlp, folder / "ner")
+        train_by_spacy(nlp, folder)
     seconds = time.process_time() - began
-    dev, test = score_pipeline(spacy.load(folder / "ner" / "model-best"), data)
+    dev, test = score_pipeline(spacy.load(folder / "model-best"), data)
     return Result(dev, test, seconds)
 
 
