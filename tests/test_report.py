@@ -29,11 +29,11 @@ from spacy_costner.analysis.reporting import (
     report,
 )
 from spacy_costner.analysis.tuning import tune, use_decoding
-from spacy_costner.cli.pages import cost_number, number, percent, probability
 from spacy_costner.cli.plots import COLOURS
 from spacy_costner.cli.report import report_page, sum_others
 from spacy_costner.metrics import bootstrap_intervals
 from spacy_costner.ml import linear_part
+from spacy_costner.pages import cost_number, number, percent, probability
 
 from .support.browser import Browser, browser, needs_chromium
 from .support.commands import run

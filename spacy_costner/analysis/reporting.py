@@ -279,8 +279,11 @@ def find_intervals(pairs_of_docs: EntityPairs) -> ScoreIntervals | None:
 
 
 def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:
-    """Precision and recall at all values of the parameters that `tune` knows, and the numbers of
-    entities at all thresholds."""
+    """Score the predictions at all values of the parameters that `tune` knows.
+
+    RETURNS (tuple[dict[str, list[Point]], list[ThresholdCounts]]): Precision and recall at each
+        value, by parameter; and the numbers of entities at each threshold.
+    """
     curves: dict[str, list[Point]] = {}
     thresholds: list[ThresholdCounts] = []
     for parameter in TUNABLE:
@@ -288,13 +291,20 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
-                (entities,) = decoded  # of the only `DevPredictions`
-                n_correct = int(dev.is_correct(entities).sum())
-                n_spurious = len(entities.begin) - n_correct
-                n_missing = len(dev.gold.begin) - n_correct
-                thresholds.append(ThresholdCounts(value, n_correct, n_spurious, n_missing))
+                entities = decoded[0]  # of the only model
+                thresholds.append(count_at_threshold(value, dev, entities))
         curves[parameter] = points
     return curves, thresholds
+
+
+def count_at_threshold(
+    threshold: float, dev: DevPredictions, entities: Entities
+) -> ThresholdCounts:
+    """Count the correct, spurious and missing entities, if these are predicted at a threshold."""
+    n_correct = int(dev.is_correct(entities).sum())
+    n_spurious = len(entities.begin) - n_correct
+    n_missing = len(dev.gold.begin) - n_correct
+    return ThresholdCounts(threshold, n_correct, n_spurious, n_missing)
 
 
 def rare_facts(
