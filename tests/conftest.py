@@ -39,6 +39,7 @@ def online(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
+    """A comparison of two losses that takes seconds."""
     return make_experiment(tmp_path)
 
 

@@ -69,6 +69,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_corpora() -> None:
+    """Write the demo corpus, texts without annotation, costs and answers by their names."""
     run_commands("python scripts/make_demo_corpus.py .", "the workplace")
     run_commands("python scripts/make_demo_corpus.py more --seed 1", "the workplace")
     shutil.copy("more/dev.spacy", "other.spacy")
@@ -87,7 +88,14 @@ def write_costs(labels: list) -> None:
         rows = csv.writer(file)
         rows.writerow(["gold", *labels, "O"])
         for gold in [*labels, "O"]:
-            costs = [0 if gold == one else 2 - ("O" in (gold, one)) for one in [*labels, "O"]]
+            costs = []
+            for predicted in [*labels, "O"]:
+                if predicted == gold:
+                    costs.append(0)
+                elif "O" in (gold, predicted):
+                    costs.append(1)
+                else:
+                    costs.append(2)
             rows.writerow([gold, *costs])
 
 

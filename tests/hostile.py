@@ -57,6 +57,7 @@ def random_call(rng: Rng) -> Call:
 
 
 def _tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """A tag for each token."""
     return {"tags": rng.integers(potentials.emissions.shape[1], size=len(potentials.emissions))}
 
 
@@ -68,6 +69,7 @@ def _allowed(potentials: Potentials, rng: Rng) -> dict[str, Any]:
 
 
 def _values(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """A value of each step."""
     arguments: dict[str, Any] = {"values.lengths": potentials.lengths}
     for field, scores in zip(potentials._fields, potentials[:4]):
         arguments[f"values.{field}"] = rng.normal(size=scores.shape)
@@ -106,6 +108,7 @@ def _entity_tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
 
 
 def _entities(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """Entities with labels from -1 to 3, not all of which there are."""
     segments = random_segments(potentials, rng)
     begin = segments["segments.begin"]
     return {
@@ -117,6 +120,7 @@ def _entities(potentials: Potentials, rng: Rng) -> dict[str, Any]:
 
 
 def _floor(potentials: Potentials, rng: Rng) -> dict[str, Any]:
+    """The least probability of likely entities."""
     return {"floor": float(rng.choice([1e-9, 0.01, 0.5, 1.0])), **_entity_tags(potentials, rng)}
 
 
@@ -263,6 +267,7 @@ def is_refused(seed: int, i: int) -> bool:
 
 
 def main(n_calls: int = 10_000, seed: int = 0) -> None:
+    """Make so many calls, and say how many were refused."""
     n_refused = sum(is_refused(seed, i) for i in range(n_calls))
     print(f"{n_calls} calls, {n_refused} refused, {n_calls - n_refused} answered")
 

@@ -40,12 +40,14 @@ PARSER = "spacy.TransitionBasedParser.v2"
 """The architecture of spaCy's `ner`, which its parser has too."""
 
 OUTCOMES = pytest.StashKey[dict[str, str]]()
-built = False
+is_built = False
+"""Whether the test that runs has built our component."""
 
 
 def make_ner(**settings: Any) -> CostSensitiveNER:
-    global built
-    built = True
+    """Build our component, without settings of the parser."""
+    global is_built
+    is_built = True
     ours = {name: value for name, value in settings.items() if name not in OF_THE_PARSER}
     return make_cost_sensitive_ner(**ours)
 
@@ -73,10 +75,12 @@ def register(name: str) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The file for outcomes."""
     parser.addoption("--outcomes", type=Path, required=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register our component and model in the place of spaCy's."""
     signature = inspect.signature(make_cost_sensitive_ner)
     kind = inspect.Parameter.KEYWORD_ONLY
     ours = [parameter.replace(kind=kind) for parameter in signature.parameters.values()]
@@ -91,20 +95,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup() -> None:
+    """spaCy's tests don't set a seed."""
     fix_random_seed(0)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
-    global built
+    """Note the outcome of a test that has built our component."""
+    global is_built
     report = yield
     if call.when == "call":
-        if built:
+        if is_built:
             item.config.stash[OUTCOMES][report.nodeid] = report.outcome
-        built = False
+        is_built = False
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the outcomes."""
     outcomes = session.config.stash[OUTCOMES]
     session.config.option.outcomes.write_text(json.dumps(outcomes))

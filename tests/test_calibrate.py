@@ -127,11 +127,13 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
     limits = [(-hottest, hottest)] * len(logs)
     options = {"ftol": 1e-14, "gtol": 1e-8, "maxiter": 2000}
     starts = [logs, numpy.zeros(len(logs)), numpy.full(len(logs), logs[0])]
-    best = [
-        optimize.minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B", options=options)
-        for start in starts
-    ]
-    assert value <= min(minimum.fun for minimum in best) + 1e-3
+    losses_of_scipy = []
+    for start in starts:
+        minimum = optimize.minimize(
+            loss, start, jac=True, bounds=limits, method="L-BFGS-B", options=options
+        )
+        losses_of_scipy.append(minimum.fun)
+    assert value <= min(losses_of_scipy) + 1e-3
     at_limit = numpy.abs(logs) >= hottest - 1e-9
     assert (numpy.abs(slopes[~at_limit]) < 1e-4).all()
     assert (slopes[at_limit] * numpy.sign(logs[at_limit]) <= 1e-4).all()
@@ -328,7 +330,7 @@ def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnot
 
 
 def test_development_docs_go_through_what_comes_before() -> None:
-    """With a listener, posterior are those of the tensor that the shared tok2vec makes."""
+    """With a listener, the posterior is that of the tensor that the shared tok2vec makes."""
     nlp = spacy.blank("xx")
     nlp.batch_size = 2
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
@@ -345,6 +347,7 @@ def test_development_docs_go_through_what_comes_before() -> None:
 
 
 def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any]) -> None:
+    """But for the speed, which predictions that were made before don't have."""
     assert expected.keys() - scores.keys() == {"speed"}
     for name, value in scores.items():
         if isinstance(value, float):

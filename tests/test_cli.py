@@ -89,6 +89,7 @@ def compare_command(experiment: Experiment, *options: Any) -> list[Any]:
 
 
 def losses_option(loss_paths: list[Path]) -> list[str]:
+    """The option that names the files of losses."""
     return ["--losses", ",".join(str(path) for path in loss_paths)]
 
 
@@ -337,6 +338,7 @@ def binary_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def columns_file(tmp_path: Path) -> Path:
+    """A corpus of one token and its tag."""
     path = tmp_path / "a.conll"
     path.write_text("Ana B-PER\n")
     return path

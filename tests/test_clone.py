@@ -22,6 +22,7 @@ OF_A_MACHINE = re.compile(rf"(?<![\w.~$)}}>/-])/(?:{FOLDERS})/[\w.-]+|\b[A-Z]:\\
 
 
 def git(root: Path, *arguments: str) -> str:
+    """What git says in a folder."""
     return subprocess.run(
         ["git", *arguments], cwd=root, check=True, capture_output=True, encoding="utf8"
     ).stdout
@@ -93,6 +94,7 @@ def test_source_that_is_not_compiled_says_so(tmp_path: Path, arguments: list[str
 
 
 def read_workflow() -> dict[str, Any]:
+    """The workflow that builds and publishes wheels; outside of the clone the test is skipped."""
     if not WORKFLOW.exists():
         pytest.skip("outside of the clone there are no workflows")
     return srsly.yaml_loads(WORKFLOW.read_text(encoding="utf8"))
@@ -110,8 +112,9 @@ def test_actions_of_the_workflow_that_publishes_are_pinned_by_commit() -> None:
 def test_the_workflow_publishes_only_what_the_tag_says(
     tmp_path: Path, tag: str, is_right: bool
 ) -> None:
+    """The step of the job that makes the source distribution, of the version 1.2.0 here."""
     job = read_workflow()["jobs"]["sdist"]
-    [step] = [step for step in job["steps"] if step.get("name") == "The tag is the version"]
+    (step,) = [step for step in job["steps"] if step.get("name") == "The tag is the version"]
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "spacy_costner-1.2.0.tar.gz").touch()
     bash = shutil.which("bash")

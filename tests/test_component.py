@@ -34,6 +34,7 @@ def trained() -> Language:
 
 
 def copy_of(nlp: Language) -> Language:
+    """A pipeline that can be trained while the other stays as it is."""
     return pickle.loads(pickle.dumps(nlp))
 
 
@@ -106,10 +107,10 @@ def test_negated_labels_are_refused_with_their_successor(trained: Language) -> N
 
 
 def test_empty_docs_are_predicted(trained: Language) -> None:
+    """Their only path has no entities, the probability 1, and the log probability 0."""
     assert [len(doc) for doc in trained.pipe(["", ""])] == [0, 0]
     ner = trained.get_pipe("ner")
     docs = [trained.make_doc("")]
-    # The only path has no entities, and the probability 1.
     assert ner.k_best(docs, k=2) == [[([], 1.0, 0.0)]]
     assert ner.posterior(docs).entropy == [0.0]
 

@@ -29,6 +29,7 @@ TREE = {"components": {"ner": {"loss": {"cost": {"tree": {"place": {"city": {}, 
 
 
 def name(path: Path) -> str:
+    """The path of a config within configs, without its suffix, as the id of a test."""
     return str(path.relative_to(CONFIGS).with_suffix(""))
 
 

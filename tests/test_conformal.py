@@ -40,12 +40,17 @@ def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
     Hoeffding and Bentkus (Bates et al., 2021, section 3.1)."""
     most = math.ceil(n * mean - 1e-9)
     terms = [math.comb(n, k) * limit**k * (1 - limit) ** (n - k) for k in range(most + 1)]
+    tail = sum(terms)
     if binary:
-        return min(sum(terms), 1.0)
+        return min(tail, 1.0)
+    # The divergence of Bernoulli(a) from Bernoulli(limit).
     a = min(mean, limit)
-    h = a * math.log(a / limit) if a else 0.0
-    h += (1 - a) * math.log((1 - a) / (1 - limit))
-    return min(1.0, math.exp(-n * h), math.e * sum(terms))
+    divergence = (1 - a) * math.log((1 - a) / (1 - limit))
+    if a > 0:
+        divergence += a * math.log(a / limit)
+    hoeffding = math.exp(-n * divergence)
+    bentkus = math.e * tail
+    return min(1.0, hoeffding, bentkus)
 
 
 def has_passed(mean: float, limit: float, n: int, delta: float | None, *, binary: bool) -> bool:
@@ -106,8 +111,10 @@ def test_p_values_of_many_docs_are_finite_and_grow_with_the_mean() -> None:
 
     p = conformal.p_values(means, 0.01, 200_000)
 
-    assert numpy.isfinite(p).all() and (numpy.diff(p) >= 0).all()
-    assert p[0] < 1e-300 and p[1] < 1e-4
+    assert numpy.isfinite(p).all()
+    assert (numpy.diff(p) >= 0).all()
+    assert p[0] < 1e-300
+    assert p[1] < 1e-4
     assert p[2:].tolist() == [1.0, 1.0]
 
 
@@ -150,7 +157,8 @@ def test_docs_needed_near_the_limit_are_many_and_pass() -> None:
 def test_docs_needed_of_docs_without_losses_for_a_small_limit(binary: bool) -> None:
     """More than `docs_needed` tries one after another. The p-value of n docs without a loss is
     (1 - limit)^n."""
-    delta, limit = 0.05, 2e-5
+    delta = 0.05
+    limit = 2e-5
     expected = math.ceil(math.log(delta) / math.log1p(-limit))
 
     needed = conformal.docs_needed(0.0, limit, delta=delta, binary=binary)
@@ -217,10 +225,11 @@ def test_false_alarm_risk_is_the_mean_share_of_wrong_spans_above_the_threshold(
 ) -> None:
     """Over all docs: 0 where a doc has no span above it."""
     thresholds = numpy.asarray([0.9, 0.5, 0.3])
-    n_docs, n = 4, int(rng.integers(0, 20))
-    scores = rng.choice([0.2, 0.3, 0.4, 0.5, 0.8, 0.9, 0.95], size=n)
-    wrong = rng.uniform(size=n) < 0.5
-    doc = rng.integers(0, n_docs, size=n)
+    n_docs = 4
+    n_spans = int(rng.integers(0, 20))
+    scores = rng.choice([0.2, 0.3, 0.4, 0.5, 0.8, 0.9, 0.95], size=n_spans)
+    wrong = rng.uniform(size=n_spans) < 0.5
+    doc = rng.integers(0, n_docs, size=n_spans)
 
     risks = conformal.false_alarm_risk(scores, wrong, doc, n_docs, thresholds)
 
@@ -244,7 +253,10 @@ def test_the_false_alarm_risk_of_a_known_population_is_rarely_above_the_limit() 
     doc has five spans, none of which is above t with the probability t^5: then nothing is wrong.
     Nor is the risk far below what is allowed."""
     rng = numpy.random.default_rng(1)
-    limit, delta, n_docs, n_times = 0.2, 0.1, 300, 200
+    limit = 0.2
+    delta = 0.1
+    n_docs = 300
+    n_times = 200
     thresholds = numpy.linspace(0.99, 0.01, 60)
 
     risks = []

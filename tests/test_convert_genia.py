@@ -38,15 +38,27 @@ def test_terms(xml, text, expected):
     assert read_terms(ElementTree.fromstring(f"<sentence>{xml}</sentence>")) == (text, expected)
 
 
-def test_nested_terms():
-    """All of them, as spans of the tokens that they touch."""
+NESTED = [(4, 24, "other"), (4, 13, "DNA_N/A"), (26, 29, "virus")]
+"""All terms of OUTERMOST, as first character, end and category."""
+
+
+def test_nested_terms_are_all_read():
     element = ElementTree.fromstring(f"<sentence>{OUTERMOST}</sentence>")
-    text, terms = read_terms(element, nested=True)
-    expected = [(4, 24, "other"), (4, 13, "DNA_N/A"), (26, 29, "virus")]
-    assert [tuple(term) for term in terms] == expected
-    task = genia.nested_task(Sentence("1", "title", text, [], [*terms, Entity(10, 12, "part")]))
-    assert task["spans"] == sorted([*expected, (9, 13, "part")])  # the whole of "gene"
-    assert task["text"] == text and task["abstract"] == "1"
+    _, terms = read_terms(element, nested=True)
+    assert [tuple(term) for term in terms] == NESTED
+
+
+def test_nested_terms_become_spans_of_the_tokens_that_they_touch():
+    """The characters 10 to 12 are within "gene", 9 to 13."""
+    text = "The IL-2 gene expression,\nHIV."
+    terms = [Entity(*term) for term in NESTED]
+    within_token = Entity(10, 12, "part")
+
+    task = genia.nested_task(Sentence("1", "title", text, [], [*terms, within_token]))
+
+    assert task["spans"] == sorted([*NESTED, (9, 13, "part")])
+    assert task["text"] == text
+    assert task["abstract"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -65,32 +77,53 @@ def test_tokens(text, plain, joined, borders):
         assert tokens == expected.split()
 
 
-def test_tags_of_entities_that_end_within_tokens():
-    tokens = [(0, 4), (4, 5), (6, 10)]
+THREE_TOKENS = [(0, 4), (4, 5), (6, 10)]
+"""First character and end of each."""
+
+
+def test_entities_that_end_within_a_token_have_all_of_it():
+    """Of two entities in the last token, the first counts."""
     entities = [Entity(0, 5, "a"), Entity(6, 8, "b"), Entity(8, 10, "c")]
-    assert encode(tokens, entities) == ["B-a", "I-a", "B-b"]
-    assert encode(tokens, [Entity(5, 6, "a")]) == ["O", "O", "O"]
+    assert encode(THREE_TOKENS, entities) == ["B-a", "I-a", "B-b"]
+
+
+def test_an_entity_between_tokens_has_none():
+    assert encode(THREE_TOKENS, [Entity(5, 6, "a")]) == ["O", "O", "O"]
+
+
+def test_gold_tokens_end_where_entities_end():
     sentence = Sentence("1", "title", "CD28-mediated", [Entity(0, 4, "virus")])
     assert tag(sentence, PLAIN) == (["CD28", "-", "mediated"], ["B-virus", "O", "O"])
     assert tag(sentence, GOLD) == (["CD28", "-mediated"], ["B-virus", "O"])
 
 
-def test_convert(tmp_path):
-    parts = (("1", "A", '<cons sem="G#virus">HIV-1</cons> is'), ("2", "B", "C-1."), ("1", "A", "x"))
-    articles = [ARTICLE.format(abstract=i, title=title, text=text) for i, title, text in parts]
+def write_archive(path, articles):
+    """Write a corpus of articles as GENIA is published: XML in a compressed archive."""
     data = f"<set>{''.join(articles)}</set>".encode()
-    archive = tmp_path / "genia.tgz"
-    with tarfile.open(archive, "w:gz") as files:
+    with tarfile.open(path, "w:gz") as files:
         member = tarfile.TarInfo("folder/corpus.xml")
         member.size = len(data)
         files.addfile(member, io.BytesIO(data))
-    counts = convert(archive, tmp_path / "corpus")
+
+
+def test_convert(tmp_path):
+    """Three articles, of which the last is the first again: it is left out."""
+    first = ARTICLE.format(abstract="1", title="A", text='<cons sem="G#virus">HIV-1</cons> is')
+    second = ARTICLE.format(abstract="2", title="B", text="C-1.")
+    first_again = ARTICLE.format(abstract="1", title="A", text="x")
+    write_archive(tmp_path / "genia.tgz", [first, second, first_again])
+
+    counts = convert(tmp_path / "genia.tgz", tmp_path / "corpus")
+
     assert counts[PLAIN] == Counter(sentences=4, tokens=10, entities=1, marked=1)
     assert counts[GOLD] == Counter(sentences=4, tokens=6, entities=1, marked=1)
     docs, abstracts = corpora.read_genia(PLAIN, tmp_path / "corpus")
     assert [doc.text.strip() for doc in docs] == ["A", "HIV - 1 is", "B", "C - 1 ."]
     assert [(ent.text, ent.label_) for ent in docs[1].ents] == [("HIV - 1", "virus")]
     assert abstracts == ["1", "1", "2", "2"]
+
+
+def test_a_corpus_that_was_not_converted_names_the_script(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"convert_genia\.py"):
         corpora.read_genia(PLAIN, tmp_path)
 

@@ -79,7 +79,8 @@ def weighted_sum(gold: Tag, predicted: Tag) -> float:
     return 0.5 * hierarchical(gold, predicted) + hamming(gold, predicted)
 
 
-BY_KIND, BY_TREE = tables.make_precision_recall_cost, tables.make_hierarchical_cost
+BY_KIND = tables.make_precision_recall_cost
+BY_TREE = tables.make_hierarchical_cost
 BY_MATRIX = tables.make_matrix_cost
 SUMMED_COSTS = {"tree": BY_TREE(tree=TREE), "tags": hamming_cost}
 COSTS: dict[str, tuple[Cost, Callable[[Tag, Tag], float]]] = {

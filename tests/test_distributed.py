@@ -49,10 +49,12 @@ def cluster() -> Iterator[Any]:
     try:
         yield cluster
     finally:
+        # The resource tracker is of Python's processes, and goes on.
         started = descendants(os.getpid()) - before
-        started = {p for p in started if "resource_tracker" not in command(p)}  # of processes
+        of_cluster = {p for p in started if "resource_tracker" not in command(p)}
         cluster.shutdown()
-        assert len(started) > 5 and not [command(process) for process in wait_for_end(started)]
+        assert len(of_cluster) > 5
+        assert [command(process) for process in wait_for_end(of_cluster)] == []
         shutil.rmtree(Path(gettempdir(), f"ray-{os.getpid()}"), ignore_errors=True)
 
 
@@ -61,19 +63,20 @@ def on_ray(cluster: Any) -> MakeExecutor:
     """An executor on at least two nodes."""
     while len([node for node in cluster.worker_nodes if not node.dead_processes()]) < 2:
         add_node(cluster)
-    made = ray_cluster(cluster.address)
-    assert made is not None
-    return made
+    make_executor = ray_cluster(cluster.address)
+    assert make_executor is not None
+    return make_executor
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """A saved pipeline whose component fails, dies or takes its time, as texts say."""
     return save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
-    """The last text kills its worker if the file "died" isn't there."""
+    """A folder of texts. The last text kills its worker if the file "died" isn't there."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return write_inputs(tmp_path / "in", *texts)
@@ -91,22 +94,25 @@ def annotate(
     on_ray: MakeExecutor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Annotate:
-    """Ray has workers look for packages in the working directory: not in this repository."""
+    """A function that annotates `inputs` on Ray, in parts of three texts."""
+    # Ray has workers look for packages in the working directory: not in this repository.
     monkeypatch.chdir(tmp_path)
 
     def annotate(**settings: Any) -> Summary:
-        given: dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
-        given["code_path"] = saved.code
-        return module.annotate(saved.model, [inputs], tmp_path / "out", **given)
+        all_settings: dict[str, Any] = {"n_rows": 3, "make_executor": on_ray, **settings}
+        return module.annotate(
+            saved.model, [inputs], tmp_path / "out", code_path=saved.code, **all_settings
+        )
 
     return annotate
 
 
 def check(saved: Saved, inputs: Path, output: Path) -> None:
     """The output is that of one process, which `test_annotate` checks."""
-    plainly = output.with_name("plain")
-    module.annotate(saved.model, [inputs], plainly, code_path=saved.code, n_rows=3)
-    assert files(output) == files(plainly) and len(rows(plainly)) == 52
+    of_one_process = output.with_name("of_one_process")
+    module.annotate(saved.model, [inputs], of_one_process, code_path=saved.code, n_rows=3)
+    assert files(output) == files(of_one_process)
+    assert len(rows(output)) == 52
 
 
 def test_annotate_goes_on_when_workers_are_killed(
@@ -118,10 +124,13 @@ def test_annotate_goes_on_when_workers_are_killed(
     (inputs / "c.txt").write_text("deadly\n")
     for path in saved.loads.iterdir():
         path.unlink()
+
     summary = annotate()
+
     assert {path.read_text() for path in saved.loads.iterdir()} == {"loaded\n"}
     assert summary.errors == {"c.txt-00000.jsonl": "its worker died 4 times"}
-    assert summary.docs == 52 and (tmp_path / "died").exists()
+    assert summary.docs == 52
+    assert (tmp_path / "died").exists()
     (inputs / "c.txt").unlink()
     assert annotate().parts.kept == 18
     check(saved, inputs, tmp_path / "out")
@@ -153,25 +162,33 @@ def write_slowly(inputs: Path) -> None:
 def test_annotate_goes_on_where_a_killed_driver_stopped(
     cluster: Any, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
+    """It is killed once three parts are written."""
     write_slowly(inputs)
-    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.jsonl"
+    output = tmp_path / "out"
+    manifest = output / "manifest.jsonl"
     arguments = ["annotate", saved.model, inputs, "-o", output, "--code", saved.code]
     arguments += ["--part", 3, "--address", cluster.address, "--json"]
-    line, env = [*COSTNER, *map(str, arguments)], {**os.environ, **ENV}
+    command_line = [*COSTNER, *map(str, arguments)]
+    env = {**os.environ, **ENV}
     before = descendants(os.getpid())
-    driver = subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL)
+    driver = subprocess.Popen(command_line, env=env, stdout=subprocess.DEVNULL)
     while not manifest.exists() or manifest.read_bytes().count(b"\n") < 3:
         assert driver.poll() is None
         time.sleep(0.02)
     workers = descendants(os.getpid()) - before - {driver.pid}
     driver.kill()
     driver.wait()
-    done = subprocess.run(line, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)  # without what Ray says
-    assert summary["parts"]["kept"] >= 3 and summary["parts"]["new"] and summary["docs"] == 52
+
+    second = subprocess.run(command_line, env=env, capture_output=True, text=True)
+
+    assert second.returncode == 0, second.stderr
+    summary = json.loads(second.stdout)  # without what Ray says
+    assert summary["parts"]["kept"] >= 3
+    assert summary["parts"]["new"] > 0
+    assert summary["docs"] == 52
     check(saved, inputs, output)
-    assert workers and not wait_for_end(workers)
+    assert workers
+    assert not wait_for_end(workers)
 
 
 def test_a_worker_of_another_version_is_refused_before_the_first_part(
@@ -192,12 +209,14 @@ def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeEx
     other machines."""
     with on_ray() as executor:
         assert isinstance(executor, RayCluster)
-        futures = [executor.submit(square, x) for x in (2, -1)]
-        assert futures[0].result()["square"] == 4
+        square_of_2 = executor.submit(square, 2)
+        failing = executor.submit(square, -1)
+        assert square_of_2.result()["square"] == 4
         processes = {os.getpid(), *descendants(os.getpid())}
-        assert len(processes) > 6 and not list(listening_elsewhere(processes))
+        assert len(processes) > 6
+        assert not list(listening_elsewhere(processes))
         with pytest.raises(ValueError, match="below 0"):
-            futures[1].result()
+            failing.result()
         runs = [Run("a", square, {"x": 3})]
         assert [ended.value["square"] for _, ended in run_all(runs, on_ray)] == [9]
         assert executor.submit(square, 4).result()["square"] == 16
@@ -230,6 +249,16 @@ def essence(row: Any) -> tuple[Any, list[tuple[int, int, str]], bool]:
     return row["id"], places(entities), bool(row.get("error"))
 
 
+def check_answers(rows: list[Any], saved: Saved) -> None:
+    """The rows of the table are those of one process. The first has entities, the last fails."""
+    answers_of_rows = [essence(row) for row in rows]
+    _, first_entities, _ = answers_of_rows[0]
+    _, _, last_failed = answers_of_rows[-1]
+    assert answers_of_rows == answers(saved.harmless)
+    assert first_entities
+    assert last_failed
+
+
 def test_the_recipe_for_ray_data_predicts_what_one_process_predicts(
     saved: Saved, on_ray: MakeExecutor
 ) -> None:
@@ -241,8 +270,7 @@ def test_the_recipe_for_ray_data_predicts_what_one_process_predicts(
         dataset = ray.data.from_items(items, override_num_blocks=3)
         annotated = recipe("Ray Data")["annotate_dataset"](dataset, str(saved.harmless))
         rows = sorted(annotated.take_all(), key=lambda row: row["id"])
-    found = [essence({**row, "entities": json.loads(row["entities"])}) for row in rows]
-    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+    check_answers([{**row, "entities": json.loads(row["entities"])} for row in rows], saved)
 
 
 @pytest.fixture
@@ -261,14 +289,14 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     machine = session.sparkContext._gateway.proc
     yield session
     session.stop()
-    left = {machine.pid, *descendants(machine.pid)}
+    processes = {machine.pid, *descendants(machine.pid)}
     machine.stdin.close()
-    assert not wait_for_end(left)
+    assert not wait_for_end(processes)
 
 
 def test_the_recipe_for_spark_predicts_what_one_process_predicts(saved: Saved, spark: Any) -> None:
     frame = spark.createDataFrame(TABLE, "id int, text string").repartition(3)
-    rows = recipe("Spark")["annotate_frame"](frame, str(saved.harmless)).toLocalIterator()
-    found = [essence(row.asDict(recursive=True)) for row in sorted(rows, key=lambda row: row.id)]
-    assert found == answers(saved.harmless) and found[-1][2] and found[0][1]
+    annotated = recipe("Spark")["annotate_frame"](frame, str(saved.harmless))
+    rows = sorted(annotated.toLocalIterator(), key=lambda row: row.id)
+    check_answers([row.asDict(recursive=True) for row in rows], saved)
     assert not list(listening_elsewhere(descendants(os.getpid())))

@@ -85,10 +85,11 @@ def test_the_experiment(corpus, tmp_path):
     pytest.importorskip("matplotlib")
     size = {"limit": None, "epochs": 3, "values": 1, "folds": 2}
     figures = hierarchical_cost.experiment(Runner(tmp_path), size)
-    for split, found in SPLITS.items():
-        assert list(figures[split]) == list(found["methods"])
-        value = found["grids"].get("tree", METHODS["tree"]["grid"])[0]
-        assert figures[split]["tree"]["cost"] == f"0.000 ± 0.000 | {value:g} | 1"
-        assert f"| {found['title']} | perceptron, tree cost{' | 100.0' * 6} |" in figures["levels"]
+    for name, split in SPLITS.items():
+        assert list(figures[name]) == list(split["methods"])
+        value = split["grids"].get("tree", METHODS["tree"]["grid"])[0]
+        assert figures[name]["tree"]["cost"] == f"0.000 ± 0.000 | {value:g} | 1"
+        row_of_levels = f"| {split['title']} | perceptron, tree cost{' | 100.0' * 6} |"
+        assert row_of_levels in figures["levels"]
     assert figures["differences"].count("| perceptron, no cost |") == len(SPLITS)
     assert (tmp_path / figures["figure"]).exists()

@@ -19,8 +19,9 @@ LIMIT = 12
 def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A task with 12 sentences to learn from and 2 to score."""
     for file, n_sentences in (("train", LIMIT), ("test", 2)):
-        text = "".join("\n".join(WORDS[i % 3 :]) + "\n\n" for i in range(n_sentences))
-        (tmp_path / file).write_text(text)
+        # The first, second or third word and those after it, in turn.
+        sentences = ["\n".join(WORDS[i % 3 :]) for i in range(n_sentences)]
+        (tmp_path / file).write_text("".join(f"{sentence}\n\n" for sentence in sentences))
     for module in ("mce_f", "corpora"):
         monkeypatch.setattr(f"experiments.{module}.ROOT", tmp_path)
     small = {"title": "Small", "files": {"train": "train", "test": "test"}}
@@ -33,16 +34,30 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "small"
 
 
+def texts(docs: list[Any]) -> list[str]:
+    """The texts of docs."""
+    return [doc.text for doc in docs]
+
+
 @pytest.mark.parametrize("limit", [LIMIT, None])
 def test_the_development_part_is_held_out(task: str, limit: Any) -> None:
-    dev, test = (
-        read.__wrapped__(json.dumps(data_of(TASKS[task], part, limit))) for part in ("dev", "test")
-    )
-    found = [dev["train"], dev["dev"], test["train"], test["test"]]
-    assert [len(docs) for docs in found] == [9, 3, 12, 2]
-    assert [d.text for d in dev["train"] + dev["dev"]] == [d.text for d in test["train"]]
+    """For the test, training is on all 12 sentences; for development the last 3 are held out."""
+    for_dev = read.__wrapped__(json.dumps(data_of(TASKS[task], "dev", limit)))
+    for_test = read.__wrapped__(json.dumps(data_of(TASKS[task], "test", limit)))
+
+    assert len(for_dev["train"]) == 9
+    assert len(for_dev["dev"]) == 3
+    assert len(for_test["test"]) == 2
+    assert texts(for_dev["train"] + for_dev["dev"]) == texts(for_test["train"])
+
+
+def test_a_limit_is_of_the_first_sentences(task: str) -> None:
     assert data_of(TASKS[task], "test", 4)["train"] == ["train", 0, 4]
-    assert data_of(TASKS["conll2002_es"], "dev", None)["dev"][0].endswith("esp.testa")
+
+
+def test_a_corpus_with_a_development_part_holds_nothing_out() -> None:
+    file, *_ = data_of(TASKS["conll2002_es"], "dev", None)["dev"]
+    assert file.endswith("esp.testa")
 
 
 def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> None:
@@ -53,14 +68,25 @@ def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> N
 
 def test_the_table(task: str, tmp_path: Path) -> None:
     """Steps of nothing from MAP have its weights, and its scores."""
-    size = {"exponents": [0, 1], "groups": ["stopped", "from 0", "from MAP"], "seeds": [0, 1]}
-    size = {"tasks": [task], task: {**size, "steps": [1e-6], "limit": LIMIT}}
+    size_of_task = {
+        "exponents": [0, 1],
+        "groups": ["stopped", "from 0", "from MAP"],
+        "seeds": [0, 1],
+        "steps": [1e-6],
+        "limit": LIMIT,
+    }
+    size = {"tasks": [task], task: size_of_task}
+
     text = mce_f.experiment(Runner(tmp_path / "runs"), size)["tasks"]
+
     assert text.startswith("### Small\n\n| criterion | setting | F, development | F, paper |")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
-    of_name = {row[0].removeprefix("| "): row for row in rows}
-    assert set(of_name) == set(mce_f.criteria(size[task]))
-    by_map = rows[0]
-    assert by_map[0] == "| MAP" and by_map[4] == "100.00"
-    from_map = [row for row in rows if "± 0.00" in row[4]]
-    assert from_map and all(row[4].startswith(by_map[4]) for row in from_map)
+    names = {row[0].removeprefix("| ") for row in rows}
+    assert names == set(mce_f.criteria(size_of_task))
+    row_of_map = rows[0]
+    f_of_map = row_of_map[4]
+    assert row_of_map[0] == "| MAP"
+    assert f_of_map == "100.00"
+    f_from_map = [row[4] for row in rows if "± 0.00" in row[4]]
+    assert f_from_map
+    assert all(f.startswith(f_of_map) for f in f_from_map)

@@ -267,10 +267,10 @@ def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
     for _ in range(2):
         assert find_rows(bare_docs, features, by_word=by_word) == bare_rows
         assert find_rows(NEW, features, by_word=by_word) == rows
-    together = find_rows([*NEW, *bare_docs], without_annotation(), by_word=by_word)
-    assert together == rows + bare_rows
-    bare_first = find_rows([*bare_docs, *NEW], without_annotation(), by_word=by_word)
-    assert bare_first == bare_rows + rows
+    in_one_batch = find_rows([*NEW, *bare_docs], without_annotation(), by_word=by_word)
+    assert in_one_batch == rows + bare_rows
+    bare_docs_first = find_rows([*bare_docs, *NEW], without_annotation(), by_word=by_word)
+    assert bare_docs_first == bare_rows + rows
 
 
 @pytest.mark.parametrize("bare_first", [False, True])
@@ -334,13 +334,20 @@ def test_features_without_a_vocabulary_say_so() -> None:
         Features(Template()).find(NEW)
 
 
-def test_missing_extension_attributes_are_named() -> None:
-    of_docs = Features(Template(memory={"LOWER": 0}, memory_unit="_.page"))
-    with pytest.raises(ValueError, match=r"memory_unit: expected _\.page to be set with Doc"):
-        of_docs.build_vocab(TRAIN)
-    of_tokens = Features(Template(windows={"_.nothing": 0}))
-    with pytest.raises(ValueError, match=r"expected _\.nothing to be set with Token"):
-        of_tokens.build_vocab(TRAIN)
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            Template(memory={"LOWER": 0}, memory_unit="_.page"),
+            r"memory_unit: expected _\.page to be set with Doc",
+        ),
+        (Template(windows={"_.nothing": 0}), r"expected _\.nothing to be set with Token"),
+    ],
+    ids=["of docs", "of tokens"],
+)
+def test_missing_extension_attributes_are_named(template: Template, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Features(template).build_vocab(TRAIN)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ def make_docs(labels: list[str]) -> list[Doc]:
 
 
 def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
+    """Open a page and focus all that is in it: its title stays, it has no handlers of events, and
+    no elements but ours."""
     tab.open(path)
     assert tab.run("document.title") == title
     tab.press("Tab", 5)

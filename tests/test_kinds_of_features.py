@@ -105,11 +105,12 @@ def features_and_vectors(batch: FeatureBatch) -> Ints2d:
 
 def test_a_kind_finds_features_for_each_token(features: Features, docs: list[Doc]) -> None:
     batch = find(features, docs)
-    found = features_and_vectors(batch)
+
+    numbers = features_and_vectors(batch)
     n_tokens = sum(len(doc) for doc in docs)
-    assert found.shape[0] == n_tokens
-    assert found.dtype == "int32"
-    assert (found >= 0).any()
+    assert numbers.shape[0] == n_tokens
+    assert numbers.dtype == "int32"
+    assert (numbers >= 0).any()
     assert batch.rows.max(initial=-1) < len(features)
 
 
@@ -120,19 +121,22 @@ def test_without_the_values_that_have_no_weights_the_others_are_found_as_before(
 ) -> None:
     """A share of the features has weights. What is left is saved and loaded, too."""
     has_weights = numpy.random.default_rng(seed).random(len(features)) < share
+
     slim, old_rows = features.select(has_weights)
+
     assert has_weights.sum() <= len(slim) <= len(features)
     assert slim.n_vector_rows == features.n_vector_rows
     names = numpy.asarray(features.names(), dtype=object)
     assert slim.names() == names[old_rows].tolist()
     loaded = Features(features.template).from_bytes(slim.to_bytes())
-    for other in (slim, loaded):
+    for slim_features in (slim, loaded):
         for doc in docs:
             batch = find(features, [doc])
-            slim_batch = find(other, [doc])
-            expected = names_with_weights(batch.rows, names, has_weights)
-            found = names_with_weights(slim_batch.rows, names[old_rows], has_weights[old_rows])
-            assert found == expected
+            slim_batch = find(slim_features, [doc])
+            names_of_slim = names_with_weights(
+                slim_batch.rows, names[old_rows], has_weights[old_rows]
+            )
+            assert names_of_slim == names_with_weights(batch.rows, names, has_weights)
             numpy.testing.assert_array_equal(slim_batch.vector_ids, batch.vector_ids)
 
 
@@ -153,10 +157,13 @@ def test_each_feature_has_a_name_of_its_own(features: Features) -> None:
 
 
 def test_finding_features_does_not_change_docs(features: Features, docs: list[Doc]) -> None:
-    before = [doc.to_bytes() for doc in docs]
-    found = features_and_vectors(find(features, docs))
-    assert [doc.to_bytes() for doc in docs] == before
-    numpy.testing.assert_array_equal(features_and_vectors(find(features, docs)), found)
+    docs_before = [doc.to_bytes() for doc in docs]
+
+    first = features_and_vectors(find(features, docs))
+    second = features_and_vectors(find(features, docs))
+
+    assert [doc.to_bytes() for doc in docs] == docs_before
+    numpy.testing.assert_array_equal(second, first)
 
 
 @pytest.mark.parametrize("is_train", [False, True])
@@ -197,9 +204,11 @@ def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> Non
         assert same_features.to_bytes() == saved
         assert same_features.names() == features.names()
         for is_train in (False, True):
-            expected = features_and_vectors(find(features, docs, is_train=is_train))
-            found = features_and_vectors(find(same_features, docs, is_train=is_train))
-            numpy.testing.assert_array_equal(found, expected)
+            batch = find(features, docs, is_train=is_train)
+            same_batch = find(same_features, docs, is_train=is_train)
+            numpy.testing.assert_array_equal(
+                features_and_vectors(same_batch), features_and_vectors(batch)
+            )
 
 
 def test_without_training_docs_no_token_has_features(features: Features, docs: list[Doc]) -> None:

@@ -45,6 +45,7 @@ Corpus = list[tuple[list[str], Labels, int]]
 
 @pytest.fixture(autouse=True)
 def article() -> Iterator[None]:
+    """An extension attribute: the number of the article that a doc is of."""
     Doc.set_extension("article", default=0)
     yield
     Doc.remove_extension("article")
@@ -53,11 +54,17 @@ def article() -> Iterator[None]:
 def annotated(words: list[str], labels: Labels, article: int = 0) -> Doc:
     """A doc in which each token of a label is an entity."""
     doc = Doc(VOCAB, words=words)
-    spans = {name: [] for name in (*LABELS, "O", MISSING)}
+    entities = []
+    outside = []
+    missing = []
     for i, label in enumerate(labels):
-        spans[label].append(Span(doc, i, i + 1, label=label if label in LABELS else ""))
-    entities = [span for label in LABELS for span in spans[label]]
-    doc.set_ents(entities, outside=spans["O"], missing=spans[MISSING])
+        if label in LABELS:
+            entities.append(Span(doc, i, i + 1, label=label))
+        elif label == "O":
+            outside.append(doc[i : i + 1])
+        else:
+            missing.append(doc[i : i + 1])
+    doc.set_ents(entities, outside=outside, missing=missing)
     doc._.article = article
     return doc
 
@@ -209,26 +216,33 @@ def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> No
     nlp, batch, features, weights = remembered(base=base, loss=loss)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
     before = weights.emissions.copy()
+
     for _ in range(5):
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
+
     is_same = (weights.emissions == before).all(axis=1)
-    assert is_same[of_memory(features)].all() and not is_same.all()
+    assert is_same[of_memory(features)].all()
+    assert not is_same.all()
     # In prediction, each of these tokens has features of memory.
     for names in found_names(features, [eg.predicted for eg in batch]):
         assert any("memory:LOWER" in name for name in names)
 
 
 def train_online(nlp: Language, batch: list[Example]) -> None:
+    """As `fit` trains many docs."""
     ner = nlp.get_pipe("ner")
     train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
 def train_by_lbfgs(nlp: Language, batch: list[Example]) -> None:
+    """As `fit` trains few docs."""
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
-    total.write_weights(minimise_by_lbfgs(total, total.read_weights(), max_iter=20).vector)
+    minimum = minimise_by_lbfgs(total, total.read_weights(), max_iter=20)
+    total.write_weights(minimum.vector)
 
 
 def rehearse(nlp: Language, batch: list[Example]) -> None:
+    """As `nlp.rehearse` keeps what a model has learned."""
     optimizer = nlp.resume_training()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     names = features.names()
@@ -257,8 +271,10 @@ def test_memory_is_learned_from_other_docs() -> None:
     batch = examples(nlp, [ana_first, rome_first])
     counted = examples(nlp, [("Dora met", [(0, 4, "PER")]), ("met Lima", [(4, 8, "LOC")])])
     nlp.initialize(lambda: batch + counted)
+
     for _ in range(30):
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
+
     entities = [(ent.text, ent.label_) for ent in nlp("Lima and Dora").ents]
     assert entities == [("Lima", "LOC"), ("Dora", "PER")]
 
@@ -325,9 +341,11 @@ def test_more_training_of_a_saved_model_learns_nothing_from_own_labels(tmp_path:
     features, weights = linear_part(ner.model)
     ner.add_label("GPE")
     before = weights.emissions.copy()
+
     batch = examples(loaded, ONCE[1:2])
     for _ in range(3):
         loaded.update(batch, sgd=loaded.resume_training(), losses={})
+
     is_same = weights.emissions == before
     assert is_same[of_memory(features)].all()
     assert not is_same.all()
@@ -344,24 +362,37 @@ def test_losses_that_use_features_get_those_of_training() -> None:
     assert (rows != features.find(docs).rows).any()
 
 
+def damaged_memories(memory: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A saved memory with parts that are missing, too short, out of order, or that don't fit each
+    other."""
+    text_ids = memory["text_ids"]  # of 8 bytes each
+    counts = memory["counts"]["LOWER"]
+    short_keys = unpack_hashes(counts["short_keys"])
+    damages: list[dict[str, Any]] = [
+        {"labels": ["O"]},
+        {"labels": []},
+        {"units": b""},
+        {"text_ids": text_ids[8:]},
+        {"text_ids": text_ids[8:] + text_ids[:8]},
+        {"counts": {}},
+    ]
+    damages_of_counts: list[dict[str, Any]] = [{name: b""} for name in counts]
+    damages_of_counts.append({"starts": counts["n_times"]})
+    damages_of_counts.append({"short_keys": pack_hashes(short_keys[1:])})
+    for damage in damages_of_counts:
+        damages.append({"counts": {"LOWER": {**counts, **damage}}})
+    for damage in damages:
+        yield {**memory, **damage}
+
+
 def test_damaged_memory_is_refused() -> None:
-    """Parts that are missing, too short, out of order, or that don't fit each other."""
     corpus = [(["Ana", "saw"], ["PER", "O"], 0), (["Ana", "in"], ["LOC", "O"], 0)]
     features = memory_of(corpus, "doc")
     saved = srsly.msgpack_loads(features.to_bytes())
-    memory = saved["memory"]
-    counts = memory["counts"]["LOWER"]
-    shorter = unpack_hashes(counts["short_keys"])[1:]
-    for damage in (
-        {"labels": ["O"]}, {"labels": []}, {"units": b""}, {"text_ids": memory["text_ids"][8:]},
-        {"text_ids": memory["text_ids"][8:] + memory["text_ids"][:8]}, {"counts": {}},
-        *({"counts": {"LOWER": {**counts, name: b""}}} for name in counts),
-        {"counts": {"LOWER": {**counts, "starts": counts["n_times"]}}},
-        {"counts": {"LOWER": {**counts, "short_keys": pack_hashes(shorter)}}},
-    ):  # fmt: skip
-        data = srsly.msgpack_dumps({**saved, "memory": {**memory, **damage}})
+    for memory in damaged_memories(saved["memory"]):
+        damaged = srsly.msgpack_dumps({**saved, "memory": memory})
         with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
-            Features(features.template).from_bytes(data)
+            Features(features.template).from_bytes(damaged)
 
 
 def test_a_template_without_memory_does_not_load_it() -> None:

@@ -28,12 +28,14 @@ def pipeline_without_listener(factor: float) -> Language:
 
 
 def cnn_pipeline(factor: float, **settings: Any) -> Language:
+    """An initialized pipeline, by default of a CNN, whose component has this factor."""
     nlp = pipeline(learn_rate_factor=factor, **settings)
     nlp.initialize(lambda: examples(nlp))
     return nlp
 
 
 def hybrid_pipeline(factor: float) -> Language:
+    """The same of a hybrid model."""
     return cnn_pipeline(factor, model=HYBRID)
 
 
@@ -57,6 +59,7 @@ def check_scaled(with_factor_1: Model, with_factor_8: Model, scaled_nodes: list[
 
 
 def set_gradients(model: Model, seed: int) -> None:
+    """Give all weights random gradients."""
     rng = numpy.random.default_rng(seed)
     for node in model.walk():
         for name in node.param_names:
@@ -66,10 +69,12 @@ def set_gradients(model: Model, seed: int) -> None:
 
 
 def adam() -> Optimizer:
+    """Adam without weight decay, which would depend on the size of weights."""
     return Adam(0.001, L2=0.0, use_averages=True)
 
 
 def sgd() -> Optimizer:
+    """Gradient descent, which clips gradients of a norm above 1."""
     return SGD(0.01, L2=0.0, grad_clip=1.0)
 
 
@@ -109,6 +114,7 @@ def model_after_three_steps(
     factor: float,
     make_optimizer: Callable[[], Optimizer],
 ) -> tuple[Model, Optimizer]:
+    """A model after three steps with random gradients, and its optimizer."""
     fix_random_seed(0)
     ner = make_pipeline(factor).get_pipe("ner")
     optimizer = make_optimizer()
@@ -150,6 +156,7 @@ class RecordingShim(Shim):
     that were to update them."""
 
     def finish_update(self, optimizer: Optimizer) -> None:
+        """Note the optimizer."""
         self._model.append(optimizer)
 
 

@@ -43,6 +43,7 @@ def predict_entities(nlp: Language) -> list[list[tuple[int, int, str]]]:
 
 
 def gold_entities() -> list[Any]:
+    """The entities of the training texts, as they are annotated."""
     return [gold["entities"] for _, gold in TRAIN]
 
 

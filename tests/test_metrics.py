@@ -5,6 +5,7 @@ import pytest
 
 from spacy_costner.metrics import (
     bootstrap,
+    bootstrap_intervals,
     difference,
     f_beta,
     f_score,
@@ -66,7 +67,8 @@ def test_f_of_arrays_of_counts() -> None:
 @pytest.mark.parametrize("beta", [0.5, 1, 2])
 def test_f_beta_is_the_weighted_harmonic_mean_of_precision_and_recall(beta: float) -> None:
     """3 right, 3 false alarms, 1 miss."""
-    p, r = precision(3, 3), recall(3, 1)
+    p = precision(3, 3)
+    r = recall(3, 1)
     assert (p, r) == (0.5, 0.75)
 
     expected = (1 + beta**2) * p * r / (beta**2 * p + r)
@@ -89,6 +91,7 @@ have F 1 with a seed and 0 with the other, the third F 1 with both."""
 
 
 def f_and_false_positives(sums: numpy.ndarray) -> numpy.ndarray:
+    """Two scores of sums of counts, whose last axis has tp, fp and fn. Shape: (2, ...)"""
     tp, fp, fn = numpy.moveaxis(sums, -1, 0)
     return numpy.stack([f_score(tp, fp, fn), fp])
 
@@ -131,3 +134,18 @@ def test_calibration_error_is_the_mean_gap_of_bins_weighted_by_their_size() -> N
 
     assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(in_four_bins)
     assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))
+
+
+def test_intervals_have_the_scores_of_the_middle_samples() -> None:
+    """By a loop over samples of docs. Docs that are all the same leave no doubt."""
+    rng = numpy.random.default_rng(0)
+    counts = rng.poisson([5, 2, 1], size=(60, 3)).astype("float64")
+    sampled: list[tuple[float, float, float]] = []
+    for _ in range(4_000):
+        tp, fp, fn = counts[rng.integers(60, size=60)].sum(axis=0)
+        sampled.append((tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)))
+    for interval, column in zip(bootstrap_intervals(counts), zip(*sampled)):
+        assert interval == pytest.approx(numpy.percentile(column, [2.5, 97.5]), abs=0.005)
+    same = bootstrap_intervals(numpy.tile([3.0, 1.0, 0.0], (60, 1)))
+    assert same.precision == pytest.approx((0.75, 0.75))
+    assert same.recall == pytest.approx((1.0, 1.0))

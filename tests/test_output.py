@@ -48,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def corpus_options(folder: Path) -> list[Any]:
+    """The options that name both corpora."""
     return ["--train", folder / "train.spacy", "--dev", folder / "dev.spacy"]
 
 

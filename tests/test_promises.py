@@ -47,10 +47,12 @@ SAVED_SCORES: dict[str, Any] = {
 
 
 def as_saved(value: dict[str, Any]) -> dict[str, Any]:
+    """What is read of a mapping that was saved as JSON."""
     return json.loads(json.dumps(value))
 
 
 def without(saved: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A mapping without some of its keys."""
     return {name: value for name, value in saved.items() if name not in names}
 
 

@@ -59,13 +59,17 @@ def article(rng: numpy.random.Generator, vocab: Any = NLP.vocab) -> Doc:
 
 
 def write_articles(path: Path, n_docs: int, seed: int) -> Path:
+    """Save random articles as a .spacy file. RETURNS (Path): The file."""
     rng = numpy.random.default_rng(seed)
     DocBin(docs=[article(rng) for _ in range(n_docs)]).to_disk(path)
     return path
 
 
 def seen_of(doc: Doc) -> Seen:
-    return tuple(token.text for token in doc), tuple(token.is_sent_start is True for token in doc)
+    """What a component sees of a doc."""
+    words = tuple(token.text for token in doc)
+    starts = tuple(token.is_sent_start is True for token in doc)
+    return words, starts
 
 
 @pytest.fixture(scope="module")
@@ -319,15 +323,18 @@ def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
 
 
 def with_sentencizer(config: Config) -> None:
+    """A component before sets sentence starts."""
     config["nlp"]["pipeline"] = ["sentencizer", "ner"]
     config["components"]["sentencizer"] = {"factory": "sentencizer"}
 
 
 def without_borders(config: Config) -> None:
+    """Sentence starts are not used."""
     config["components"]["ner"]["sentence_boundaries"] = False
 
 
 def with_starts_of_files(config: Config) -> None:
+    """The sentence starts of the annotation are read."""
     for reader in config["corpora"].values():
         reader["sentences"] = True
 

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def read(name: str) -> str:
+    """The text of a file, by its path in the repository."""
     return (ROOT / name).read_text(encoding="utf8")
 
 
@@ -71,12 +72,15 @@ OF_OTHER_TESTS = {
 
 
 def blocks_to_paste() -> list[str]:
-    return [
-        block.code
-        for page in PAGES[1:]
-        for block in read_blocks(page)
-        if block.language == "ini" and OF_OTHER_TESTS.get(page.stem, "of no page") not in block.code
-    ]
+    """The parts of configs on the pages of the docs, but those of other tests."""
+    blocks = []
+    for page in PAGES[1:]:
+        word = OF_OTHER_TESTS.get(page.stem)
+        for block in read_blocks(page):
+            is_of_other_test = word is not None and word in block.code
+            if block.language == "ini" and not is_of_other_test:
+                blocks.append(block.code)
+    return blocks
 
 
 @pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])

@@ -42,6 +42,7 @@ def student_and_teacher(
 
 
 def rehearsed(scores: Potentials, teacher: Potentials, constraints: Constraints) -> LossResult:
+    """The loss of rehearsal, by the package."""
     return divergence(scores, rehearsal_targets(teacher, len(scores.start), constraints))
 
 
@@ -63,12 +64,12 @@ def enumerated(scores: Potentials, teacher: Potentials, constraints: Constraints
 
 def is_possible(tags: oracle.Tags, constraints: Constraints, token: int) -> bool:
     """Whether constraints allow a path whose first token is this one of the batch."""
-    steps = pairwise(tags)
-    return (
-        all(constraints.emissions[token + t, tag] for t, tag in enumerate(tags))
-        and all(constraints.transitions[step] for step in steps)
-        and (not tags or bool(constraints.start[tags[0]] and constraints.end[tags[-1]]))
-    )
+    if len(tags) == 0:
+        return True
+    allowed = [constraints.start[tags[0]], constraints.end[tags[-1]]]
+    allowed += [constraints.emissions[token + t, tag] for t, tag in enumerate(tags)]
+    allowed += [constraints.transitions[step] for step in pairwise(tags)]
+    return all(allowed)
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])

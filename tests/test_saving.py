@@ -31,7 +31,8 @@ def pipeline_files(text: str) -> Files:
     return {name: f"{text} {name}" for name in names}
 
 
-OLD, NEW = pipeline_files("old"), pipeline_files("new")
+OLD = pipeline_files("old")
+NEW = pipeline_files("new")
 
 
 def writer(files: Files) -> Callable[[Path], None]:
@@ -46,47 +47,54 @@ def writer(files: Files) -> Callable[[Path], None]:
 
 
 def files_of(folder: Path) -> Files:
-    return {
-        str(path.relative_to(folder)): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    """The path within a folder and the text of each file in it."""
+    files = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            files[str(path.relative_to(folder))] = path.read_text()
+    return files
 
 
 class Killed(BaseException):
     """The process is no more."""
 
 
-class Clock:
-    """Ends a process, as it were, at one of the times that it asks something of the disk."""
+class DiskAccesses:
+    """An audit hook of Python, which hears of each access to the disk. It ends the process, as it
+    were, after some of them."""
 
-    left = sys.maxsize
+    n_left = sys.maxsize
 
     def __call__(self, event: str, arguments: Any) -> None:
-        if event.split(".")[0] in ("open", "os", "shutil", "fcntl"):
-            self.left -= 1
-        if self.left < 0:
+        """Hear of an event, such as "os.rename"."""
+        module = event.split(".")[0]
+        if module in ("open", "os", "shutil", "fcntl"):
+            self.n_left -= 1
+        if self.n_left < 0:
             raise Killed
 
     @contextmanager
-    def after(self, n: int) -> Iterator[None]:
-        """Nothing reaches the disk after so many times."""
-        self.left = n
+    def killed_after(self, n_accesses: int) -> Iterator[None]:
+        """Nothing reaches the disk after so many accesses."""
+        self.n_left = n_accesses
         try:
             yield
         finally:
-            self.left = sys.maxsize
+            self.n_left = sys.maxsize
 
 
 @pytest.fixture(scope="session")
-def clock() -> Clock:
-    clock = Clock()
-    sys.addaudithook(clock)
-    return clock
+def disk() -> DiskAccesses:
+    """The hook: once for all tests, as hooks can't be removed."""
+    accesses = DiskAccesses()
+    sys.addaudithook(accesses)
+    return accesses
 
 
 @posix
-def test_a_folder_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, clock: Clock) -> None:
+def test_a_folder_is_old_or_new_whenever_its_save_is_killed(
+    tmp_path: Path, disk: DiskAccesses
+) -> None:
     """Before each access to the disk, until a save comes to its end. Between two renames there is
     no folder; `check_folder` brings it back."""
     path = tmp_path / "model"
@@ -97,7 +105,7 @@ def test_a_folder_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, cloc
         (path / "notes.txt").write_text("mine")
 
         finished = False
-        with suppress(Killed), clock.after(n_accesses):
+        with suppress(Killed), disk.killed_after(n_accesses):
             save_folder(path, writer(NEW))
             finished = True
 
@@ -112,32 +120,37 @@ def test_a_folder_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, cloc
             break
     assert finished
     # First it is always old, then always new.
-    assert is_new == sorted(is_new) and 20 < is_new.index(True) < n_accesses
+    assert is_new == sorted(is_new)
+    assert 20 < is_new.index(True) < n_accesses
     assert n_missing > 0
 
 
-def test_a_file_is_old_or_new_whenever_its_save_is_killed(tmp_path: Path, clock: Clock) -> None:
+def test_a_file_is_old_or_new_whenever_its_save_is_killed(
+    tmp_path: Path, disk: DiskAccesses
+) -> None:
     path = tmp_path / "page.html"
     texts: list[str] = []
     for n_accesses in count():
         path.write_text("old")
-        with suppress(Killed), clock.after(n_accesses):
+        with suppress(Killed), disk.killed_after(n_accesses):
             save_file(path, lambda temporary: temporary.write_text("new"))
             break
         texts.append(path.read_text())
-    assert {*texts} <= {"old", "new"} and texts.count("old") > 5
+    assert {*texts} <= {"old", "new"}
+    assert texts.count("old") > 5
 
 
-def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, clock: Clock) -> None:
+def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: DiskAccesses) -> None:
     """At any of its accesses to the disk. Nothing remains of it."""
     path = tmp_path / "page.html"
     for n_accesses in range(10):
-        with suppress(Killed), clock.after(n_accesses):
+        with suppress(Killed), disk.killed_after(n_accesses):
             save_file(path, lambda temporary: temporary.write_text("new"))
 
     save_file(path, lambda temporary: temporary.write_text("newer"))
 
-    assert path.read_text() == "newer" and os.listdir(tmp_path) == ["page.html"]
+    assert path.read_text() == "newer"
+    assert os.listdir(tmp_path) == ["page.html"]
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, call: str) -> Mock:
@@ -204,9 +217,11 @@ def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
     (path / "link").symlink_to("nowhere")
     path.chmod(0o750)
     save_folder(path, writer(NEW))
-    others = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
-    assert files_of(path) == {**NEW, **others}
-    assert os.readlink(path / "link") == "nowhere" and path.stat().st_mode & 0o777 == 0o750
+
+    user_files = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
+    assert files_of(path) == {**NEW, **user_files}
+    assert os.readlink(path / "link") == "nowhere"
+    assert path.stat().st_mode & 0o777 == 0o750  # the last nine bits are the permissions
 
 
 def test_a_link_to_a_folder_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +318,8 @@ def test_check_folder_brings_back_only_a_folder_that_no_process_is_renaming(
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
     """A pipeline and a corpus."""
-    model, corpus = tmp_path / "model", tmp_path / "test.spacy"
+    model = tmp_path / "model"
+    corpus = tmp_path / "test.spacy"
     save_folder(model, writer(OLD))
     corpus.write_text("docs")
     (model / "page.html").write_text("old page")

@@ -56,25 +56,43 @@ def test_a_pickled_scorer_gives_the_same_scores() -> None:
     assert pickle.loads(pickle.dumps(scorer))(EXAMPLES, labels=LABELS, scheme="BILUO") == scores
 
 
-def test_cost_scorer_gives_scores_counted_by_hand() -> None:
-    scorer = make_cost_scorer(cost=HIERARCHICAL, tree=TREE)
-    scores = scorer(EXAMPLES, labels=LABELS, scheme="BILUO")
+def test_precision_recall_and_f_are_those_of_spacy() -> None:
+    scores = score(EXAMPLES)
+    expected = get_ner_prf(EXAMPLES)
+    assert {name: scores[name] for name in expected} == expected
 
-    # precision, recall and F are spaCy's
-    assert {key: scores[key] for key in get_ner_prf([])} == get_ner_prf(EXAMPLES)
-    # Of ten tokens one has its label's sibling (2 edges), one is missed and one is a false
-    # alarm (4 each, 3 edges being the farthest).
-    assert scores["ents_cost"] == pytest.approx((2 + 4 + 4) / 10)
-    # The three, and a U-city that is predicted B-city. In IOB2 that is right.
-    assert scores["ents_tag_acc"] == pytest.approx(6 / 10)
-    assert scorer(EXAMPLES, labels=LABELS, scheme="IOB2")["ents_tag_acc"] == pytest.approx(7 / 10)
-    assert scores["ents_sent_acc"] == pytest.approx(1 / 3)
-    # F = 2 tp / (2 tp + fp + fn) with tp 2, fp 2, fn 3; on the top level country for city is
-    # right, as both are a place.
+
+def test_the_cost_is_the_mean_over_tokens() -> None:
+    """Of ten tokens one has its label's sibling (2 edges), one is missed and one is a false alarm
+    (4 each, 3 edges being the farthest)."""
+    assert score(EXAMPLES)["ents_cost"] == pytest.approx((2 + 4 + 4) / 10)
+
+
+@pytest.mark.parametrize("scheme, n_wrong", [("BILUO", 4), ("IOB2", 3)])
+def test_tag_accuracy_is_the_share_of_right_tags_in_a_scheme(scheme: str, n_wrong: int) -> None:
+    """Wrong are the three that cost something and, in BILUO, a U-city that is predicted B-city."""
+    scorer = make_cost_scorer(cost=HIERARCHICAL, tree=TREE)
+    scores = scorer(EXAMPLES, labels=LABELS, scheme=scheme)
+    assert scores["ents_tag_acc"] == pytest.approx((10 - n_wrong) / 10)
+
+
+def test_sentence_accuracy_is_the_share_of_docs_without_mistakes() -> None:
+    """The first of three."""
+    assert score(EXAMPLES)["ents_sent_acc"] == pytest.approx(1 / 3)
+
+
+def test_f_of_a_level_counts_labels_below_the_same_node_as_right() -> None:
+    """F = 2 tp / (2 tp + fp + fn) with tp 2, fp 2, fn 3. On the top level country for city is
+    right, as both are a place."""
+    scores = score(EXAMPLES)
     assert scores["ents_f"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 3))
     assert scores["ents_f_level_2"] == pytest.approx(scores["ents_f"])
     assert scores["ents_f_level_1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))
-    assert scores["ents_confusion"] == {
+
+
+def test_confusions_are_counted_in_tokens() -> None:
+    """By the label of gold, then the predicted one."""
+    assert score(EXAMPLES)["ents_confusion"] == {
         "city": {"city": 2, "country": 1},
         "country": {"country": 2},
         "sports-team": {"O": 1},
@@ -282,9 +300,12 @@ def corpus(trained: Language, tmp_path: Path) -> Path:
 
 
 def test_spacy_evaluate_writes_all_scores(trained: Language, corpus: Path, capsys: Any) -> None:
-    model, output = corpus.parent / "model", corpus.parent / "scores.json"
+    model = corpus.parent / "model"
+    output = corpus.parent / "scores.json"
     trained.to_disk(model)
+
     evaluate(str(model), corpus, output, silent=False)
+
     assert "NER F" in capsys.readouterr().out
     scores = json.loads(output.read_text())
     # In the tree LOC is 3 edges from sports-team: up to top, to the root, and down.

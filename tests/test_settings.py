@@ -92,19 +92,17 @@ def test_an_override_of_a_setting_that_is_read_is_not_refused(path: str) -> None
 
 
 def test_compare_names_the_loss_whose_file_has_an_unread_setting(experiment: Experiment) -> None:
-    paths = experiment.loss_paths, experiment.test_path, experiment.output_path
-    loss = experiment.loss_paths[1]
-    loss.write_text(loss.read_text().replace("dropout", "drop_out"))
+    _, risk = experiment.loss_paths
+    risk.write_text(risk.read_text().replace("dropout", "drop_out"))
     with pytest.raises(ValueError, match=r"^risk: training\.drop_out: .* mean 'dropout'\?"):
-        make_variants(experiment.config_path, *paths, seeds=[0])
+        make_variants(*experiment, seeds=[0])
 
 
 def test_compare_names_the_config_that_has_an_unread_setting(experiment: Experiment) -> None:
-    paths = experiment.loss_paths, experiment.test_path, experiment.output_path
     text = experiment.config_path.read_text()
     experiment.config_path.write_text(text.replace("max_steps", "max_step"))
     with pytest.raises(ValueError, match=r"base\.cfg: training\.max_step: .* mean 'max_steps'\?"):
-        make_variants(experiment.config_path, *paths, seeds=[0])
+        make_variants(*experiment, seeds=[0])
 
 
 @pytest.mark.parametrize("command", ["fit", "check", "compare"])

@@ -53,10 +53,12 @@ TEACHERS = [
 
 
 def names(tags: Tags) -> str:
+    """Scheme, outside and number of labels, as the id of a test."""
     return f"{tags.scheme.name}-{tags.outside}-{len(tags.labels)}"
 
 
 def constrained(tags: Tags, seed: int = 0) -> Potentials:
+    """Random scores of LENGTHS under the constraints of tags."""
     potentials = random_potentials(LENGTHS, len(tags), scale=1.5, seed=seed)
     return chain.constrain(potentials, tags.constraints)
 
@@ -126,7 +128,8 @@ def test_divergence_is_that_of_enumerated_entities(student: Tags, teacher: Tags)
 
 
 def test_gradient_of_the_divergence() -> None:
-    student, teacher = Tags(["w", "y", "x"], "IOB2", "before"), Tags(["x", "y"], "BILUO")
+    student = Tags(["w", "y", "x"], "IOB2", "before")
+    teacher = Tags(["x", "y"], "BILUO")
     scores = random_potentials(LENGTHS, len(student), scale=1.5, seed=1)
     saved = list(expectations(constrained(teacher), teacher))
     soft = soft_for(student, saved, weights=numpy.asarray([1.0, 2.0, 3.0]))
@@ -146,8 +149,10 @@ def test_divergence_from_several_teachers_is_the_mean() -> None:
     for seed, tags in enumerate(teachers):
         saved_by_teacher.append(list(expectations(constrained(tags, seed), tags)))
     averages = [mean(saved_with_doc) for saved_with_doc in zip(*saved_by_teacher)]
+
     from_mean = divergence(scores, soft_for(student, averages))
     from_teachers = [divergence(scores, soft_for(student, saved)) for saved in saved_by_teacher]
+
     mean_value = numpy.mean([result.value for result in from_teachers])
     assert from_mean.value == pytest.approx(mean_value, abs=CLOSE)
     for field in ("emissions", "transitions", "start", "end"):
@@ -160,11 +165,18 @@ def test_a_student_has_the_labels_of_its_teacher() -> None:
     """Also Y, which no entity of the examples has."""
     nlp, examples = initialized()
     tags = Tags(["X", "Y"])
-    potentials = random_potentials([len(examples[0].reference)], len(tags))
-    constrained = chain.constrain(potentials, tags.constraints)
-    (examples[0].reference.user_data[KEY],) = expectations(constrained, tags)
+    teach(examples[0], tags, seed=0)
+
     nlp.initialize(lambda: examples)
+
     assert nlp.get_pipe("ner").labels == ("X", "Y")
+
+
+def teach(example: Example, tags: Tags, seed: int) -> None:
+    """Give a doc the soft targets of random potentials."""
+    potentials = random_potentials([len(example.reference)], len(tags), scale=2, seed=seed)
+    legal = chain.constrain(potentials, tags.constraints)
+    (example.reference.user_data[KEY],) = expectations(legal, tags)
 
 
 def test_a_student_without_a_label_of_its_teacher_is_refused() -> None:
@@ -182,9 +194,7 @@ def taught(n_taught: int = 2, **settings: Any) -> Any:
     ner = nlp.get_pipe("ner")
     tags = Tags(ner.labels, "BILUO")
     for seed, eg in enumerate(examples[:n_taught]):
-        potentials = random_potentials([len(eg.reference)], len(tags), scale=2, seed=seed)
-        constrained = chain.constrain(potentials, tags.constraints)
-        (eg.reference.user_data[KEY],) = expectations(constrained, tags)
+        teach(eg, tags, seed)
     return nlp, ner, examples
 
 
@@ -257,13 +267,15 @@ def test_weights_of_docs_are_read() -> None:
     scores = ner.model.predict([eg.predicted for eg in examples])
     n_tokens = sum(len(eg.predicted) for eg in examples)
     value_before, _ = ner.get_loss(examples, scores)
-    first, _ = loss_of_doc(ner, scores, examples[0], 0)
-    second, _ = loss_of_doc(ner, scores, examples[1], len(examples[0].predicted))
+    loss_of_first, _ = loss_of_doc(ner, scores, examples[0], 0)
+    loss_of_second, _ = loss_of_doc(ner, scores, examples[1], len(examples[0].predicted))
+
     examples[0].reference.user_data[WEIGHT] = 3.0
     examples[1].reference.user_data[WEIGHT] = 0.5
     value, _ = ner.get_loss(examples, scores)
+
     increase = (value - value_before) * n_tokens
-    assert increase == pytest.approx(2 * first - 0.5 * second, abs=CLOSE)
+    assert increase == pytest.approx(2 * loss_of_first - 0.5 * loss_of_second, abs=CLOSE)
 
 
 def test_a_loss_that_is_a_ratio_is_refused() -> None:
@@ -282,11 +294,13 @@ def test_docs_with_soft_targets_are_not_cut_into_pieces() -> None:
 def test_pieces_have_soft_targets() -> None:
     _, ner, examples = taught(n_taught=1)
     scores = ner.model.predict([eg.predicted for eg in examples])
-    _, targets = join(read_pieces(ner, examples, most_words=100)).read()
+    _, targets_of_pieces = join(read_pieces(ner, examples, most_words=100)).read()
     (batch,) = read_batches(ner, [examples])
-    _, expected_targets = batch.read()
-    result, _ = ner.objective.evaluate(targets, scores, ner.progress)
-    expected, _ = ner.objective.evaluate(expected_targets, scores, ner.progress)
+    _, targets_of_docs = batch.read()
+
+    result, _ = ner.objective.evaluate(targets_of_pieces, scores, ner.progress)
+    expected, _ = ner.objective.evaluate(targets_of_docs, scores, ner.progress)
+
     assert result.value == pytest.approx(expected.value)
     assert_allclose(result.gradient.emissions, expected.gradient.emissions)
 
@@ -313,9 +327,9 @@ def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -
 def cut_soft_targets(example: Example, lengths: Sequence[int], tags: Tags) -> None:
     """Give a doc the soft targets of a teacher that cuts it."""
     potentials = random_potentials(lengths, len(tags), seed=5)
-    constrained = chain.constrain(potentials, tags.constraints)
-    doc_of = numpy.zeros(len(lengths), dtype=int)
-    (example.reference.user_data[KEY],) = expectations(constrained, tags, doc_of)
+    legal = chain.constrain(potentials, tags.constraints)
+    doc_of_sequence = numpy.zeros(len(lengths), dtype=int)
+    (example.reference.user_data[KEY],) = expectations(legal, tags, doc_of_sequence)
 
 
 @pytest.mark.parametrize("problem", ["label", "border"])

@@ -90,10 +90,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command += ["--outcomes", str(path), "-c", "/dev/null", "--rootdir", str(spacy_tests)]
     command += ["-p", "no:cacheprovider", "-p", "no:warnings", "-q"]
     command += [str(spacy_tests / name) for name in EVERY]
-    run = subprocess.run(command, cwd=ROOT, timeout=TIMEOUT, capture_output=True, text=True)
-    assert path.exists(), run.stdout + run.stderr
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf8"))
-    return found
+    process = subprocess.run(command, cwd=ROOT, timeout=TIMEOUT, capture_output=True, text=True)
+    assert path.exists(), process.stdout + process.stderr
+    outcome_of_test: dict[str, str] = json.loads(path.read_text(encoding="utf8"))
+    return outcome_of_test
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in DIFFERENT])

@@ -44,6 +44,7 @@ POOL = [
 
 
 def make_docs(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
+    """A doc of each text, as the tokenizer makes it."""
     return [nlp.make_doc(text) for text in texts]
 
 
@@ -153,17 +154,25 @@ def test_per_token_sentences_come_before_long_tables(
     """A model is a little unsure of each name of a score table. That is more for a token than in
     a sentence with a few names of which it is less sure, but each of them is a decision."""
     nlp = load(unsure)
-    tables = [" ".join(f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")) for x in "abc"]
-    sentences = [f"when we met Ann{x} and Bob{x} of Ely{x} , it was late" for x in "abc"]
+    tables = []
+    sentences = []
+    for x in "abc":
+        # Such as "Teamaa 0 Teamab 1 ...": twelve names and their points.
+        names_and_points = [f"Team{x}{y} {i}" for i, y in enumerate("abcdefghijkl")]
+        tables.append(" ".join(names_and_points))
+        sentences.append(f"when we met Ann{x} and Bob{x} of Ely{x} , it was late")
     docs = make_docs(nlp, [*tables, *sentences, "Once", "Twice " + "and " * 39])
     # By the first letters of a word; others are sure.
     uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
-        of_tokens = [[uncertainty_of.get(token.text[:2], 0.0) for token in doc] for doc in docs]
-        return Uncertainty(
-            numpy.asarray([sum(values) for values in of_tokens]), numpy.concatenate(of_tokens)
-        )
+        of_docs = []
+        of_tokens = []
+        for doc in docs:
+            uncertainties = [uncertainty_of.get(token.text[:2], 0.0) for token in doc]
+            of_docs.append(sum(uncertainties))
+            of_tokens += uncertainties
+        return Uncertainty(numpy.asarray(of_docs), numpy.asarray(of_tokens))
 
     monkeypatch.setitem(MEASURES, "cost", measure)
     per_token = suggest(nlp, docs, n=9)
@@ -306,8 +315,10 @@ def annotated_docs(nlp: Language) -> list[Doc]:
 
 
 def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
+    """Save docs as suggestions in the form of a tool. RETURNS (Path): The file."""
     path = folder / f"out{TASK_FORMS[form].suffix}"
-    save_tasks(path, [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)], form)
+    tasks = [Suggestion(place, 0.5, doc).task() for place, doc in enumerate(docs)]
+    save_tasks(path, tasks, form)
     return path
 
 
@@ -351,6 +362,7 @@ def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pool_path(tmp_path: Path) -> Path:
+    """A file of the texts of POOL, a line each."""
     (tmp_path / "pool.txt").write_text("\n".join(POOL))
     return tmp_path / "pool.txt"
 

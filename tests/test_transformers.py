@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Corpus, Example
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config
@@ -57,13 +58,17 @@ def make_config(kind: str, corpus: Path, **training: Any) -> Config:
 
 def examples(nlp: Language) -> list[Example]:
     """Entities, and as tags whether words begin with a capital."""
-    docs = [nlp.make_doc(text) for text in TEXTS]
-    tags = [["UP" if token.is_title else "LOW" for token in doc] for doc in docs]
-    golds = [{**gold, "tags": tag} for tag, (_, gold) in zip(tags, TRAIN)]
-    return [Example.from_dict(doc, gold) for doc, gold in zip(docs, golds) if len(doc)]
+    examples = []
+    for text, gold in TRAIN:
+        doc = nlp.make_doc(text)
+        tags = ["UP" if token.is_title else "LOW" for token in doc]
+        if len(doc):
+            examples.append(Example.from_dict(doc, {**gold, "tags": tags}))
+    return examples
 
 
 def write_corpus(path: Path) -> Path:
+    """Save the examples as a .spacy file. RETURNS (Path): The file."""
     nlp = spacy.blank("en")
     spacy.tokens.DocBin(docs=[eg.reference for eg in examples(nlp)]).to_disk(path)
     return path
@@ -71,18 +76,19 @@ def write_corpus(path: Path) -> Path:
 
 def learn(nlp: Language, steps: int) -> list[float]:
     """The losses of steps like those of `spacy train`."""
-    settings, optimizer = nlp.config["training"], Adam(RATE)
-    losses = []
+    settings = nlp.config["training"]
+    optimizer = Adam(RATE)
+    losses_of_steps = []
     for _ in range(steps):
-        found: dict[str, float] = nlp.update(
+        losses: dict[str, float] = nlp.update(
             examples(nlp),
             sgd=optimizer,
             losses={},
             exclude=settings["frozen_components"],
             annotates=settings["annotating_components"],
         )
-        losses.append(found["ner"])
-    return losses
+        losses_of_steps.append(losses["ner"])
+    return losses_of_steps
 
 
 def encoder(nlp: Language, name: str = "transformer") -> dict[str, Any]:
@@ -93,22 +99,35 @@ def encoder(nlp: Language, name: str = "transformer") -> dict[str, Any]:
 
 
 def largest_change(before: dict[str, Any], after: dict[str, Any]) -> float:
+    """Of a single weight."""
     return max(float((before[key] - after[key]).abs().max()) for key in before)
 
 
-def answers(nlp: Language) -> list[Any]:
-    texts = [*TEXTS, "Khan likes Berlin"]
-    return [(ents(doc), [token.tag_ for token in doc]) for doc in nlp.pipe(texts)]
+def predict(nlp: Language) -> list[Doc]:
+    """The docs of TEXTS and of another text, with entities and tags."""
+    return list(nlp.pipe([*TEXTS, "Khan likes Berlin"]))
+
+
+def entities_of(docs: list[Doc]) -> list[Any]:
+    """The entities of each doc."""
+    return [ents(doc) for doc in docs]
+
+
+def tags_of(docs: list[Doc]) -> list[list[str]]:
+    """The tags of each doc."""
+    return [[token.tag_ for token in doc] for doc in docs]
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
+    """The package of the transformer: the test runs once with each that is installed."""
     pytest.importorskip(KINDS[request.param], reason="not installed: run make test-transformers")
     return request.param
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of the examples."""
     return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.spacy")
 
 
@@ -138,19 +157,20 @@ def test_a_component_with_replaced_listeners_predicts_the_same_and_learns(
 ) -> None:
     """The first step of Adam is the learning rate: of the chain, 20 times that of the encoder."""
     nlp = spacy.load(saved)
-    expected = [found for found, _ in answers(nlp)]
+    expected = entities_of(predict(nlp))
     nlp.replace_listeners("transformer", "ner", ["model.tok2vec"])
     nlp.to_disk(tmp_path)
     alone = spacy.load(tmp_path, exclude=["transformer", "tagger"])
-    assert [found for found, _ in answers(alone)] == expected
-    ner = alone.get_pipe("ner")
-    before, head = encoder(alone, "ner"), ner.model.get_ref("emissions")
-    weights = head.get_param("W").copy()
+
+    assert entities_of(predict(alone)) == expected
+    encoder_before = encoder(alone, "ner")
+    output_layer = alone.get_pipe("ner").model.get_ref("emissions")
+    weights_before = output_layer.get_param("W").copy()
     batch = examples(alone)
     batch[0].reference.set_ents([])
     alone.update(batch, sgd=Adam(RATE, L2=0.0))
-    assert largest_change(before, encoder(alone, "ner")) == pytest.approx(RATE, rel=0.05)
-    change = abs(head.get_param("W") - weights).max()
+    assert largest_change(encoder_before, encoder(alone, "ner")) == pytest.approx(RATE, rel=0.05)
+    change = abs(output_layer.get_param("W") - weights_before).max()
     assert change == pytest.approx(20 * RATE, rel=0.05)
 
 
@@ -216,10 +236,13 @@ def test_a_frozen_tagger_predicts_the_same_if_its_listener_is_replaced(
     assert ("W087" in caplog.text) is not replace
     if not replace:
         return
-    before, tags = encoder(nlp), [tags for _, tags in answers(nlp)]
+    encoder_before = encoder(nlp)
+    tags_before = tags_of(predict(nlp))
+
     learn(nlp, 5)
-    assert largest_change(before, encoder(nlp)) > RATE
-    assert [found for _, found in answers(nlp)] == tags
+
+    assert largest_change(encoder_before, encoder(nlp)) > RATE
+    assert tags_of(predict(nlp)) == tags_before
 
 
 def test_init_writes_a_config_that_trains(tmp_path: Path) -> None:
@@ -227,8 +250,10 @@ def test_init_writes_a_config_that_trains(tmp_path: Path) -> None:
     make_corpus(tmp_path / "corpus.spacy")
     files = ["--train", tmp_path / "corpus.spacy", "--dev", tmp_path / "corpus.spacy"]
     options = ["--model", "transformer", "--transformer", FOLDER, *files]
-    done = run("init", tmp_path / "config.cfg", *options)
-    assert done.exit_code == 0, done.output
+
+    result = run("init", tmp_path / "config.cfg", *options)
+
+    assert result.exit_code == 0, result.output
     config = load_config(tmp_path / "config.cfg")
     config["system"]["gpu_allocator"] = config["training"]["gpu_allocator"] = None
     nlp = init_nlp(config)

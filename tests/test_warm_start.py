@@ -21,6 +21,7 @@ from .support.pipelines import (
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved pipeline that has learned TRAIN."""
     nlp = pipeline()
     train(nlp)
     path = tmp_path_factory.mktemp("trained") / "model"

@@ -48,6 +48,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
 
 
 def declared(group: str) -> dict[str, str]:
+    """The names of a group of entry points in setup.cfg, and what each of them is."""
     parser = ConfigParser(delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(SETUP, encoding="utf8")
@@ -56,6 +57,7 @@ def declared(group: str) -> dict[str, str]:
 
 
 def resolve(group: str, name: str, **settings: Any) -> Any:
+    """Build a registered name, with the settings that it requires and these."""
     block = {f"@{group}": name, **REQUIRED.get(name, {}), **settings}
     return registry.resolve({"block": block})["block"]
 

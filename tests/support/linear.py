@@ -32,5 +32,9 @@ def found_names(
     features: Features, docs: Sequence[Doc], *, is_train: bool = False
 ) -> list[list[str]]:
     """The names of the features of each token, in order."""
-    names, rows = features.names(), features.find(docs, is_train=is_train).rows
-    return [sorted(names[row] for row in token if row >= 0) for token in rows]
+    names = features.names()
+    names_of_tokens = []
+    for rows_of_token in features.find(docs, is_train=is_train).rows:
+        # A row below 0 is a feature that the training docs don't have.
+        names_of_tokens.append(sorted(names[row] for row in rows_of_token if row >= 0))
+    return names_of_tokens

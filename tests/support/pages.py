@@ -60,6 +60,6 @@ def run_block(block: Block, names: dict[str, Any]) -> str:
 def run_commands(commands: str, place: str) -> str:
     """Run commands of a shell until one fails, which is an error that shows its output."""
     words = ["bash", "-euxc", commands]
-    done = subprocess.run(words, env=ENVIRON, capture_output=True, text=True)
-    assert done.returncode == 0, f"{place}\n{done.stdout}{done.stderr}"
-    return done.stdout
+    process = subprocess.run(words, env=ENVIRON, capture_output=True, text=True)
+    assert process.returncode == 0, f"{place}\n{process.stdout}{process.stderr}"
+    return process.stdout

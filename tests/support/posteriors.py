@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spacy_costner import chain
 from spacy_costner.decoding import Decoding, Posterior
 from spacy_costner.tags import Entities, Tags
-from spacy_costner.types import Potentials
+from spacy_costner.types import no_scores
 
 from .. import oracle
 from .strategies import TAG_SETS, free_potentials_NK, seeds
@@ -26,9 +26,10 @@ Entity = tuple[int, int, int]
 def posterior(draw: Any, spaces: bool = True) -> Posterior:
     """One or two short sequences under the constraints of a scheme, with a single or a split O,
     some with white space and with tags ruled out."""
-    tags, rng = draw(st.sampled_from(POSTERIOR_TAGS)), draw(seeds)
-    most = 4 if len(tags) < 9 else 3
-    lengths = rng.integers(most + 1, size=rng.choice([1, 2])).astype("int32")
+    tags = draw(st.sampled_from(POSTERIOR_TAGS))
+    rng = draw(seeds)
+    longest = 4 if len(tags) < 9 else 3
+    lengths = rng.integers(longest + 1, size=rng.choice([1, 2])).astype("int32")
     n_tokens = int(lengths.sum())
     is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))
     possible = numpy.ones((n_tokens, len(tags)), dtype=bool)
@@ -43,28 +44,32 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
 
 def collapsed_paths(posterior: Posterior, b: int) -> list[oracle.Path]:
     """The legal paths of sequence b, over `tags.collapsed`, with the scores of the chain."""
-    of_tag = posterior.tags.collapsed_of.tolist()
-    return [
-        path._replace(tags=tuple(of_tag[tag] for tag in path.tags))
-        for path in oracle.paths(posterior.scores, b)
-    ]
+    collapsed_of = posterior.tags.collapsed_of.tolist()
+    paths = []
+    for path in oracle.paths(posterior.scores, b):
+        paths.append(path._replace(tags=tuple(collapsed_of[tag] for tag in path.tags)))
+    return paths
 
 
 def entities_of(posterior: Posterior, b: int, path: tuple[int, ...]) -> set[Entity]:
     """The entities of a path of sequence b, read off tag by tag, without white space at
     their ends."""
-    tags, start = posterior.tags, oracle.spans(posterior.scores)[b].start
-    found: list[list[int]] = []
-    for t, tag in enumerate(path):
+    tags = posterior.tags
+    first_token = oracle.spans(posterior.scores)[b].start
+    entities: list[Entity] = []
+    for token, tag in enumerate(path, first_token):
         prefix = tags.prefix_of[tag]
         if prefix in ("B", "U"):
-            found.append([start + t, start + t + 1, int(tags.label_of[tag])])
+            entities.append((token, token + 1, int(tags.label_of[tag])))
         elif prefix != "O":
-            found[-1][1] = start + t + 1
-    for entity in found:
-        while posterior.is_space[entity[1] - 1]:
-            entity[1] -= 1
-    return {(begin, end, label) for begin, end, label in found}
+            begin, _, label = entities.pop()
+            entities.append((begin, token + 1, label))
+    without_space = set()
+    for begin, end, label in entities:
+        while posterior.is_space[end - 1]:
+            end -= 1
+        without_space.add((begin, end, label))
+    return without_space
 
 
 def probs_of_entities(posterior: Posterior) -> dict[Entity, float]:
@@ -102,31 +107,35 @@ def relabelled(
     # An answer to the tokens so far, and the label of the entity that may go on; -1 after O.
     ways: list[tuple[tuple[int, ...], int]] = [((), -1)]
     for tag in path:
-        prefix, label = tags.prefix_of[tag], tags.label_of[tag]
-        longer = []
-        for so_far, current in ways:
+        prefix = tags.prefix_of[tag]
+        label = tags.label_of[tag]
+        longer_ways = []
+        for answer_so_far, label_so_far in ways:
             if prefix == "O":
-                longer.append(((*so_far, 0), -1))
+                longer_ways.append(((*answer_so_far, 0), -1))
                 continue
             goes_on = bool(tags.continuing[tag])
-            labels = [current] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
-            longer += [((*so_far, int(answers.index(prefix, x))), x) for x in labels]
-        ways = longer
-    return [way for way, _ in ways]
+            labels = [label_so_far] if goes_on else numpy.flatnonzero(covers[:, label]).tolist()
+            for answer_label in labels:
+                answer_tag = int(answers.index(prefix, answer_label))
+                longer_ways.append(((*answer_so_far, answer_tag), answer_label))
+        ways = longer_ways
+    return [answer for answer, _ in ways]
 
 
 def sure(*probs: dict[str, float]) -> Posterior:
     """Tokens, each a sequence of its own, with these probabilities of being O or an entity of one
     token with a label: `sure({"a": 0.6, "O": 0.4})` is one token. Labels are a to d."""
     tags = Tags(["a", "b", "c", "d"])
+    # Of other tags the probability exp(-100), which is nothing beside these.
     emissions = numpy.full((len(probs), len(tags)), -100.0)
-    for row, p in zip(emissions, probs):
-        for label, value in p.items():
-            row[tags.names.index(label if label == "O" else f"U-{label}")] = numpy.log(value)
-    zeros = numpy.zeros(len(tags))
-    lengths = numpy.ones(len(probs), dtype="int32")
-    free = Potentials(emissions, numpy.zeros((len(tags), len(tags))), zeros, zeros, lengths)
-    return Posterior(chain.constrain(free, tags.constraints), tags)
+    for token, prob_of_label in enumerate(probs):
+        for label, prob in prob_of_label.items():
+            name = "O" if label == "O" else f"U-{label}"
+            emissions[token, tags.names.index(name)] = numpy.log(prob)
+    scores = no_scores(numpy.ones(len(probs), dtype="int32"), len(tags), "float64")
+    scores = scores._replace(emissions=emissions)
+    return Posterior(chain.constrain(scores, tags.constraints), tags)
 
 
 def entities(tags: Tags, path: tuple[int, ...]) -> list[Entity]:

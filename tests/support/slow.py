@@ -8,6 +8,8 @@ import pytest
 
 def slow_but(values: Iterable[Any], *fast: Any) -> list[Any]:
     """Parameters of a test, all marked `slow` but a few that stand for them."""
-    return [
-        value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values
-    ]
+    parameters = []
+    for value in values:
+        marks = [] if value in fast else [pytest.mark.slow]
+        parameters.append(pytest.param(value, marks=marks))
+    return parameters

@@ -63,9 +63,11 @@ class SplitBatch(NamedTuple):
 @st.composite
 def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     """Ragged batches with gold, weights and costs, some tags and transitions ruled out."""
-    tags, rng = draw(st.sampled_from(SPLIT_TAGS)), draw(seeds)
+    tags = draw(st.sampled_from(SPLIT_TAGS))
+    rng = draw(seeds)
     plain = tags.collapsed
-    lengths = rng.integers(4 if len(tags) > 8 else 5, size=rng.integers(1, 3)).astype("int32")
+    longest = 3 if len(tags) > 8 else 4
+    lengths = rng.integers(longest + 1, size=rng.integers(1, 3)).astype("int32")
     n_tokens = int(lengths.sum())
     path = plain.encode(random_entities(rng, lengths, len(tags.labels)), n_tokens)
     split_tags: list[int] = []

@@ -104,12 +104,15 @@ def values_NK(draw: Any, potentials: Potentials) -> Potentials:  # noqa: N802
 @st.composite
 def segments_S(draw: Any, potentials: Potentials) -> Segments:  # noqa: N802
     """Up to three segments, which may overlap."""
-    rng, n_tags = draw(seeds), len(potentials.transitions)
-    ends = numpy.cumsum(potentials.lengths)
-    chosen = numpy.repeat(numpy.flatnonzero(potentials.lengths), 2)
-    chosen = rng.permutation(chosen)[: draw(st.sampled_from([3, 2, 1, 0]))]
-    begin = rng.integers((ends - potentials.lengths)[chosen], ends[chosen])
-    end = rng.integers(begin, ends[chosen]) + 1
+    rng = draw(seeds)
+    n_tags = len(potentials.transitions)
+    n_segments = draw(st.sampled_from([3, 2, 1, 0]))
+    # The sequence of each segment: at most two are of the same one.
+    sequences = numpy.repeat(numpy.flatnonzero(potentials.lengths), 2)
+    sequences = rng.permutation(sequences)[:n_segments]
+    end_of_sequence = numpy.cumsum(potentials.lengths)[sequences]
+    begin = rng.integers(end_of_sequence - potentials.lengths[sequences], end_of_sequence)
+    end = rng.integers(begin, end_of_sequence) + 1
     tags = rng.integers(n_tags, size=int((end - begin).sum()))
     return Segments(begin, end, tags, draw(st.none() | truths((len(begin), n_tags))))
 
@@ -146,7 +149,8 @@ def annotated_NK(draw: Any, cost: Cost | None = None) -> Annotated:  # noqa: N80
 def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     """Complete gold of a path, and gold with less annotation."""
     potentials, path, table, opening, continuing = problem
-    rng, n_tokens = draw(seeds), len(path)
+    rng = draw(seeds)
+    n_tokens = len(path)
     weights = rng.uniform(0, 2, size=len(potentials.lengths))
     weights[rng.uniform(size=len(weights)) >= 0.8] = 0.0
     weights = draw(st.none() | st.just(weights))
@@ -185,8 +189,8 @@ def sets_NK(draw: Any, path: numpy.ndarray, continuing: numpy.ndarray) -> numpy.
     # 0: one tag, 1: all, 2: some
     kind_of_entity = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])
     kinds = kind_of_entity[entity_of_token]
-    some = draw(truths((len(path), n_tags))) | one_hot((path + 1) % n_tags, n_tags)
-    return one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & some)
+    random_tags = draw(truths((len(path), n_tags))) | one_hot((path + 1) % n_tags, n_tags)
+    return one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & random_tags)
 
 
 @st.composite
@@ -198,14 +202,20 @@ def any_tags_NK(draw: Any) -> Problem:  # noqa: N802
     constraints = draw(constraints_NK(len(path), n_tags))
     _allow(path, constraints, potentials.lengths)
     table = draw(seeds).uniform(0, 2, size=(n_tags, n_tags)) * (1 - numpy.eye(n_tags))
-    opening, continuing = (numpy.arange(n_tags) == tag for tag in (1, 2))
-    return Problem(mask(potentials, constraints), path, table, opening, continuing)
+    return Problem(
+        mask(potentials, constraints),
+        path,
+        table,
+        opening=numpy.arange(n_tags) == 1,
+        continuing=numpy.arange(n_tags) == 2,
+    )
 
 
 @st.composite
 def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
     """Entities under the constraints of a scheme, some tags of some tokens ruled out."""
-    tags, rng = draw(st.sampled_from(TAG_SETS)), draw(seeds)
+    tags = draw(st.sampled_from(TAG_SETS))
+    rng = draw(seeds)
     lengths = rng.integers(4, size=rng.choice([1, 2], p=[0.4, 0.6])).astype("int32")
     path = tags.encode(random_entities(rng, lengths, len(tags.labels)), int(lengths.sum()))
     constraints = tags.constraints._replace(

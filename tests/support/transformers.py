@@ -42,12 +42,14 @@ def make_model(
     mixed_precision: bool = False,
     grad_scaler_config: dict = NOTHING,
 ) -> Model:
+    """A model that hands docs on."""
     return Model(name, lambda model, docs, is_train: (docs, lambda d_docs: d_docs))
 
 
 def make_listener(
     pooling: Model[Ragged, Floats2d], grad_factor: float = 1.0, upstream: str = "*"
 ) -> Model[list[Doc], list[Floats2d]]:
+    """Hashed word vectors in the place of a listener."""
     return build_hash_embed_cnn_tok2vec(
         width=8,
         depth=1,
@@ -60,10 +62,12 @@ def make_listener(
 
 
 def make_span_getter(window: int, stride: int) -> Callable:
+    """A function that gets each doc as one span."""
     return lambda docs: [[doc[:]] for doc in docs]
 
 
 def make_transformer(nlp: Language, name: str, model: Model, max_batch_items: int) -> Callable:
+    """A component that does nothing."""
     return lambda doc: doc
 
 
