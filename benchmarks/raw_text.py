@@ -94,6 +94,8 @@ class Data(NamedTuple):
 
 
 def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
+    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder of texts from
+    elsewhere."""
     sentences = {part: as_sentences(read(corpus, part)) for part in ("train", *PARTS)}
     files = {part: save(sentences[part], folder / f"{corpus}_{part}.spacy") for part in PARTS}
     other_text = None
@@ -103,15 +105,14 @@ def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
 
 
 def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[list[str]]:
-    """The words of the raw text of a setting: first those of the sentences to train
-    on, then others of the training part, then other texts."""
-    own = [*train]
+    """The words of the raw text of a setting: first those of the sentences to train on, then others
+    of the training part, then other texts."""
     drawn = {id(sentence) for (sentence,) in train}
-    others = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
-    own += random.Random(setting.seed).sample(others, len(others))
-    n_missing = TOKENS.get(setting.raw, sys.maxsize)
+    not_drawn = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
+    own_text = [*train, *random.Random(setting.seed).sample(not_drawn, len(not_drawn))]
+    n_missing = TOKENS.get(setting.raw, sys.maxsize)  # tokens
     if setting.raw != OTHER:
-        for (sentence,) in own:
+        for (sentence,) in own_text:
             if n_missing <= 0:
                 return
             n_missing -= len(sentence)
@@ -142,19 +143,15 @@ def score_pipeline(nlp: Language, data: Data) -> dict[str, float]:
 
 
 def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train our model as `costner fit` does, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
-    vectors = None
+    vectors: str | None = None
     if setting.raw != NONE:
-        vectors = folder / "vectors"
-        n_tokens = save_vectors(data, train, setting, vectors)
+        n_tokens = save_vectors(data, train, setting, folder / "vectors")
+        vectors = str(folder / "vectors")
     train_path = save(train, folder / "train.spacy")
-    text = init(
-        train_path=train_path,
-        dev_path=data.files["dev"],
-        lang=data.lang,
-        vectors=None if vectors is None else str(vectors),
-    )
+    text = init(train_path=train_path, dev_path=data.files["dev"], lang=data.lang, vectors=vectors)
     config = Config().from_str(text, overrides={"system.seed": setting.seed}, interpolate=False)
     linear = load_linear(config)
     train_corpus, _ = find_corpora(linear.nlp)
@@ -164,6 +161,7 @@ def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train spaCy's `ner`, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
     # Its "efficiency" is the same model without vectors.
@@ -184,6 +182,7 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train CRFsuite, which has no vectors."""
     import pycrfsuite
 
     began = time.process_time()
@@ -204,7 +203,9 @@ def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) ->
             words = [token.text for token in gold]
             predicted = Doc(VOCAB, words)
             tags = iob_to_biluo(tagger.tag(features(words, cache)))
-            ents = [Span(predicted, i, j + 1, label) for label, i, j in tags_to_entities(tags)]
+            ents: list[Span] = []
+            for label, first, last in tags_to_entities(tags):
+                ents.append(Span(predicted, first, last + 1, label))
             predicted.set_ents(ents)
             predicted_examples.append(Example(predicted, gold))
         scores[part] = 100 * get_ner_prf(predicted_examples)["ents_f"]
@@ -275,6 +276,7 @@ def print_tables(results: dict[Setting, Result]) -> None:
 
 
 def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
+    """Train what has no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, raw_texts) for corpus in LANGS}

@@ -156,8 +156,11 @@ class MinCost:
         return json.dumps(resolved_as_json((self.cost, self.tree)))
 
     def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
-        """The choices for the tags of a chain, computed once per tag set; it has no settings.
+        """The choices for the tags of a chain, computed once for each tag set.
 
+        tags (Tags): The tags.
+        settings (Settings | None): Not used: this decoding has none. `Decoding.check` gives them.
+        RETURNS (Choices): The choices.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
         if tags.names in self._choices:
