@@ -14,9 +14,10 @@ from ..analysis.annotation_session import COMPONENT, AnnotationSession
 from ..analysis.annotation_store import AnnotationStore
 from ..analysis.loading import load_pipeline
 from ..analysis.predictions import get_component
+from ..analysis.saved_strings import save_pipeline
 from ..progress import progress
 from ..readers import read_texts
-from ..saving import check_folder, locked, save_folder
+from ..saving import check_folder, locked
 from ..validation import require
 from .options import CodeOption, GpuOption
 from .output import errors_shown
@@ -149,7 +150,7 @@ def train_final(session: AnnotationSession, path: Path) -> None:
     """Train on all answers, and save the pipeline."""
     check_folder(path)
     trained = session.train_on_all()
-    save_folder(path, trained.nlp.to_disk)
+    save_pipeline(path, trained.nlp)
     typer.echo(
         f"trained on all {trained.point.n_texts:,} annotated texts: nothing measures this pipeline"
     )
