@@ -58,7 +58,7 @@ Parts = dict[str, Corpus]
 """What reads the "dev" and the "test" part."""
 
 Measured = dict[str, list[Evaluation]]
-"""The evaluations on each part, one for each seed."""
+"""The evaluations on each part, one for each pipeline: for each seed, or of a teacher."""
 
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
@@ -169,8 +169,8 @@ def main() -> None:
     train, dev, test, output = map(Path, sys.argv[1:5])
     names = sys.argv[5:]
     output.mkdir(parents=True, exist_ok=True)
-    teachers = [spacy.load(name) for name in names]
-    lang = str(teachers[0].lang)
+    pipelines = [spacy.load(name) for name in names]
+    lang = str(pipelines[0].lang)
     gold, raw = split(train, output, lang)
     config = load_config(CONFIG, interpolate=False)
     config["nlp"]["lang"] = lang
@@ -179,10 +179,11 @@ def main() -> None:
     parts: Parts = {"dev": make_reader(dev), "test": make_reader(test)}
 
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
-    measured_teachers = [measure([teacher], parts) for teacher in teachers]
+    measured_teachers = [measure([pipeline], parts) for pipeline in pipelines]
     teacher_f = 0.0  # that of the last row of a teacher
     for name, measured in zip(names, measured_teachers):
         teacher_f = report(f"teacher: {Path(name).parent.name}", measured)
+    # Loaded again, to also write the probabilities of likely entities, which takes time
     teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
         teacher_f = report("teachers together", together(teachers, measured_teachers, parts))

@@ -28,7 +28,7 @@ import spacy
 from shifts import SHIFTS, shift_doc
 from spacy.language import Language
 from spacy.tokens import Doc
-from thinc.types import Floats1d, Floats2d, Ints2d
+from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 
 from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
 from spacy_costner.analysis.estimators import (
@@ -109,6 +109,8 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
                 correct[i, labels.index(label)] += 1
             i += 1
     counts = concatenate_counts(parts)
+
+    # For each column of `Labelled` what is annotated and what is expected. Shapes: (D, labels)
     tables: list[tuple[Floats2d, Floats2d]] = [
         (annotated, counts.annotated),
         (correct, counts.correct),
@@ -118,9 +120,17 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
     masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
     labelled: list[Labelled] = []
     for mask in [every_label, *masks]:
-        if annotated[:, mask].sum() >= MIN_IN_POPULATION:
-            columns = [Column(*(part[:, mask].sum(axis=1) for part in pair)) for pair in tables]
-            labelled.append(Labelled(*columns))
+        if annotated[:, mask].sum() < MIN_IN_POPULATION:
+            continue
+        columns: list[Column] = []
+        for annotated_table, expected_table in tables:
+            columns.append(
+                Column(
+                    annotated=annotated_table[:, mask].sum(axis=1),
+                    expected=expected_table[:, mask].sum(axis=1),
+                )
+            )
+        labelled.append(Labelled(*columns))
     n_tokens = counts.n_tokens.astype("float64")
     return Population(labelled, counts.deviation, Column(n_tokens, n_tokens))
 
@@ -128,7 +138,15 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
 def simulate(
     population: Population, n: int, n_samples: int, rng: numpy.random.Generator
 ) -> Iterator[Simulated]:
-    """Draw many samples of n docs, and estimate everything with each."""
+    """Draw many samples of n docs, and estimate everything with each: by the design, and with
+    simple random docs, with the model and without it.
+
+    population (Population): The docs to draw from.
+    n (int): The docs of a sample.
+    n_samples (int): The number of samples.
+    rng (Generator): Draws them.
+    YIELDS (Simulated): What the samples showed of each measure of each label.
+    """
     n_docs = len(population.deviation)
     probs = drawing_probs(population.deviation)
     drawn = rng.choice(n_docs, size=(n_samples, n), p=probs)
@@ -188,9 +206,15 @@ def simulate(
             )
 
 
-def coverage(interval: Interval, truth: float, is_estimated: Floats1d) -> tuple[float, float]:
-    """The share of intervals that have the truth, of the samples that are not refused, and the
-    share of those that are. NaN if nearly all are."""
+def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[float, float]:
+    """How often an interval has the truth.
+
+    interval (Interval): An interval for each sample.
+    truth (float): The truth.
+    is_estimated (Array1d): True for samples that are estimated, False for those that are refused.
+    RETURNS (tuple[float, float]): The share of estimated samples whose interval has the truth, NaN
+        if more than three quarters are refused; the share of refused samples.
+    """
     refused = 1 - float(is_estimated.mean())
     if refused > 0.75:
         return numpy.nan, refused
@@ -234,6 +258,7 @@ def width_row(results: Sequence[Simulated]) -> list[str]:
 
 
 def main() -> None:
+    """Draw docs again and again from each population, and print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models_and_docs", nargs="+")
     parser.add_argument("--sentences", type=int, help="sentences of a doc")

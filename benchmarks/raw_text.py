@@ -14,8 +14,9 @@ patience, without vectors and with those of the most raw text. Seconds are those
 and training, and for learning the vectors; those of `ner` include its evaluations.
 
 FOLDER gets `results.jsonl`, a line for each training. If it is called again, it goes on where it
-stopped. Then it prints the tables. The development and the test part are scored with the same
-model. Nothing was chosen on the latter: each setting has been looked at once.
+stopped. Then it prints the tables, and draws raw_text.svg there, F on development data. The
+development and the test part are scored with the same model. Nothing was chosen on the latter: each
+setting has been looked at once.
 """
 
 import json
@@ -25,6 +26,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -32,18 +34,25 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import spacy
-from few import VOCAB, Articles, as_sentences, draw, read, save
-from linear import CRFSUITE, features
+from few import (
+    Articles,
+    FindFeatures,
+    as_sentences,
+    draw,
+    read,
+    save,
+    score_crfsuite,
+    train_crfsuite,
+)
+from linear import features
+from matplotlib.figure import Figure
 from spacy.cli.init_config import init_config
 from spacy.language import Language
-from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Example, iob_to_biluo, tags_to_entities
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_by_spacy
 from thinc.api import Config
+from vectors import examples
 
-from experiments import corpora
 from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 from spacy_costner.analysis.vectors import make_pipeline
@@ -51,7 +60,9 @@ from spacy_costner.training.word_vectors import learn_word_vectors
 
 LANGS = {"spanish": "es", "genia": "en", "chunks": "en"}
 OTHER_TEXTS = {"genia": "abstracts.txt.xz", "chunks": "news.txt.xz"}
-SIZES = (100, 300, 1_000, 0)
+TITLES = {"spanish": "Spanish", "genia": "GENIA", "chunks": "Chunks"}
+FEW = (100, 300, 1_000)
+SIZES = (*FEW, 0)
 SEEDS = range(3)
 PARTS = ("dev", "test")
 
@@ -94,6 +105,8 @@ class Data(NamedTuple):
 
 
 def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
+    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder of texts from
+    elsewhere."""
     sentences = {part: as_sentences(read(corpus, part)) for part in ("train", *PARTS)}
     files = {part: save(sentences[part], folder / f"{corpus}_{part}.spacy") for part in PARTS}
     other_text = None
@@ -103,15 +116,14 @@ def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
 
 
 def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[list[str]]:
-    """The words of the raw text of a setting: first those of the sentences to train
-    on, then others of the training part, then other texts."""
-    own = [*train]
+    """The words of the raw text of a setting: first those of the sentences to train on, then others
+    of the training part, then other texts."""
     drawn = {id(sentence) for (sentence,) in train}
-    others = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
-    own += random.Random(setting.seed).sample(others, len(others))
-    n_missing = TOKENS.get(setting.raw, sys.maxsize)
+    not_drawn = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
+    own_text = [*train, *random.Random(setting.seed).sample(not_drawn, len(not_drawn))]
+    n_missing = TOKENS.get(setting.raw, sys.maxsize)  # tokens
     if setting.raw != OTHER:
-        for (sentence,) in own:
+        for (sentence,) in own_text:
             if n_missing <= 0:
                 return
             n_missing -= len(sentence)
@@ -130,31 +142,21 @@ def save_vectors(data: Data, train: Articles, setting: Setting, folder: Path) ->
     return vectors.n_tokens
 
 
-def examples(nlp: Language, path: Path) -> list[Example]:
-    """The examples of a file for a pipeline: it sees the words alone."""
-    references = list(DocBin().from_disk(path).get_docs(nlp.vocab))
-    return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in references]
-
-
 def score_pipeline(nlp: Language, data: Data) -> dict[str, float]:
     """F of a pipeline on each of `PARTS`."""
     return {part: 100 * nlp.evaluate(examples(nlp, data.files[part]))["ents_f"] for part in PARTS}
 
 
 def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train our model as `costner fit` does, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
-    vectors = None
+    vectors: str | None = None
     if setting.raw != NONE:
-        vectors = folder / "vectors"
-        n_tokens = save_vectors(data, train, setting, vectors)
+        n_tokens = save_vectors(data, train, setting, folder / "vectors")
+        vectors = str(folder / "vectors")
     train_path = save(train, folder / "train.spacy")
-    text = init(
-        train_path=train_path,
-        dev_path=data.files["dev"],
-        lang=data.lang,
-        vectors=None if vectors is None else str(vectors),
-    )
+    text = init(train_path=train_path, dev_path=data.files["dev"], lang=data.lang, vectors=vectors)
     config = Config().from_str(text, overrides={"system.seed": setting.seed}, interpolate=False)
     linear = load_linear(config)
     train_corpus, _ = find_corpora(linear.nlp)
@@ -164,6 +166,7 @@ def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
+    """Train spaCy's `ner`, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
     # Its "efficiency" is the same model without vectors.
@@ -184,30 +187,12 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
-    import pycrfsuite
-
+    """Train CRFsuite on the features of `windows`."""
     began = time.process_time()
-    cache: dict[str, list[tuple[int, str]]] = {}
-    trainer = pycrfsuite.Trainer(verbose=False)
-    for (doc,) in train:
-        trainer.append(features([token.text for token in doc], cache), corpora.tags_of(doc))
-    trainer.select("lbfgs", "crf1d")
-    trainer.set_params(CRFSUITE)
-    trainer.train(str(folder / "crfsuite"))
+    find_features: FindFeatures = partial(features, cache={})
+    tagger = train_crfsuite(train, folder / "crfsuite", find_features)
     seconds = time.process_time() - began
-    tagger = pycrfsuite.Tagger()
-    tagger.open(str(folder / "crfsuite"))
-    scores: dict[str, float] = {}
-    for part in PARTS:
-        predicted_examples: list[Example] = []
-        for (gold,) in data.sentences[part]:
-            words = [token.text for token in gold]
-            predicted = Doc(VOCAB, words)
-            tags = iob_to_biluo(tagger.tag(features(words, cache)))
-            ents = [Span(predicted, i, j + 1, label) for label, i, j in tags_to_entities(tags)]
-            predicted.set_ents(ents)
-            predicted_examples.append(Example(predicted, gold))
-        scores[part] = 100 * get_ner_prf(predicted_examples)["ents_f"]
+    scores = {part: score_crfsuite(tagger, data.sentences[part], find_features) for part in PARTS}
     return Result(**scores, seconds=seconds, tokens=0)
 
 
@@ -274,7 +259,39 @@ def print_tables(results: dict[Setting, Result]) -> None:
             print(f"| {corpus} | {size or 'all'} | {' | '.join(cells)} |")
 
 
+def draw_figure(results: dict[Setting, Result], path: Path) -> None:
+    """Draw the gain of F on development data against the tokens of own raw text: a panel for each
+    corpus, a line for each number of sentences. Diamonds have other texts, too."""
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    panels = figure.subplots(1, len(LANGS), sharey=True)
+    for panel, corpus in zip(panels, LANGS):
+        for size, color in zip(FEW, ("C0", "C1", "C2")):
+            points = [find_point(results, corpus, size, raw) for raw in (NONE, *TOKENS, OWN)]
+            base = points[0][1]
+            tokens = [n_tokens for n_tokens, _ in points[1:]]
+            gains = [f - base for _, f in points[1:]]
+            panel.plot(tokens, gains, marker="o", color=color, label=f"{size:,} sentences")
+            if corpus in OTHER_TEXTS:
+                n_tokens, f = find_point(results, corpus, size, BOTH)
+                panel.plot([tokens[-1], n_tokens], [gains[-1], f - base], ":", color=color)
+                panel.plot([n_tokens], [f - base], marker="D", color=color)
+        panel.axhline(0, color="grey", linewidth=0.5)
+        panel.set(xscale="log", title=TITLES[corpus], xlabel="tokens of raw text")
+    panels[0].set_ylabel("F gained")
+    panels[0].legend(frameon=False)
+    figure.savefig(path)
+
+
+def find_point(
+    results: dict[Setting, Result], corpus: str, size: int, raw: str
+) -> tuple[float, float]:
+    """The means over the draws of the tokens of raw text, and of F on development data."""
+    found = [results[Setting(corpus, size, seed, "fit", raw)] for seed in SEEDS]
+    return mean(result.tokens for result in found), mean(result.dev for result in found)
+
+
 def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
+    """Train what has no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, raw_texts) for corpus in LANGS}
@@ -289,7 +306,9 @@ def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
             result = RUNNERS[setting.system](corpus, train, setting, Path(temporary))
         with path.open("a", encoding="utf8") as file:
             file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
-    print_tables(read_results(path))
+    results = read_results(path)
+    print_tables(results)
+    draw_figure(results, folder / "raw_text.svg")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -110,7 +111,7 @@ def train_on(path: Path, output: Path) -> float:
 
 
 def score(fitted: Fitted) -> Scores:
-    """The scores of a pipeline, and of what becomes of it."""
+    """The scores of a pipeline, and those that it has after more epochs."""
     _, dev_corpus = find_corpora(fitted.nlp)
     assert dev_corpus is not None
     (ner,) = fitted.ners
@@ -131,13 +132,14 @@ def measure_parts(path: Path) -> dict[str, int]:
     """The bytes of the parts of a saved pipeline."""
     sizes = dict.fromkeys(PARTS, 0)
     model = srsly.msgpack_loads((path / "ner" / "model").read_bytes())
-    for shim in (shim for shims in model["shims"] for shim in shims):
+    for shim in chain.from_iterable(model["shims"]):
         saved = srsly.msgpack_loads(shim)
         if "columns" in saved:  # the features; other shims are the weights of a pass
             sizes["label memory"] += len(srsly.msgpack_dumps(saved.pop("memory")))
             sizes["values"] += len(srsly.msgpack_dumps(saved))
         else:
             sizes["weights"] += len(shim)
+
     cfg = srsly.read_json(path / "ner" / "cfg")
     sizes["hashes of training text"] = len(cfg["trained_on"])
     vocab = path / "vocab"
@@ -152,7 +154,9 @@ def memory_now() -> int:
     """The memory of this process in bytes, on Linux."""
     gc.collect()
     status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("VmRSS:")[1].split()[0])
+    _, after_name = status.split("VmRSS:")
+    kilobytes = int(after_name.split()[0])
+    return 1024 * kilobytes
 
 
 def measure_load(path: str) -> dict[str, float]:
@@ -165,6 +169,7 @@ def measure_load(path: str) -> dict[str, float]:
     nlp = spacy.load(path)
     memory = memory_now() - bytes_before
     del nlp
+
     seconds: list[float] = []
     for _ in range(N_LOADS):
         began = time.process_time()
@@ -211,6 +216,7 @@ def make_rows(cost: Cost, scores: Scores) -> dict[str, str]:
 
 
 def main(n_seeds: int, titles: Sequence[str]) -> None:
+    """Print the table: a column for each model, with all weights and slim."""
     columns: list[dict[str, Any]] = []
     for title in titles:
         before = make_rows(*measure(MODELS[title], n_seeds, keep_all=True))

@@ -18,8 +18,8 @@ accuracy`, with its patience. All words that lack a vector have that of their lo
 itself doesn't look there. Seconds are those of reading and training, without clustering; those of
 `ner` include its evaluations.
 
-The development and the test part are scored with the same model. Nothing was chosen on the latter:
-each setting has been looked at once.
+The development and the test part are scored with the same model. Nothing was chosen on the test
+part: each setting has been looked at once.
 """
 
 import json
@@ -165,17 +165,25 @@ def select_vectors(
 
 
 def save_vectors(lang: str, words: Sequence[str], rows: Floats2d, data: Data) -> None:
-    """Save the vectors of the words of a corpus, and the clusters of all vectors."""
+    """Save the vectors of the words of a corpus, and the clusters of these words, into which all
+    vectors are divided."""
     vocab = make_pipeline(lang, words, rows).vocab
-    names = cluster_vectors(vocab, CLUSTERS)
-    docs = chain.from_iterable(chain.from_iterable(data.articles.values()))
-    forms = {token.text for doc in docs for token in doc}
+    clusters_of_hash = cluster_vectors(vocab, CLUSTERS)
+
+    forms: set[str] = set()  # as the corpus has them
+    for articles in data.articles.values():
+        for doc in chain.from_iterable(articles):
+            forms.update(token.text for token in doc)
     lower_forms = {form.lower() for form in forms}
-    clusters = {
-        word: names[vocab.strings[word]] for word in words if word in forms or word in lower_forms
-    }
-    make_pipeline(lang, *select_vectors(words, rows, sorted(forms))).to_disk(data.vectors)
-    data.clusters.write_text(json.dumps(clusters), encoding="utf8")  # last: all is there
+    clusters_of_word: dict[str, list[str]] = {}
+    for word in words:
+        if word in forms or word in lower_forms:
+            clusters_of_word[word] = clusters_of_hash[vocab.strings[word]]
+
+    selected_words, selected_rows = select_vectors(words, rows, sorted(forms))
+    make_pipeline(lang, selected_words, selected_rows).to_disk(data.vectors)
+    # This file comes last: where it is, all is there.
+    data.clusters.write_text(json.dumps(clusters_of_word), encoding="utf8")
 
 
 def load_data(corpus: str, folder: Path, embeddings: Path) -> Data:
@@ -253,11 +261,14 @@ def find_with_clusters(
 ) -> list[list[str]]:
     """The features of each token, and the clusters of the words up to two tokens away, as ours have
     them."""
+    # A word has its own clusters or, if it has none, those of its lower case.
     clusters_of_words = [clusters.get(word, clusters.get(word.lower(), [])) for word in words]
     names_of_tokens = find_features(words)
     for t, names in enumerate(names_of_tokens):
-        for other in range(max(t - 2, 0), min(t + 3, len(words))):
-            names += [f"{other - t}:cluster={cluster}" for cluster in clusters_of_words[other]]
+        for neighbour in range(max(t - 2, 0), min(t + 3, len(words))):
+            offset = neighbour - t
+            for cluster in clusters_of_words[neighbour]:
+                names.append(f"{offset}:cluster={cluster}")
     return names_of_tokens
 
 
@@ -272,9 +283,9 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     began = time.process_time()
     with redirect_stdout(sys.stderr):
         nlp = init_nlp(config)
-        train_by_spacy(nlp, folder / "ner")
+        train_by_spacy(nlp, folder)
     seconds = time.process_time() - began
-    dev, test = score_pipeline(spacy.load(folder / "ner" / "model-best"), data)
+    dev, test = score_pipeline(spacy.load(folder / "model-best"), data)
     return Result(dev, test, seconds)
 
 
@@ -282,7 +293,9 @@ def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result
     """What trains a system."""
     if system in OURS:
         return run_ours
-    return run_ner if system == NER else run_crfsuite
+    if system == NER:
+        return run_ner
+    return run_crfsuite
 
 
 # Runs
@@ -335,6 +348,7 @@ def print_tables(results: dict[Setting, Result]) -> None:
 
 
 def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
+    """Train what has no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, embeddings) for corpus in CORPORA}

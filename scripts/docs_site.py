@@ -196,8 +196,10 @@ class ListParameters(griffe.Extension):
         if obj.docstring is None:
             return
         text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
-        names = "|".join(name for name in obj.module.members if not name.startswith("_"))
-        # "\1" is the name after "see ".
+
+        # "see `name`" becomes a link, if the module has the name. "\1" stands for the name.
+        public_names = [name for name in obj.module.members if not name.startswith("_")]
+        reference = rf"(?<=see )`({'|'.join(public_names)})`"
         target = rf"{obj.module.path}.\1"
         link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
-        obj.docstring.value = re.sub(rf"(?<=see )`({names})`", link, text)
+        obj.docstring.value = re.sub(reference, link, text)

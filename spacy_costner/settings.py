@@ -100,16 +100,18 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
     full_config = Config(Language.default_config).merge(dict(config))
     config_text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:
-        names = path.split(".")
-        is_variable = f"${{{path}}}" in config_text
-        if is_variable or names[0] in CHECKED:
-            names = names[:-1]  # only its section has to exist: the setting may be new
-        section: Any = full_config
-        for i, name in enumerate(names):
-            if not isinstance(section, Mapping):
+        names_to_check = path.split(".")
+        is_variable = f"${{{path}}}" in config_text  # "${paths.train}" stands in the config
+        if is_variable or names_to_check[0] in CHECKED:
+            names_to_check.pop()  # only its section has to exist: the setting may be new
+        # Go down from the whole config, one section after another.
+        block: Any = full_config
+        for i, name in enumerate(names_to_check):
+            if not isinstance(block, Mapping):
                 break
-            _check_names([name], section, section=".".join(names[:i]), source=None)
-            section = section[name]
+            section = ".".join(names_to_check[:i])
+            _check_names([name], block, section, source=None)
+            block = block[name]
 
 
 def _check_names(

@@ -28,13 +28,13 @@ FLOORS = [
         "types",
         "validation",
     },
-    {"borders", "chain", "readers", "sparse", "tags"},
+    {"borders", "chain", "pages", "readers", "sparse", "tags"},
     {"costs", "features", "token_attrs"},
     {"annotation", "decoding", "losses", "ml"},
     {"training"},
     {"pipeline"},
     {"analysis"},
-    {"presidio"},
+    {"presidio", "serve"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

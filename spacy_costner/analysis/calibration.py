@@ -390,10 +390,20 @@ def search_line(
 
 
 def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Floats2d:
-    """Update the inverse of the Hessian by a step and the change of the gradient along it.
-    Nocedal & Wright (2006), eq. 6.17. Shapes: (P, P), (P,), (P,)"""
+    """Update the inverse of the Hessian after a step.
+
+        H' = (I - s y^T / (y^T s)) H (I - y s^T / (y^T s)) + s s^T / (y^T s)
+
+    inverse (Floats2d): The inverse so far, H. Shape: (P, P)
+    step (Floats1d): The change of the parameters, s. Shape: (P,)
+    change (Floats1d): The change of the gradient, y. Shape: (P,)
+    RETURNS (Floats2d): The new inverse. It is the same if it would not be positive definite any
+        more.
+
+    Nocedal & Wright (2006), eq. 6.17.
+    """
     curvature = float(step @ change)
-    if curvature <= 1e-12:  # it would not be positive definite any more
+    if curvature <= 1e-12:
         return inverse
     left = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
     return left @ inverse @ left.T + numpy.outer(step, step) / curvature

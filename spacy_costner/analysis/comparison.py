@@ -459,18 +459,19 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 def train_variant(variant: Variant, use_gpu: int) -> float:
     """Train the pipeline of a variant into its folder, and return the seconds. An older pipeline
     there is kept until the new one is complete."""
-    work = variant.path / "training"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    unfinished = variant.path / "training"  # what an interrupted training has left is removed
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
-        trained = train_pipeline(variant.config, work, log, use_gpu=use_gpu)
+        trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
-    # If this process is killed now, the seconds of the older pipeline don't count for the new one.
+    # The seconds of an older pipeline are removed before the pipeline is replaced: if this process
+    # is killed in between, they don't count for the new one.
     (variant.path / "trained.json").unlink(missing_ok=True)
-    replace_folder(trained, variant.path / "model-best")
-    shutil.rmtree(work)
+    replace_folder(trained_path, variant.path / "model-best")
+    shutil.rmtree(unfinished)
     return seconds
 
 

@@ -246,8 +246,8 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Initialize the components of a pipeline as `spacy train` does: not those that are frozen, nor
-    those from trained pipelines, whose training goes on."""
+    """Initialize the components of a pipeline as `spacy train` does. Frozen components stay as they
+    are. Components from trained pipelines aren't initialized: their training goes on."""
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
@@ -290,8 +290,8 @@ def count_sentences(doc: Doc) -> int:
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences. No more docs are read than it takes
-    to know."""
+    """Whether docs have fewer than `FEW_SENTENCES` sentences. Reading stops as soon as there are
+    more."""
     n_sentences = 0
     for doc in docs:
         n_sentences += count_sentences(doc)

@@ -265,6 +265,7 @@ def end_with_parent() -> None:
     parent: Any = parent_process()
 
     def wait_and_exit() -> None:
+        """What a thread does in the background: wait for the other process, then end this one."""
         parent.join()
         # Not `sys.exit`, which would only end this thread.
         os._exit(1)

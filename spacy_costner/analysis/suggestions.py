@@ -331,4 +331,9 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 def text_without_space(doc: Doc) -> str:
     """The text of a doc without white space, to find equal texts."""
-    return "".join(doc.text.split())
+    return without_space(doc.text)
+
+
+def without_space(text: str) -> str:
+    """A text without white space."""
+    return "".join(text.split())

@@ -25,6 +25,7 @@ from .fit import fit_cli
 from .guarantee import guarantee_cli
 from .init import init_cli
 from .report import report_cli
+from .serve import serve_cli
 from .suggest import suggest_cli
 from .tune import tune_cli
 from .vectors import vectors_cli
@@ -80,6 +81,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
     ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
+    ("serve", serve_cli, DATA, "Annotate texts in the browser, chosen by a model that learns."),
     ("vectors", vectors_cli, DATA, "Learn vectors of words from raw text."),
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),

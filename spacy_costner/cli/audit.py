@@ -24,13 +24,13 @@ from ..analysis.conversion import check_suffix, write_corpus
 from ..analysis.loading import read_config
 from ..analysis.reporting import UNPREDICTABLE, excerpt
 from ..analysis.runs import local_processes, ray_cluster
+from ..pages import render
 from ..pipeline.scorers import Entity, as_entity
 from ..readers import Task, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
 from .command_line import command
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
-from .pages import render
 from .tables import text_table
 
 N_PRINTED = 10

@@ -11,13 +11,13 @@ from markupsafe import Markup
 from typer import Argument, Option
 
 from ..analysis.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
+from ..pages import percent, render
 from ..saving import check_file, save_text
 from ..tags import OUTSIDE
 from . import plots
 from .command_line import command
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
-from .pages import percent, render
 
 MAX_TAGS = 66
 """Transitions are shown up to this number of tags, the start included: 16 labels in BILUO."""

@@ -280,8 +280,9 @@ class Posterior:
         return log_probs, entity, backprop
 
     def _extend_into_space(self, entity: Ints1d, ways: Entities) -> tuple[Ints1d, Entities]:
-        """Find all ways in which a path can have an entity: white space can't end it, so it may
-        also go on through the first, the first two, … tokens of white space after it.
+        """Find all ways in which a path can have an entity. White space at the end of an entity
+        doesn't count, so on a path it may also go on through the first, the first two, … tokens of
+        white space after it.
 
         entity (Ints1d): The index of each entity, for its ways. Shape: (E,)
         ways (Entities): The way of each entity without white space after it. Shape: (E,)

@@ -22,7 +22,8 @@ their weights mean."""
 WHERE = "spacy_costner.Features: include_static_vectors"
 
 _ADDING = make_lock()
-"""Held while a thread adds vectors that were computed."""
+"""The lock that a thread holds while it looks up words and adds their vectors, so that no other
+thread gives new words the same numbers."""
 
 
 class StaticVectors(ABC):

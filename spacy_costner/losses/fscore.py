@@ -214,12 +214,13 @@ def best_counts(
     tp = float(gold_weight.sum()) - fn
 
     def backprop(derivatives: Derivatives) -> Potentials:
+        """From the derivatives with respect to the counts to that of the potentials."""
         d_tp, d_fp, d_fn = derivatives
         is_gold = xp.arange(n_gold + n_wrong) < n_gold
-        # With respect to d, and to the scores with and without. The scores of other segments
-        # than the best ones have no part in the loss.
-        d_d = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
-        d_with_and_without = xp.stack([-d_d, d_d])
+        # The derivative with respect to d, and from it those with respect to "with" and "without".
+        # They belong to the best segments: others have no part in the loss.
+        d_of_d = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
+        d_with_and_without = xp.stack([-d_of_d, d_of_d])
         d_scores = xp.zeros_like(scores)
         d_scores[:, :n_gold] = d_with_and_without[:, :n_gold]
         d_scores[0, best_columns] = d_with_and_without[:, n_gold:]

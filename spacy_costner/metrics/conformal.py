@@ -234,7 +234,7 @@ def docs_needed(
 
 def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) -> int | None:
     """The largest k, from 0 to `last`, that fails; None if none does. If it need not be exact, it
-    is found by bisection. That takes it that all k after one that passes pass, too."""
+    is found by bisection, which assumes that all k after one that passes pass, too."""
     if is_exact:
         for k in range(last, -1, -1):
             if fails(k):

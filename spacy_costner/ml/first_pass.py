@@ -52,6 +52,8 @@ class FirstPass(Shim):
         self.weights = SparseWeights(settings, average_power, keep_all)
         self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False
+        # In training: the features and weights for the docs of each fold, and the fold of each doc,
+        # by the hash of its text. See `set_folds`.
         self._folds: list[tuple[Features, SparseWeights]] = []
         self._fold_of_text: dict[int, int] = {}
 

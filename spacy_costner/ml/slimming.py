@@ -75,9 +75,10 @@ def rounding_step(weights: Floats2d) -> numpy.float32:
     if not n_used:
         return numpy.float32(1)
     mean_square = float(numpy.square(weights, dtype="float64").sum()) / n_used
-    # Errors of rounding are uniform: the mean of their squares is step^2 / 12.
+    # Errors of rounding are uniform: the mean of their squares is step^2 / 12, and may be `ROUNDED`
+    # of that of the weights. The step is the largest power of 2 that isn't above this.
     largest_step = numpy.sqrt(12 * ROUNDED * mean_square)
-    _, exponent = numpy.frexp(largest_step)  # largest_step < 2^exponent
+    _, exponent = numpy.frexp(largest_step)  # 2^(exponent - 1) <= largest_step < 2^exponent
     return numpy.ldexp(numpy.float32(1), max(int(exponent) - 1, LEAST_EXPONENT))
 
 

@@ -103,7 +103,8 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
 def _map_lines(
     function: Callable[[Doc], ResultT], nlp: Language, file: BinaryIO, path: Path
 ) -> Iterator[ResultT]:
-    """Yield what a function makes of the doc of each line of text."""
+    """Yield what a function makes of the doc of each line of an open file. `path` is that of the
+    file, for errors. Docs can't be used after the function has returned."""
     texts = _read_lines(file, path)
     while batch := list(islice(texts, N_LINES)):
         # The strings and lexemes of new words are given back after the block.

@@ -279,21 +279,22 @@ class TokenStore:
         """Add the tokens of docs: their own values, and what targets say of them. Returns the
         number of the first one among all tokens of the corpus."""
         first_token = self.n_tokens
-        values = cast(Ints2d, batch.value_ids)
-        self.columns.write("values", first_token, values)
+        value_ids = cast(Ints2d, batch.value_ids)
+        self.columns.write("value_ids", first_token, value_ids)
         self.vectors = batch.vectors  # the same for all docs in training: see `Lookup`
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
         self.columns.write("possible", first_token, targets.constraints.emissions)
-        self.n_tokens += len(values)
+        self.n_tokens += len(value_ids)
         return first_token
 
-    def gather(self, values: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """The features of tokens, from the values in their windows, (N, C), and the lengths of the
-        sequences that these stand in, (B,)."""
-        rows = self.features.gather(values, lengths)
+    def gather(self, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
+        """The features of the tokens of some sequences, from the ids of their own values, (N, C),
+        and the lengths of the sequences, (B,). A token sees the values of its neighbours in its
+        sequence."""
+        rows = self.features.gather(value_ids, lengths)
         if self.vectors is None:
             return FeatureBatch(rows, lengths)
-        vector_ids = self.features.gather_vectors(values, lengths)
+        vector_ids = self.features.gather_vectors(value_ids, lengths)
         return FeatureBatch(rows, lengths, vectors=self.vectors, vector_ids=vector_ids)
 
 
@@ -412,9 +413,9 @@ class PieceStore:
         corpus, (N,)."""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
-        values = cast(Ints2d, self.tokens.columns["values"][tokens])
+        value_ids = cast(Ints2d, self.tokens.columns["value_ids"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
-        features = self.tokens.gather(values, window_lengths)
+        features = self.tokens.gather(value_ids, window_lengths)
 
         # The other tokens of the windows were needed for the features alone.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])

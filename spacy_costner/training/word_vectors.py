@@ -1,5 +1,5 @@
 """Learn vectors of words from text: words that occur beside the same words get similar vectors.
-Words are the same if they are in lower case.
+A form is a word as it is written. Forms that are the same in lower case are one word.
 
 The text is read once, sentence by sentence. What is kept of it is a number of 4 bytes for each
 token, its distinct words, and the matrix of words and their contexts, of which only what is above 0
@@ -83,13 +83,15 @@ def learn_word_vectors(
     require_scipy()  # before all of the text is read in vain
     text = number_words(sentences, min_count)
     pmi = positive_pmi(text.tokens, len(text.words))
+    # `indptr` is where the stored numbers of each row begin: it grows where a row has some.
     has_contexts = numpy.diff(pmi.indptr) > 0
-    words = [word for word, is_known in zip(text.words, has_contexts) if is_known]
+    words = [text.words[i] for i in numpy.flatnonzero(has_contexts)]
     if len(words) < 2:
         raise ValueError(
             f"vectors: expected words that occur {min_count} times or more, beside others that do, "
             f"got {len(words)} in {text.n_tokens:,} tokens: use more text, or a lower min_count"
         )
+
     data = factorise(pmi[has_contexts], dim=dim, seed=seed)
     row_of_form = {word: row for row, word in enumerate(words)}
     for form in text.forms:
@@ -127,6 +129,8 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     tokens = numpy.frombuffer(numbers, dtype="int32")
     forms = list(number_of_form)
     number_of_form.clear()  # it takes more memory than all that follows
+
+    # Then words are numbered, in the order of their first forms. (number of forms,)
     number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     word_of_form = numpy.asarray([number_of_word[form.lower()] for form in forms], dtype="int32")
     words = list(number_of_word)
@@ -136,13 +140,16 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     numpy.add.at(word_counts, word_of_form, form_counts)
     by_frequency = numpy.argsort(-word_counts, kind="stable")  # from the most frequent
     frequent = by_frequency[word_counts[by_frequency] >= min_count]
-    place_of_word = numpy.full(len(words), -1, dtype="int32")
-    place_of_word[frequent] = numpy.arange(len(frequent))
-    # From a form's number to the place of its word among the frequent ones. The last is for -1.
-    place = numpy.append(place_of_word[word_of_form], numpy.int32(-1))
+
+    # At last the frequent words get new numbers, from the most frequent one; others have -1.
+    new_number = numpy.full(len(words), -1, dtype="int32")
+    new_number[frequent] = numpy.arange(len(frequent))
+    # Those of the words of forms. The entry at the end is for the -1 between sentences.
+    new_number_of_form = numpy.append(new_number[word_of_form], numpy.int32(-1))
     frequent_words = [words[i] for i in frequent]
-    frequent_forms = [form for i, form in enumerate(forms) if place[i] >= 0]
-    return NumberedText(frequent_words, frequent_forms, place[tokens], int(word_counts.sum()))
+    frequent_forms = [form for i, form in enumerate(forms) if new_number_of_form[i] >= 0]
+    n_tokens = int(word_counts.sum())
+    return NumberedText(frequent_words, frequent_forms, new_number_of_form[tokens], n_tokens)
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
@@ -160,15 +167,16 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
     # SciPy needs a block, also where there are no words.
     blocks: list[Any] = [csr_matrix((0, len(smoothed)), dtype="float32")]
     for first, end in divide_words(word_counts):
-        block = count_pairs(tokens, first, end, n_frequent).tocoo()
+        # A row, a column and a count for each pair of a word of this range and a context.
+        pairs = count_pairs(tokens, first, end, n_frequent).tocoo()
         # How often the pair would occur by chance. Shape: (pairs,)
-        by_chance = word_counts[first + block.row] * smoothed[block.col]
-        block.data = numpy.log(block.data * smoothed.sum() / by_chance)
-        is_above_chance = block.data > 0
-        row = block.row[is_above_chance]
-        column = block.col[is_above_chance]
-        pmi = block.data[is_above_chance].astype("float32")
-        blocks.append(csr_matrix((pmi, (row, column)), shape=block.shape))
+        by_chance = word_counts[first + pairs.row] * smoothed[pairs.col]
+        pmi = numpy.log(pairs.data * smoothed.sum() / by_chance)
+        is_above_chance = pmi > 0
+        row = pairs.row[is_above_chance]
+        column = pairs.col[is_above_chance]
+        positive = pmi[is_above_chance].astype("float32")
+        blocks.append(csr_matrix((positive, (row, column)), shape=pairs.shape))
     return require_scipy().vstack(blocks, format="csr")
 
 
@@ -198,14 +206,17 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges, from a first word to the one before the end, with about `PAIRS`
-    pairs of a word and a context in each. Shape: (D,)"""
+    """Divide words into ranges with at most `PAIRS` pairs of a word and a context in each.
+
+    word_counts (Floats1d): In how many pairs each word is. Shape: (D,)
+    YIELDS (tuple[int, int]): The first word of a range, and the one after its last.
+    """
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
         pairs_before = pairs_up_to[first] - word_counts[first]
         end = int(numpy.searchsorted(pairs_up_to, pairs_before + PAIRS, side="right"))
-        end = max(end, first + 1)  # a word that has more is alone
+        end = max(end, first + 1)  # a word with more pairs than that is alone
         yield first, end
         first = end
 
@@ -249,7 +260,9 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
         left, singular_values, _ = svds(matrix, k=dim, v0=first_vector)
         order = numpy.argsort(-singular_values)
     largest = singular_values[order]
-    order = order[largest > largest[0] * smaller_side * numpy.finfo("float32").eps]
+    # Those that rounding leaves of 0 are no singular values.
+    rounding = largest[0] * smaller_side * numpy.finfo("float32").eps
+    order = order[largest > rounding]
     return to_unit_length(left[:, order] * singular_values[order] ** POWER)
 
 

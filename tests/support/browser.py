@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,26 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="requires Chromium")
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowRight": 39, "End": 35, "Home": 36}
+KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    " ": 32,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Delete": 46,
+    "1": 49,
+    "2": 50,
+    "u": 85,
+    "x": 88,
+}
+"""The codes of keys, as Windows has them."""
+
+SHIFT = 8
+"""The modifier of DevTools."""
 
 
 class Browser:
@@ -49,13 +69,14 @@ class Browser:
             text += self.output.read(1)
         return json.loads(text[:-1])
 
-    def open(self, page: Path, width: int = 1200, dark: bool = False) -> None:
-        """Open a page in a window of this width, with the colours of light or dark."""
+    def open(self, page: Path | str, width: int = 1200, dark: bool = False) -> None:
+        """Open a file or an address in a window of this width, in the colours of light or dark."""
         size = {"width": width, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", until="Page.loadEventFired", url=page.as_uri())
+        url = page.as_uri() if isinstance(page, Path) else page
+        self.call("Page.navigate", until="Page.loadEventFired", url=url)
 
     def run(self, script: str) -> Any:
         """The value of an expression on the page."""
@@ -63,13 +84,53 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def press(self, key: str, times: int = 1) -> None:
-        """Press and release a key."""
-        code = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
-        code |= {"text": {"Enter": "\r", " ": " "}[key]} if key in ("Enter", " ") else {}
+    def press(self, key: str, times: int = 1, *, shift: bool = False) -> None:
+        """Press and release a key, with the Shift key held if asked."""
+        code: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
+        if len(key) == 1 or key == "Enter":  # the key writes a character
+            code["text"] = "\r" if key == "Enter" else key
+        if shift:
+            code["modifiers"] = SHIFT
         for _ in range(times):
             for kind in ("keyDown", "keyUp"):
                 self.call("Input.dispatchKeyEvent", type=kind, **code)
+
+    def drag(self, start: str, end: str) -> None:
+        """Press the mouse at one element, and release it at another; both as CSS selectors."""
+        places: list[tuple[float, float]] = []
+        for selector in (start, end):
+            box = self.run(
+                "(() => { const box = document.querySelector("
+                f"{json.dumps(selector)}).getBoundingClientRect();"
+                " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+            )
+            places.append((box[0], box[1]))
+        kinds = [
+            ("mousePressed", places[0]),
+            ("mouseMoved", places[1]),
+            ("mouseReleased", places[1]),
+        ]
+        for kind, (x, y) in kinds:
+            self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=x,
+                y=y,
+                button="left",
+                buttons=1,
+                clickCount=1,
+            )
+
+    def click(self, selector: str) -> None:
+        """Click on an element."""
+        self.drag(selector, selector)
+
+    def wait(self, condition: str, seconds: float = 30.0) -> None:
+        """Wait until an expression of the page is true."""
+        end = time.monotonic() + seconds
+        while not self.run(condition):
+            assert time.monotonic() < end, f"not true after {seconds} s: {condition}"
+            time.sleep(0.02)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from base64 import b64encode
 from datetime import date
 from typing import Any
 
-from ..rendering import get_template
+from .rendering import get_template
 
 
 def render(template: str, **values: Any) -> str:

@@ -1,0 +1,528 @@
+"""An annotation session: which text comes next, what the model proposes, and training beside.
+
+A text to train on is chosen by the model or, before there is one, by its words. Between them come
+texts that measure: without proposals, as people accept what they see. Whenever there are new
+answers, a linear model is trained from scratch on all of them by a thread, while the one before
+proposes; F is measured on the texts that measure, and only there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Config
+
+from ..metrics.shift import expected_prf
+from ..pipeline.annotations import Confidence, prob_of
+from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
+from .annotation_store import AnnotationStore, Answer, is_drawn
+from .expected_counts import expect_counts
+from .fitting import save_trained
+from .initial_config import init
+from .predictions import get_component, predict, run_before
+from .preparation import find_corpora, load_linear, prepare, train_linear
+from .suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
+
+COMPONENT = "ner"
+"""The name of the component in the pipelines that `init` writes."""
+
+LEAST_TEXTS = 10
+"""A first model is trained on so many annotated texts."""
+
+TURN_TO_MEASURE = 5
+"""One of so many texts that are shown measures, as long as there are some."""
+
+MOST_CANDIDATES = 2000
+"""The next texts are chosen among so many, drawn at random."""
+
+N_EXPECTED = 500
+"""F is expected of so many texts without an answer, drawn at random."""
+
+N_CHOSEN = 100
+"""How many texts are chosen ahead. They last until the next model is there."""
+
+ENOUGH_MEASURING = 30
+"""Annotated texts that measure, from which on a command can calibrate on them."""
+
+MODEL = "model"
+"""The folder of the last pipeline, in the folder of the session."""
+
+
+class SessionError(ValueError):
+    """A request that can't be fulfilled, with what was expected."""
+
+
+class UnknownTextError(SessionError):
+    """There is no text with this key."""
+
+
+class ProposedSpan(NamedTuple):
+    """An entity of a text, in tokens: proposed by the model, with its probability, or annotated."""
+
+    start: int
+    end: int
+    label: str
+    prob: float | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A text to annotate, as the page shows it."""
+
+    key: str
+    tokens: Sequence[tuple[str, str]]  # each with the white space after it
+    spans: Sequence[ProposedSpan]
+    is_measuring: bool
+    version: int  # of the answer that it has; 0: none
+
+    def as_dict(self) -> dict[str, Any]:
+        """The proposal as JSON has it."""
+        return {**asdict(self), "spans": [span._asdict() for span in self.spans]}
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a training has brought."""
+
+    n_texts: int  # annotated texts that it was trained on
+    n_entities: int
+    n_measured: int  # annotated texts that measure
+    f: float | None  # there; None: none of them has an entity
+    expected_f: float | None  # of the texts that nobody annotated
+    seconds: float
+
+
+class Trained(NamedTuple):
+    """A pipeline that was trained on the answers, with its scores."""
+
+    nlp: Language
+    training: dict[str, Any]  # the block [training] of its config, resolved
+    loss: float
+    point: Point
+
+
+class AnnotationSession:
+    """A session of annotation in a folder. Its methods may be called by several threads.
+
+    store (AnnotationStore): The texts and the answers.
+    labels (Sequence[str]): The labels that can be annotated.
+    lang (str): Code of the language, for the tokenizer and the model.
+    start_model (Language | None): A trained pipeline to begin with. It stays until a model of the
+        session has a higher F on the texts that measure.
+    seed (int): Seed of the order of texts.
+    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`.
+    """
+
+    def __init__(
+        self,
+        store: AnnotationStore,
+        *,
+        labels: Sequence[str],
+        lang: str,
+        start_model: Language | None = None,
+        seed: int = 0,
+    ) -> None:
+        if start_model is not None:
+            get_component(start_model, COMPONENT)
+        self.store = store
+        self.labels = list(labels)
+        self.lang = lang
+        self.problem: str | None = None  # of the last training
+        self.is_training = False
+        self._tokenizer = spacy.blank(lang)
+        self._random = numpy.random.default_rng(seed)
+        self._lock = threading.RLock()  # for the store and everything below
+        self._changed = threading.Condition(self._lock)
+        self._n_changes = 0  # of answers, in this process
+        self._is_stopped = False
+        self._nlp = start_model
+        self._start_model = start_model
+        self._chosen: list[str] = []  # keys of the next texts, the best first
+        self._measuring = [text.key for text in store.texts.values() if text.is_measuring]
+        self._others = [text.key for text in store.texts.values() if not text.is_measuring]
+        self._thread: threading.Thread | None = None
+        model_path = store.folder / MODEL
+        if (model_path / "config.cfg").exists():
+            self._nlp = spacy.load(model_path)
+        self._chosen = self._choose(self._nlp)
+
+    # The texts
+
+    def next_text(self, without: Iterable[str] = ()) -> Proposal | None:
+        """The next text to annotate. None: all have answers.
+
+        without (Iterable[str]): Keys of texts that are shown already.
+        """
+        with self._lock:
+            shown = {*without, *self.store.answers}
+            waiting = [key for key in self._measuring if key not in shown]
+            key = next((key for key in [*self._chosen, *self._others] if key not in shown), None)
+            if waiting and (key is None or self._is_turn_to_measure()):
+                key = waiting[0]
+            if key is None:
+                return None
+            return self.proposal(key)
+
+    def _is_turn_to_measure(self) -> bool:
+        """Whether too few of the answers are of texts that measure."""
+        answers = self.store.answers.values()
+        n_measuring = sum(answer.is_measuring for answer in answers)
+        return (n_measuring + 1) * TURN_TO_MEASURE <= len(answers) + 1
+
+    def proposal(self, key: str) -> Proposal:
+        """A text with its annotation or, if it has none, with what the model proposes. A text that
+        measures has no proposals.
+
+        RAISES (UnknownTextError): If there is no such text.
+        """
+        with self._lock:
+            if key not in self.store.texts:
+                raise UnknownTextError(f"key: expected that of a text, got {key!r}")
+            stored = self.store.texts[key]
+            answer = self.store.answers.get(key)
+            doc = self._tokenizer.make_doc(stored.text)
+            version = 0
+            spans: list[ProposedSpan] = []
+            if answer is not None:
+                version = answer.version
+                spans = annotated_spans(doc, answer)
+            elif not stored.is_measuring:
+                spans = self.propose(stored.text)
+            tokens = [(token.text, token.whitespace_) for token in doc]
+            return Proposal(key, tokens, spans, stored.is_measuring, version)
+
+    def propose(self, text: str) -> list[ProposedSpan]:
+        """The entities that the model predicts in a text; none before there is a model."""
+        with self._lock:
+            nlp = self._nlp
+            if nlp is None or not text.strip():
+                return []
+            ner = get_component(nlp, COMPONENT)
+            docs = run_before(nlp, COMPONENT, [nlp.make_doc(text)])
+            predict(ner, docs, ner.posterior(docs), Confidence())
+        return [ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)) for ent in docs[0].ents]
+
+    def predict_text(self, text: str) -> tuple[Task, float | None]:
+        """Predict a text that another tool has. Returns it with the predicted entities, each with
+        its probability as "score"; and how certain the model is of it, from 0 to 1, by the expected
+        cost for the price of its annotation: see `suggest`. None: there is no model.
+
+        RAISES (ValueError): If spaCy can't make a doc of the text.
+        """
+        with self._lock:
+            nlp = self._nlp
+            doc = (nlp or self._tokenizer).make_doc(text)
+            if nlp is None or not len(doc):
+                return Task(text, []), None
+            ner = get_component(nlp, COMPONENT)
+            docs = run_before(nlp, COMPONENT, [doc])
+            posterior = ner.posterior(docs)
+            uncertainty = float(by_cost(ner, posterior).docs[0])
+            predict(ner, docs, posterior, Confidence())
+        spans = [
+            TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
+            for ent in docs[0].ents
+        ]
+        return Task(text, spans), 1.0 / (1.0 + uncertainty / (len(doc) + PRICE_PER_DOC))
+
+    # The answers
+
+    def answer(
+        self, key: str, spans: Iterable[ProposedSpan], *, is_left_out: bool, seen_version: int
+    ) -> bool:
+        """Save the answer to a text.
+
+        key (str): The key of the text.
+        spans (Iterable[ProposedSpan]): Its entities.
+        is_left_out (bool): Whether it is left out.
+        seen_version (int): The version of the answer that was shown, 0 for none.
+        RETURNS (bool): Whether this replaces an answer that wasn't shown: of another tab.
+        RAISES (SessionError): If there is no such text, or it can't have these entities.
+        RAISES (OSError): If the answer can't be saved.
+        """
+        with self._lock:
+            if key not in self.store.texts:
+                raise UnknownTextError(f"key: expected that of a text, got {key!r}")
+            stored = self.store.texts[key]
+            doc = self._tokenizer.make_doc(stored.text)
+            task = Task(stored.text, self._check_spans(doc, spans))
+            earlier = self.store.answers.get(key)
+            is_replaced = earlier is not None and earlier.version != seen_version
+            self.store.save(key, task, is_measuring=stored.is_measuring, is_left_out=is_left_out)
+            self._note_change()
+            return is_replaced
+
+    def answer_task(self, key: str, task: Task, *, is_left_out: bool = False) -> None:
+        """Save the answer to a text that another tool has. Whether it measures is decided by the
+        text of its first answer: see `is_drawn`.
+
+        RAISES (OSError): If the answer can't be saved.
+        """
+        with self._lock:
+            earlier = self.store.answers.get(key)
+            is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
+            self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
+            self._note_change()
+
+    def remove(self, key: str) -> bool:
+        """Remove the answer to a text. Returns whether there was one."""
+        with self._lock:
+            was_there = self.store.remove(key)
+            if was_there:
+                self._note_change()
+            return was_there
+
+    def _note_change(self) -> None:
+        """Wake the thread that trains."""
+        self._n_changes += 1
+        self._changed.notify_all()
+
+    def _check_spans(self, doc: Doc, spans: Iterable[ProposedSpan]) -> list[TaskSpan]:
+        """The spans of a doc in characters.
+
+        RAISES (SessionError): If one is not in the doc, has another label, or overlaps another.
+        """
+        task_spans: list[TaskSpan] = []
+        last_end = 0
+        for start, end, label, _ in sorted(spans, key=lambda span: (span.start, span.end)):
+            if not 0 <= start < end <= len(doc):
+                expected = f"expected a start before its end in a text of {len(doc)} tokens"
+                raise SessionError(f"spans: {expected}, got {start} to {end}")
+            if start < last_end:
+                raise SessionError(f"spans: expected none that overlap, got two at {start}")
+            if label not in self.labels:
+                raise SessionError(f"label: expected one of {self.labels}, got {label!r}")
+            last_end = end
+            span = doc[start:end]
+            n_leading = len(span.text) - len(span.text.lstrip())
+            stripped_text = span.text.strip()
+            if not stripped_text:
+                raise SessionError(f"spans: expected words, got white space at {start}")
+            start_char = span.start_char + n_leading
+            task_spans.append(TaskSpan(start_char, start_char + len(stripped_text), label))
+        return task_spans
+
+    # Training
+
+    def start(self) -> None:
+        """Start the thread that trains."""
+        self._thread = threading.Thread(target=self._train_forever, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop training after the current one."""
+        with self._lock:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def wait_until_trained(self, timeout: float = 60.0) -> bool:
+        """Wait until a model has learned all answers. Returns whether one has."""
+        with self._lock:
+            return self._changed.wait_for(self._has_learned_all, timeout)
+
+    def _has_learned_all(self) -> bool:
+        """Whether there is nothing to train."""
+        return not self.is_training and self._n_learned == self._n_changes
+
+    _n_learned = -1  # the changes before the last training
+
+    def _train_forever(self) -> None:
+        """Train whenever there are new answers."""
+        while True:
+            with self._lock:
+                self._changed.wait_for(lambda: self._is_stopped or not self._has_learned_all())
+                if self._is_stopped:
+                    return
+                self.is_training = True
+                n_changes = self._n_changes
+            problem = None
+            try:
+                self.train()
+            except Exception as error:  # answers go on, whatever training does
+                problem = f"training: {type(error).__name__}: {error}"
+            with self._lock:
+                self.is_training = False
+                self.problem = problem
+                self._n_learned = n_changes
+                self._changed.notify_all()
+
+    def train(self) -> Trained | None:
+        """Train a model on all answers, from scratch. Measure it, choose the next texts, save it,
+        and propose with it from now on. None: there are too few answers."""
+        with self._lock:
+            train_answers = self.store.accepted(is_measuring=False)
+            measure_answers = self.store.accepted(is_measuring=True)
+        n_entities = sum(len(answer.task.spans or ()) for answer in train_answers)
+        if len(train_answers) < LEAST_TEXTS or not n_entities:
+            return None
+        begin = time.monotonic()
+        nlp, training, loss = self._fit(train_answers)
+        f = self._measure(nlp, measure_answers)
+        is_better = True
+        if self._start_model is not None and self._nlp is self._start_model:
+            start_f = self._measure(self._start_model, measure_answers)
+            is_better = (f or 0.0) > (start_f or 0.0)
+        if is_better:
+            # It proposes at once. Choosing texts takes about as long as training.
+            self._nlp = nlp
+            self._chosen = self._choose(nlp)
+        point = Point(
+            len(train_answers),
+            n_entities,
+            len(measure_answers),
+            f,
+            self._expect_f(nlp),
+            round(time.monotonic() - begin, 3),
+        )
+        self._add_to_history(point)
+        if is_better:
+            scores = {} if f is None else {"ents_f": f}
+            save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
+        return Trained(nlp, training, loss, point)
+
+    def train_on_all(self) -> Trained:
+        """Train on all answers, also on those of texts that measure: nothing measures the result.
+
+        RAISES (ValueError): If there are too few.
+        """
+        with self._lock:
+            answers = [
+                *self.store.accepted(is_measuring=False),
+                *self.store.accepted(is_measuring=True),
+            ]
+        n_entities = sum(len(answer.task.spans or ()) for answer in answers)
+        if len(answers) < LEAST_TEXTS or not n_entities:
+            expected = f"expected at least {LEAST_TEXTS} annotated texts, and an entity"
+            raise ValueError(f"{expected}, got {len(answers)} texts and {n_entities} entities")
+        begin = time.monotonic()
+        nlp, training, loss = self._fit(answers)
+        seconds = round(time.monotonic() - begin, 3)
+        point = Point(len(answers), n_entities, 0, f=None, expected_f=None, seconds=seconds)
+        return Trained(nlp, training, loss, point)
+
+    def _add_to_history(self, point: Point) -> None:
+        """Keep what a training has brought, unless the last one had the same texts: a session that
+        starts again trains once."""
+        if self.store.history:
+            last = self.store.history[-1]
+            if (last["n_texts"], last["n_measured"]) == (point.n_texts, point.n_measured):
+                return
+        with self._lock:
+            self.store.add_to_history(asdict(point))
+
+    def _fit(self, answers: Sequence[Answer]) -> tuple[Language, dict[str, Any], float]:
+        """Train the model that `fit` trains on answers. Returns the pipeline, the block [training],
+        and the loss."""
+        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
+            # The corpus itself may get answers while it is read.
+            snapshot = Path(folder, "train.jsonl")
+            write_tasks(snapshot, [answer.task for answer in answers])
+            text = init(Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot)
+            linear = load_linear(Config().from_str(text))
+            corpus, _ = find_corpora(linear.nlp)
+            examples = prepare(linear, corpus)
+        outcome = train_linear(linear, examples)
+        # The config names the corpus that stays.
+        linear.nlp.config["paths"]["train"] = str(self.store.train_path)
+        return linear.nlp, linear.training, outcome.value
+
+    def _measure(self, nlp: Language, answers: Sequence[Answer]) -> float | None:
+        """F on the texts that measure; None if there is no entity."""
+        if not answers:
+            return None
+        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
+            snapshot = Path(folder) / "measure.jsonl"
+            write_tasks(snapshot, [answer.task for answer in answers])
+            examples = list(examples_to_measure(nlp, make_reader(snapshot)))
+        f = nlp.evaluate(examples).get("ents_f")
+        return None if f is None else float(f)
+
+    def _draw_unanswered(self, n: int) -> list[str]:
+        """Keys of `n` texts that have no answer, at random. None of them measures."""
+        with self._lock:
+            keys = [key for key in self._others if key not in self.store.answers]
+            order = self._random.permutation(len(keys))[:n]
+        return [keys[i] for i in order.tolist()]
+
+    def _choose(self, nlp: Language | None) -> list[str]:
+        """The next texts: those that the model is least sure of or, without one, those with the
+        frequent words."""
+        keys = self._draw_unanswered(MOST_CANDIDATES)
+        if not keys:
+            return []
+        make_doc = (nlp or self._tokenizer).make_doc
+        docs = [make_doc(self.store.texts[key].text) for key in keys]
+        if nlp is None:
+            suggestions = suggest_first(docs, n=N_CHOSEN)
+        else:
+            suggestions = suggest(nlp, docs, n=N_CHOSEN, name=COMPONENT)
+        return [keys[suggestion.place] for suggestion in suggestions]
+
+    def _expect_f(self, nlp: Language) -> float | None:
+        """F as the model expects it of the texts that nobody annotated; None without entities."""
+        keys = self._draw_unanswered(N_EXPECTED)
+        docs = [nlp.make_doc(self.store.texts[key].text) for key in keys]
+        totals = numpy.zeros(3)
+        for _, counts in expect_counts(nlp, COMPONENT, docs):
+            totals += [counts.correct.sum(), counts.predicted.sum(), counts.annotated.sum()]
+        return expected_prf(totals.tolist())["f"]
+
+    # What the page says
+
+    def status(self) -> dict[str, Any]:
+        """How far the session is, as JSON has it."""
+        with self._lock:
+            answers = list(self.store.answers.values())
+            accepted = [answer for answer in answers if not answer.is_left_out]
+            measured = [answer for answer in accepted if answer.is_measuring]
+            left_out = [answer for answer in answers if answer.is_left_out]
+            return {
+                "texts": len(self.store.texts),
+                "annotated": len(accepted),
+                "entities": sum(len(answer.task.spans or ()) for answer in accepted),
+                "left_out": len(left_out),
+                "measured": len(measured),
+                "measuring": len(self._measuring),
+                "measuring_left_out": sum(answer.is_measuring for answer in left_out),
+                "points": self.store.history,
+                "is_training": self.is_training,
+                "problem": self.problem,
+                "advice": self._advice(len(accepted) - len(measured), len(measured)),
+                "command": self._next_command(len(measured)),
+            }
+
+    def _advice(self, n_train: int, n_measured: int) -> str:
+        """What to do next, in a sentence."""
+        if n_train < LEAST_TEXTS:
+            return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
+        if n_measured < ENOUGH_MEASURING:
+            n_missing = ENOUGH_MEASURING - n_measured
+            return f"{n_missing} more texts that measure, and you can calibrate on them."
+        return "Calibrate and tune on the texts that measure:"
+
+    def _next_command(self, n_measured: int) -> str:
+        """The command to run next."""
+        command = f"python -m spacy costner fit --lang {self.lang} --train {self.store.train_path}"
+        if n_measured >= ENOUGH_MEASURING:
+            command += f" --dev {self.store.measure_path}"
+        return f"{command} --output training --calibrate --tune f"
+
+
+def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:
+    """The spans of an answer, in tokens of the doc of its text."""
+    spans: list[ProposedSpan] = []
+    for task_span in answer.task.spans or ():
+        span = doc.char_span(task_span.start, task_span.end, alignment_mode="expand")
+        if span is not None:
+            spans.append(ProposedSpan(span.start, span.end, task_span.label))
+    return spans

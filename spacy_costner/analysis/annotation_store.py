@@ -1,0 +1,252 @@
+"""The folder of an annotation session: its texts, and what was answered to them.
+
+settings.json            the labels and the language
+texts.jsonl              all texts, in random order; which of them measure
+annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corpus
+annotated/measure.jsonl  answers to texts that measure: a corpus, too
+history.jsonl            the scores of each training
+
+A text that measures is drawn before anything else, and nobody trains on it. An answer is in its
+file when `save` returns: a new one is appended and flushed, a change writes the file beside, and
+renames it. A line that was cut off by a crash was never acknowledged, and is removed at the start.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+
+from ..readers import Task, read_tasks, task_to_json
+from ..saving import save_file, save_text
+from .suggestions import without_space
+
+MEASURING_SHARE = 10
+"""One text of so many measures."""
+
+MIN_MEASURING = 30
+"""At least so many texts measure, but no more than half of all."""
+
+ACCEPTED = "accept"
+LEFT_OUT = "ignore"
+"""The answers to a text, as Prodigy calls them."""
+
+
+@dataclass(frozen=True)
+class StoredText:
+    """A text of the session."""
+
+    key: str
+    text: str
+    is_measuring: bool
+
+
+class Answer(NamedTuple):
+    """What was answered to a text."""
+
+    key: str
+    task: Task  # with its spans, and "answer" among its other keys
+    is_measuring: bool
+    version: int  # 1 for the first answer to the text in this process
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the text was left out, and has no annotation."""
+        return bool(self.task.extra.get("answer") == LEFT_OUT)
+
+
+class AnnotationStore:
+    """The texts and answers of a session, in memory and in its folder.
+
+    folder (Path): The folder. It is made if it isn't there.
+    RAISES (CorpusError): If a file in it can't be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.train_path = folder / "annotated" / "train.jsonl"
+        self.measure_path = folder / "annotated" / "measure.jsonl"
+        self.train_path.parent.mkdir(parents=True, exist_ok=True)
+        self._texts_path = folder / "texts.jsonl"
+        self._settings_path = folder / "settings.json"
+        self._history_path = folder / "history.jsonl"
+        self.texts: dict[str, StoredText] = {}
+        for record in read_lines(self._texts_path):
+            stored = StoredText(record["key"], record["text"], record["measures"])
+            self.texts[stored.key] = stored
+        self.answers: dict[str, Answer] = {}
+        for path in (self.train_path, self.measure_path):
+            remove_cut_line(path)
+            if path.exists() and path.stat().st_size:
+                for _, task in read_tasks(path):
+                    key = task.extra["meta"]["key"]
+                    self.answers[key] = Answer(key, task, path == self.measure_path, version=1)
+        remove_cut_line(self._history_path)
+        self.history: list[dict[str, Any]] = list(read_lines(self._history_path))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was saved by `save_settings`; empty in a new folder."""
+        if not self._settings_path.exists():
+            return {}
+        settings: dict[str, Any] = json.loads(self._settings_path.read_text(encoding="utf8"))
+        return settings
+
+    def save_settings(self, settings: dict[str, Any]) -> None:
+        """Save settings of the session, in place of those before."""
+        save_text(self._settings_path, json.dumps(settings, ensure_ascii=False, indent=2) + "\n")
+
+    def add_texts(self, texts: Iterable[str], *, seed: int = 0) -> int:
+        """Add texts, in random order, and draw those that measure. Texts that are there already,
+        but for white space, are left out.
+
+        texts (Iterable[str]): The texts.
+        seed (int): Seed of the order, and so of what is drawn.
+        RETURNS (int): How many were added.
+        """
+        known = {without_space(stored.text) for stored in self.texts.values()}
+        known.add("")
+        new_texts: list[str] = []
+        for text in texts:
+            bare_text = without_space(text)
+            if bare_text not in known:
+                known.add(bare_text)
+                new_texts.append(text)
+        if not new_texts:
+            return 0
+        n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
+        first_number = len(self.texts)
+        order = numpy.random.default_rng([seed, first_number]).permutation(len(new_texts))
+        # The order is random, so that the first are a random sample.
+        for rank, i in enumerate(order.tolist()):
+            key = f"text-{first_number + i}"
+            self.texts[key] = StoredText(key, new_texts[i], rank < n_measuring)
+        self._save_texts()
+        return len(new_texts)
+
+    def _save_texts(self) -> None:
+        """Save all texts."""
+        lines: list[str] = []
+        for stored in self.texts.values():
+            record = {"key": stored.key, "text": stored.text, "measures": stored.is_measuring}
+            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+        save_text(self._texts_path, "".join(lines))
+
+    def save(self, key: str, task: Task, *, is_measuring: bool, is_left_out: bool) -> Answer:
+        """Save the answer to a text. It is in the file when this returns.
+
+        key (str): The key of the text.
+        task (Task): The text and its spans.
+        is_measuring (bool): Whether the text measures.
+        is_left_out (bool): Whether the text is left out. It has no annotation then.
+        RETURNS (Answer): The answer, with its version.
+        RAISES (OSError): If it can't be written. The files then are as before.
+        """
+        extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": {"key": key}}
+        task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
+        earlier = self.answers.get(key)
+        version = 1 if earlier is None else earlier.version + 1
+        answer = Answer(key, task, is_measuring, version)
+        if earlier is None:
+            append_line(self._path_of(answer), task_to_line(task))
+            self.answers[key] = answer
+            return answer
+        # A change: the answer keeps its place in the file.
+        self._rewrite({**self.answers, key: answer}, self._path_of(answer))
+        self.answers[key] = answer
+        return answer
+
+    def remove(self, key: str) -> bool:
+        """Remove the answer to a text. Returns whether there was one."""
+        answer = self.answers.get(key)
+        if answer is None:
+            return False
+        others = {other: self.answers[other] for other in self.answers if other != key}
+        self._rewrite(others, self._path_of(answer))
+        del self.answers[key]
+        return True
+
+    def _path_of(self, answer: Answer) -> Path:
+        """The file of an answer."""
+        return self.measure_path if answer.is_measuring else self.train_path
+
+    def _rewrite(self, answers: dict[str, Answer], path: Path) -> None:
+        """Write the answers that belong to a file beside it, and rename."""
+        lines: list[bytes] = []
+        for answer in answers.values():
+            if self._path_of(answer) == path:
+                lines.append(task_to_line(answer.task))
+        save_file(path, lambda new_path: new_path.write_bytes(b"".join(lines)))
+
+    def add_to_history(self, record: dict[str, Any]) -> None:
+        """Keep the scores of a training."""
+        append_line(self._history_path, f"{json.dumps(record)}\n".encode())
+        self.history.append(record)
+
+    def accepted(self, *, is_measuring: bool) -> list[Answer]:
+        """The answers with annotation, of texts that measure or of the others."""
+        return [
+            answer
+            for answer in self.answers.values()
+            if answer.is_measuring == is_measuring and not answer.is_left_out
+        ]
+
+
+def count_measuring(n_texts: int, *, is_first: bool) -> int:
+    """How many of new texts measure: a tenth, and of the first texts at least `MIN_MEASURING`, but
+    no more than half."""
+    share = round(n_texts / MEASURING_SHARE)
+    if not is_first:
+        return share
+    return min(max(share, MIN_MEASURING), n_texts // 2)
+
+
+def is_drawn(text: str) -> bool:
+    """Whether a text measures whose session nobody knows beforehand, as in Label Studio: by its
+    digest, which is as good as random and is the same each time."""
+    digest = sha256(text.encode("utf8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") % MEASURING_SHARE == 0
+
+
+def task_to_line(task: Task) -> bytes:
+    """A task as a line of JSONL."""
+    return f"{json.dumps(task_to_json(task), ensure_ascii=False)}\n".encode()
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file and flush it to the disk. If that fails, for example as the disk is
+    full, the file is as before."""
+    with path.open("ab", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            rest = memoryview(line)
+            while rest:  # a write may take a part only
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError as error:
+            os.ftruncate(file.fileno(), size)
+            error.filename = str(path)
+            raise
+
+
+def remove_cut_line(path: Path) -> None:
+    """Remove the end of a file after its last line end: what a crash has cut off."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the objects of a JSONL file of ours; none if there is no file."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf8") as file:
+        for line in file:
+            yield json.loads(line)

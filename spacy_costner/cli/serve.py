@@ -1,0 +1,185 @@
+"""Serve an annotation session: a page in the browser, and a model that learns beside."""
+
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import spacy
+import typer
+from spacy.language import Language
+from typer import Argument, Option
+
+from ..analysis.annotation_session import COMPONENT, AnnotationSession
+from ..analysis.annotation_store import AnnotationStore
+from ..analysis.loading import load_pipeline
+from ..analysis.predictions import get_component
+from ..analysis.saved_strings import save_pipeline
+from ..progress import progress
+from ..readers import read_texts
+from ..saving import check_folder, locked
+from ..validation import require
+from .options import CodeOption, GpuOption
+from .output import errors_shown
+
+LOOPBACK = "127.0.0.1"
+
+GO_ON = "All answers are saved: the same command goes on."
+
+
+def serve_cli(
+    folder: Annotated[
+        Path, Argument(help="Folder of the session: texts, answers, models", file_okay=False)
+    ],
+    labels: Annotated[
+        str | None, Option("--labels", help="Labels, separated by commas; kept in the folder")
+    ] = None,
+    lang: Annotated[
+        str | None, Option("--lang", "-l", help="Language of the tokenizer; kept in the folder")
+    ] = None,
+    texts_path: Annotated[
+        Path | None,
+        Option("--texts", help="Texts to add: .txt with a text a line, or a corpus", exists=True),
+    ] = None,
+    model: Annotated[
+        str | None, Option("--model", help="Trained pipeline to begin with, a package or a folder")
+    ] = None,
+    port: Annotated[int, Option("--port", min=0, max=65535, help="Port; 0: a free one")] = 8765,
+    host: Annotated[
+        str, Option("--host", help="Address to listen on; another one needs --token")
+    ] = LOOPBACK,
+    token: Annotated[
+        str | None, Option("--token", help="Secret that every request has to have")
+    ] = None,
+    final_path: Annotated[
+        Path | None,
+        Option(
+            "--final",
+            help="Serve nothing: train on all answers, also of texts that measure, and save the "
+            "pipeline in this folder",
+            file_okay=False,
+        ),
+    ] = None,
+    has_label_studio: Annotated[
+        bool,
+        Option("--label-studio", help="Label Studio asks: texts and labels are those of a project"),
+    ] = False,
+    use_gpu: GpuOption = -1,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Annotate texts in the browser. A linear model learns from your answers while you work, proposes
+    entities, and chooses the next text. Some texts, drawn at random, measure it, and are never
+    trained on. Each answer is saved at once: press Ctrl-C to stop, and run the command again to go
+    on.
+    """
+    with errors_shown(GO_ON):
+        check_address(host, token)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder) as is_ours:
+            if is_ours is False:
+                raise ValueError(
+                    f"{folder}: expected a session that is not served, got one that is"
+                )
+            store = AnnotationStore(folder)
+            label_list, lang = keep_settings(store, labels, lang, needs_labels=not has_label_studio)
+            add_texts(store, texts_path, lang, needs_texts=not has_label_studio)
+            if final_path is not None:
+                train_final(AnnotationSession(store, labels=label_list, lang=lang), final_path)
+                return
+            start_model: Language | None = None
+            if model is not None:
+                start_model = load_pipeline(model, code_path, use_gpu)
+                get_component(start_model, COMPONENT)
+            session = AnnotationSession(
+                store, labels=label_list, lang=lang, start_model=start_model
+            )
+            serve(session, host, port, token)
+
+
+def check_address(host: str, token: str | None) -> None:
+    """RAISES (ValueError): If other computers would be served without a token."""
+    if host != LOOPBACK and not token:
+        raise ValueError(f"--host: expected --token with it, as {host} is not this computer alone")
+
+
+def keep_settings(
+    store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
+) -> tuple[list[str], str]:
+    """The labels and the language of a session: those that are given, or those of its folder.
+
+    RAISES (ValueError): If there are no labels, or the session has another language.
+    """
+    kept = store.settings
+    label_list = kept.get("labels", [])
+    if labels is not None:
+        label_list = [label.strip() for label in labels.split(",") if label.strip()]
+        label_list = list(dict.fromkeys(label_list))
+    if not label_list and needs_labels:
+        raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
+    kept_lang = kept.get("lang")
+    if lang is not None and kept_lang is not None and lang != kept_lang:
+        raise ValueError(f"--lang: expected {kept_lang!r}, that of the session, got {lang!r}")
+    lang = lang or kept_lang or "xx"
+    spacy.blank(lang)  # an error if there is no such language
+    settings = {"labels": label_list, "lang": lang}
+    if settings != kept:
+        store.save_settings(settings)
+    return label_list, lang
+
+
+def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
+    """Add the texts of a file to a session, and say how many there are.
+
+    RAISES (ValueError): If the session has no texts then, and needs some.
+    """
+    if path is not None:
+        docs = progress(read_texts(spacy.blank(lang), path), desc="read", unit="doc")
+        n_added = store.add_texts(doc.text for doc in docs)
+        typer.echo(f"{n_added:,} texts added from {path}")
+    if not store.texts and needs_texts:
+        raise ValueError("--texts: expected texts in a new session, got none")
+    n_measuring = sum(text.is_measuring for text in store.texts.values())
+    typer.echo(
+        f"{len(store.texts):,} texts, of which {n_measuring:,} measure; "
+        f"{len(store.answers):,} have answers"
+    )
+
+
+def train_final(session: AnnotationSession, path: Path) -> None:
+    """Train on all answers, and save the pipeline."""
+    check_folder(path)
+    trained = session.train_on_all()
+    save_pipeline(path, trained.nlp)
+    typer.echo(
+        f"trained on all {trained.point.n_texts:,} annotated texts: nothing measures this pipeline"
+    )
+    typer.secho(f"Written to {path}", fg="green")
+
+
+def serve(session: AnnotationSession, host: str, port: int, token: str | None) -> None:
+    """Serve a session until Ctrl-C."""
+    missing = "costner serve requires starlette and uvicorn"
+    require("starlette", "serve", missing)
+    uvicorn = require("uvicorn", "serve", missing)
+    from ..serve import make_app
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ValueError(
+                f"--port: expected a free one at {host}, got {port}: {error.strerror}"
+            ) from None
+        address = f"http://{host}:{listener.getsockname()[1]}/"
+        if token:
+            address += f"?token={token}"
+        typer.echo(f"Annotate at {address}  (Ctrl-C stops)")
+        session.start()
+        config = uvicorn.Config(make_app(session, token=token), log_level="warning")
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            session.stop()

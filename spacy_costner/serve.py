@@ -1,0 +1,316 @@
+"""An annotation session as a web app: the page of `costner serve`, and what it asks for.
+
+An ASGI app, which can be mounted in another one. A local server can be reached by every web page
+that its user has open. So `Host` and `Origin` are checked, requests that change something have to
+be JSON of a limited size, and nothing is shared with other origins.
+
+Needs the extra `serve`; only the command imports this module.
+"""
+
+import base64
+import binascii
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .analysis.annotation_session import (
+    AnnotationSession,
+    Proposal,
+    ProposedSpan,
+    SessionError,
+    UnknownTextError,
+)
+from .analysis.label_studio import LabelStudioBackend
+from .pages import render
+from .readers.files import shown
+
+try:
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
+except ImportError as error:
+    raise ImportError(
+        "costner serve: expected starlette and uvicorn, they are not installed: "
+        "pip install 'spacy-costner[serve]'"
+    ) from error
+
+MOST_BYTES = 4_000_000
+"""The largest body of a request. Longer texts are no texts to annotate."""
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""What a browser names in `Host` if it asks the loopback. Another name is that of a web page whose
+owner has pointed it here ("DNS rebinding")."""
+
+COOKIE = "spacy-costner-token"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class RefusedError(Exception):
+    """A request that is refused.
+
+    status (int): The status of HTTP.
+    message (str): What was expected, and what came.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp:
+    """Make the app of a session.
+
+    session (AnnotationSession): The session. Its training has to be started by `start`.
+    token (str | None): A secret that every request has to have: as the password of HTTP's Basic
+        authentication, as Bearer token, or once in the address of the page, `/?token=...`. None:
+        only the loopback is served.
+    RETURNS (ASGIApp): The app.
+    """
+    handlers = Handlers(session)
+    routes = [
+        Route("/", answered(handlers.page)),
+        Route("/next", answered(handlers.next_text)),
+        Route("/text", answered(handlers.text)),
+        Route("/status", answered(handlers.status)),
+        Route("/answer", answered(handlers.answer), methods=["POST"]),
+        Route("/remove", answered(handlers.remove), methods=["POST"]),
+        # What Label Studio asks a backend for
+        Route("/health", answered(handlers.health)),
+        Route("/setup", answered(handlers.ask_backend), methods=["POST"]),
+        Route("/predict", answered(handlers.ask_backend), methods=["POST"]),
+        Route("/webhook", answered(handlers.ask_backend), methods=["POST"]),
+    ]
+    return Guard(Starlette(routes=routes), token)
+
+
+class Guard:
+    """Refuses requests that don't come from the page itself, before the app sees them.
+
+    app (ASGIApp): The app.
+    token (str | None): See `make_app`.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self.app = app
+        self.token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":  # the start and end of the server, websockets
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        try:
+            self.check(request)
+        except RefusedError as error:
+            await error_response(error.status, str(error))(scope, receive, send)
+            return
+        if request.url.path == "/" and self.token and "token" in request.query_params:
+            await self._keep_token(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def check(self, request: Request) -> None:
+        """RAISES (RefusedError): If a request is not to be answered."""
+        host = request.headers.get("host", "")
+        if self.token is None:
+            name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+            if name not in LOCAL_HOSTS:
+                raise RefusedError(
+                    403, f"Host: expected this computer, {LOCAL_HOSTS[0]}, got {shown(host)}"
+                )
+        elif not self._has_token(request):
+            raise RefusedError(401, "expected the token of the server: open its page as /?token=…")
+        origin = request.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            expected = "expected the page of this server"
+            raise RefusedError(403, f"Origin: {expected}, got {shown(origin)}")
+        if request.method == "POST":
+            content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+            if content_type != "application/json":
+                raise RefusedError(
+                    415, f"Content-Type: expected application/json, got {shown(content_type)}"
+                )
+
+    def _has_token(self, request: Request) -> bool:
+        """Whether a request has the token, in one of the places where it may be."""
+        candidates = [request.cookies.get(COOKIE, "")]
+        if request.url.path == "/":
+            candidates.append(request.query_params.get("token", ""))
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            candidates.append(value)
+        if kind.lower() == "basic":
+            try:
+                user_and_password = base64.b64decode(value).decode("utf8", "replace")
+            except binascii.Error:
+                user_and_password = ""
+            candidates.append(user_and_password.partition(":")[2])
+        token = (self.token or "").encode()
+        return any(
+            secrets.compare_digest(candidate.encode("utf8", "replace"), token)
+            for candidate in candidates
+        )
+
+    async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Keep the token in a cookie, and show the page without it in the address."""
+        response = Response(status_code=303, headers={"Location": "./"})
+        response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="strict")
+        await response(scope, receive, send)
+
+
+def error_response(status: int, message: str) -> JSONResponse:
+    """The response to a request that can't be fulfilled: a line as JSON."""
+    return JSONResponse({"error": message}, status_code=status)
+
+
+def answered(endpoint: Endpoint) -> Endpoint:
+    """An endpoint whose errors are responses with a clear line."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except RefusedError as error:
+            return error_response(error.status, str(error))
+        except UnknownTextError as error:
+            return error_response(404, str(error))
+        except SessionError as error:
+            return error_response(400, str(error))
+        except OSError as error:  # a full disk, for example
+            return error_response(507, f"not saved: {error}")
+        except Exception as error:
+            return error_response(500, f"{type(error).__name__}: {error}")
+
+    return answer
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """Read the object of JSON that a request has.
+
+    RAISES (RefusedError): If it is too large, or no such object.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise RefusedError(413, f"expected at most {MOST_BYTES:,} bytes of JSON, got more")
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(400, f"expected JSON, got {shown(bytes(body))}: {error}") from None
+    if not isinstance(value, dict):
+        raise RefusedError(400, f"expected an object of JSON, got {shown(value)}")
+    return value
+
+
+def field(record: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """A field of a request.
+
+    RAISES (RefusedError): If it has another type, or isn't there and has no default.
+    """
+    value = record.get(name, default)
+    # `type`, as JSON's true is an instance of int, too.
+    if type(value) is not kind:
+        raise RefusedError(400, f"{name}: expected {kind.__name__}, got {shown(value)}")
+    return value
+
+
+def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
+    """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens."""
+    spans: list[ProposedSpan] = []
+    for json_span in field(record, "spans", list, []):
+        if not isinstance(json_span, dict):
+            raise RefusedError(400, f"spans: expected objects, got {shown(json_span)}")
+        start = field(json_span, "start", int)
+        end = field(json_span, "end", int)
+        spans.append(ProposedSpan(start, end, field(json_span, "label", str)))
+    return spans
+
+
+class Handlers:
+    """What the app does for each address.
+
+    session (AnnotationSession): The session.
+    """
+
+    def __init__(self, session: AnnotationSession) -> None:
+        self.session = session
+        backend = LabelStudioBackend(session)
+        self.backend_calls = {
+            "setup": backend.setup,
+            "predict": backend.predict,
+            "webhook": backend.webhook,
+        }
+
+    async def page(self, request: Request) -> Response:
+        """The page."""
+        data = {"labels": self.session.labels}
+        html = render("serve.html", data=data, folder=str(self.session.store.folder))
+        headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
+        return HTMLResponse(html, headers=headers)
+
+    async def next_text(self, request: Request) -> Response:
+        """The next text to annotate, but for the one that is shown."""
+        return await self._next(request.query_params.getlist("without"))
+
+    async def _next(self, without: list[str], **more: Any) -> Response:
+        """A response with the next text, and how far the session is."""
+
+        def find() -> dict[str, Any]:
+            proposal = self.session.next_text(without)
+            return {"text": as_json(proposal), "status": self.session.status(), **more}
+
+        return JSONResponse(await run_in_threadpool(find))
+
+    async def text(self, request: Request) -> Response:
+        """A text, to look at an answer again, or to change it."""
+        key = request.query_params.get("key", "")
+        proposal = await run_in_threadpool(self.session.proposal, key)
+        return JSONResponse({"text": as_json(proposal), "status": self.session.status()})
+
+    async def status(self, request: Request) -> Response:
+        """How far the session is."""
+        return JSONResponse(await run_in_threadpool(self.session.status))
+
+    async def answer(self, request: Request) -> Response:
+        """Save an answer, and respond with the next text."""
+        record = await read_json(request)
+        key = field(record, "key", str)
+        spans = read_spans(record)
+        is_left_out = field(record, "left_out", bool, False)
+        seen_version = field(record, "version", int, 0)
+
+        def save() -> bool:
+            return self.session.answer(
+                key, spans, is_left_out=is_left_out, seen_version=seen_version
+            )
+
+        is_replaced = await run_in_threadpool(save)
+        return await self._next([key], replaced=is_replaced)
+
+    async def remove(self, request: Request) -> Response:
+        """Remove the answer to a text."""
+        record = await read_json(request)
+        key = field(record, "key", str)
+        was_there = await run_in_threadpool(self.session.remove, key)
+        return JSONResponse({"removed": was_there})
+
+    async def health(self, request: Request) -> Response:
+        """Say to Label Studio that the server is up."""
+        return JSONResponse({"status": "UP", "model_class": "spacy_costner"})
+
+    async def ask_backend(self, request: Request) -> Response:
+        """Answer Label Studio."""
+        call = self.backend_calls[request.url.path.rpartition("/")[2]]
+        record = await read_json(request)
+        return JSONResponse(await run_in_threadpool(call, record))
+
+
+def as_json(proposal: Proposal | None) -> dict[str, Any] | None:
+    """A text for the page; None if all have answers."""
+    return None if proposal is None else proposal.as_dict()

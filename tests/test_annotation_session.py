@@ -1,0 +1,248 @@
+"""A session of annotation: which text comes next, proposals, training beside."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+
+from spacy_costner.analysis.annotation_session import (
+    LEAST_TEXTS,
+    MODEL,
+    AnnotationSession,
+    ProposedSpan,
+    SessionError,
+    UnknownTextError,
+)
+from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.readers import Task, TaskSpan
+
+from .support.annotation import LABELS, answer_next, gold_spans, make_session
+
+
+def answer(session: AnnotationSession, key: str, *spans: ProposedSpan, seen: int = 0) -> bool:
+    """Answer a text. Returns whether that replaced an answer that wasn't shown."""
+    return session.answer(key, spans, is_left_out=False, seen_version=seen)
+
+
+def test_each_text_is_shown_until_it_has_an_answer(tmp_path: Path) -> None:
+    session = make_session(tmp_path, 12)
+    shown = answer_next(session, 12)
+    assert len({proposal.key for proposal in shown}) == 12
+    assert session.next_text() is None
+
+
+def test_one_of_five_texts_measures_and_is_not_trained_on(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    shown = answer_next(session, 20)
+    assert [i for i, proposal in enumerate(shown, start=1) if proposal.is_measuring] == [
+        5, 10, 15, 20,
+    ]  # fmt: skip
+    assert len(session.store.accepted(is_measuring=False)) == 16
+
+
+def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    measuring = {text.key for text in session.store.texts.values() if text.is_measuring}
+    assert measuring.isdisjoint(session._chosen)
+
+
+def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    assert session.propose("Today Ana left Oslo with bag 7 .") == []
+    answer_next(session, 30)
+
+    trained = session.train()
+
+    assert trained is not None and trained.point.n_texts == 24 and trained.point.n_measured == 6
+    assert trained.point.f is not None and trained.point.f > 0.9
+    assert trained.point.expected_f is not None and trained.point.expected_f > 0.5
+    person, town = session.propose("Today Ana left Oslo with bag 7 .")
+    assert person[:3] == (1, 2, "PER") and town[:3] == (3, 4, "LOC")
+    assert person.prob is not None and 0.5 < person.prob <= 1
+    saved = spacy.load(tmp_path / MODEL)
+    assert [ent.text for ent in saved("Today Ana left Oslo with bag 7 .").ents] == ["Ana", "Oslo"]
+    assert saved.config["paths"]["train"] == str(session.store.train_path)
+
+
+def test_the_next_texts_are_those_that_the_model_is_unsure_of(tmp_path: Path) -> None:
+    """Texts whose names it has not seen, before those with names that it has seen often."""
+    store = AnnotationStore(tmp_path)
+    known = [f"Yesterday Ana left Oslo with bag {i} ." for i in range(60)]
+    unknown = [f"Tomorrow {word} Zik came to Wudu of Pim" for word in ("Aaron", "Berta", "Cleo")]
+    store.add_texts([*known, *unknown])
+    session = AnnotationSession(store, labels=LABELS, lang="en")
+    n_answers = 0
+    for stored in list(store.texts.values()):
+        if stored.text.startswith("Yesterday") and not stored.is_measuring and n_answers < 12:
+            answer(session, stored.key, *gold_spans(session.proposal(stored.key)))
+            n_answers += 1
+    session.train()
+    texts = [store.texts[key].text for key in session._chosen]
+    n_unknown = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
+    assert n_unknown and all("Zik" in text for text in texts[:n_unknown])
+
+
+def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    session.train()
+    for key, stored in session.store.texts.items():
+        if key not in session.store.answers:
+            assert bool(session.proposal(key).spans) != stored.is_measuring
+
+
+def test_an_answer_is_shown_again_as_it_was_given(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    (shown,) = answer_next(session, 1)
+    again = session.proposal(shown.key)
+    assert [*again.spans] == gold_spans(shown)
+    assert again.version == 1
+
+
+def test_of_two_tabs_the_last_answer_wins_and_that_is_said(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    proposal = session.next_text()
+    assert proposal is not None
+    assert not answer(session, proposal.key, ProposedSpan(1, 2, "PER"))
+    assert answer(session, proposal.key, ProposedSpan(3, 4, "LOC"))
+    assert not answer(session, proposal.key, seen=2)
+    assert session.proposal(proposal.key).spans == []
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ([(0, 0, "PER")], "spans: expected a start before its end in a text of 8 tokens"),
+        ([(7, 9, "PER")], "got 7 to 9"),
+        ([(-1, 2, "PER")], "got -1 to 2"),
+        ([(0, 2, "PER"), (1, 3, "LOC")], "expected none that overlap, got two at 1"),
+        ([(0, 1, "<b>")], r"label: expected one of \['PER', 'LOC'\], got '<b>'"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_refused_and_not_saved(
+    spans: list[Any], message: str, tmp_path: Path
+) -> None:
+    session = make_session(tmp_path)
+    with pytest.raises(SessionError, match=message):
+        answer(session, "text-0", *[ProposedSpan(*span) for span in spans])
+    assert not session.store.answers
+
+
+def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    with pytest.raises(UnknownTextError, match="key: expected that of a text, got 'text-99999'"):
+        session.proposal("text-99999")
+    with pytest.raises(UnknownTextError):
+        answer(session, "text-99999")
+
+
+def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> None:
+    store = AnnotationStore(tmp_path)
+    store.add_texts(["Ana  left  Oslo"])
+    session = AnnotationSession(store, labels=LABELS, lang="en")
+    words = [word for word, _ in session.proposal("text-0").tokens]
+    assert words == ["Ana", " ", "left", " ", "Oslo"]
+    answer(session, "text-0", ProposedSpan(0, 2, "PER"))
+    assert store.answers["text-0"].task.spans == [TaskSpan(0, 3, "PER")]
+    with pytest.raises(SessionError, match="expected words, got white space at 1"):
+        answer(session, "text-0", ProposedSpan(1, 2, "PER"))
+
+
+def test_too_few_answers_train_nothing(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    answer_next(session, LEAST_TEXTS)  # of which two measure
+    assert session.train() is None
+    with pytest.raises(ValueError, match="expected at least 10 annotated texts, and an entity"):
+        make_session(tmp_path / "other").train_on_all()
+
+
+def test_a_thread_trains_whenever_there_are_new_answers(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.start()
+    try:
+        answer_next(session, 20)
+        assert session.wait_until_trained()
+        assert session.store.history[-1]["n_texts"] == 16
+        answer_next(session, 5)
+        assert session.wait_until_trained()
+        assert session.store.history[-1]["n_texts"] == 20
+        assert session.problem is None
+    finally:
+        session.stop()
+
+
+def test_an_error_of_training_is_said_and_answers_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(tmp_path)
+
+    def fail() -> None:
+        raise MemoryError("too much")
+
+    monkeypatch.setattr(session, "train", fail)
+    session.start()
+    try:
+        answer_next(session, 1)
+        assert session.wait_until_trained()
+        assert session.status()["problem"] == "training: MemoryError: too much"
+        answer_next(session, 1)
+        assert session.status()["annotated"] == 2
+    finally:
+        session.stop()
+
+
+def test_a_session_goes_on_with_its_model_and_its_history(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    session.train()
+
+    again = make_session(tmp_path)
+
+    assert again.propose("Today Ana left Oslo with bag 7 .")
+    assert again.status()["annotated"] == 30
+    again.train()
+    assert len(again.store.history) == 1  # the same texts are no new point
+
+
+def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) -> None:
+    teacher = make_session(tmp_path / "teacher")
+    answer_next(teacher, 60)
+    trained = teacher.train()
+    assert trained is not None
+    store = AnnotationStore(tmp_path / "session")
+    store.add_texts([stored.text for stored in teacher.store.texts.values()])
+    session = AnnotationSession(store, labels=LABELS, lang="en", start_model=trained.nlp)
+    assert session.propose("Today Ana left Oslo with bag 7 .")
+    answer_next(session, 15)
+    session.train()
+    assert session._nlp is trained.nlp  # whose F is 1
+    with pytest.raises(ValueError, match="expected a pipeline with a component of factory"):
+        AnnotationSession(store, labels=LABELS, lang="en", start_model=spacy.blank("en"))
+
+
+def test_the_last_training_is_on_all_answers(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    answer_next(session, 20)
+    trained = session.train_on_all()
+    assert trained.point.n_texts == 20 and trained.point.f is None
+
+
+def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    for i in range(40):
+        session.answer_task(f"task-{i}", Task(f"Text number {i}", []))
+    status = session.status()
+    assert status["annotated"] == 40 and 0 < status["measured"] < 15
+
+
+def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    assert "Annotate 10 more texts" in session.status()["advice"]
+    proposal = session.next_text()
+    assert proposal is not None
+    session.answer(proposal.key, [], is_left_out=True, seen_version=0)
+    status = session.status()
+    assert status["left_out"] == 1 and status["annotated"] == 0 and status["entities"] == 0
+    assert f"--train {session.store.train_path}" in status["command"]
+    assert "--dev" not in status["command"]

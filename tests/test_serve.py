@@ -1,0 +1,299 @@
+"""`costner serve`: the app without a network, its refusals, and the command."""
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spacy_costner.analysis import annotation_store
+from spacy_costner.analysis.annotation_session import AnnotationSession
+from spacy_costner.serve import MOST_BYTES, make_app
+
+from .support.annotation import answer_next, make_session, make_texts
+from .support.commands import run
+
+starlette_testclient = pytest.importorskip("starlette.testclient")
+Client = starlette_testclient.TestClient
+
+LOCAL = "http://127.0.0.1:8765"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> AnnotationSession:
+    return make_session(tmp_path)
+
+
+@pytest.fixture
+def client(session: AnnotationSession) -> Iterator[Any]:
+    with Client(make_app(session), base_url=LOCAL) as client:
+        yield client
+
+
+def test_a_text_is_annotated_and_the_next_one_comes(
+    client: Any, session: AnnotationSession
+) -> None:
+    first = client.get("/next").json()["text"]
+    spans = [{"start": 1, "end": 2, "label": "PER"}]
+
+    response = client.post("/answer", json={"key": first["key"], "version": 0, "spans": spans})
+
+    assert response.status_code == 200
+    answer = response.json()
+    assert answer["text"]["key"] != first["key"]
+    assert answer["status"]["annotated"] == 1 and answer["status"]["entities"] == 1
+    assert answer["replaced"] is False
+    assert session.store.train_path.read_text("utf8").count("PER") == 1
+    again = client.get("/text", params={"key": first["key"]}).json()["text"]
+    assert again["spans"] == [{**spans[0], "prob": None}]
+
+
+def test_a_text_is_left_out_and_its_answer_removed(client: Any) -> None:
+    key = client.get("/next").json()["text"]["key"]
+    left_out = client.post("/answer", json={"key": key, "left_out": True}).json()
+    assert left_out["status"]["left_out"] == 1
+    assert client.post("/remove", json={"key": key}).json() == {"removed": True}
+    assert client.get("/status").json()["left_out"] == 0
+
+
+def test_of_two_tabs_the_second_is_told(client: Any) -> None:
+    key = client.get("/next").json()["text"]["key"]
+    answer = {"key": key, "version": 0, "spans": []}
+    assert client.post("/answer", json=answer).json()["replaced"] is False
+    assert client.post("/answer", json=answer).json()["replaced"] is True
+
+
+def test_the_page_asks_nobody_but_its_server(client: Any) -> None:
+    response = client.get("/")
+    assert response.status_code == 200
+    policy = response.text.partition("Content-Security-Policy")[2].partition(">")[0]
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2]
+    assert "http://" not in response.text and "https://" not in response.text
+    assert response.headers["X-Frame-Options"] == "DENY"
+
+
+def test_names_with_markup_are_no_markup_of_the_page(tmp_path: Path) -> None:
+    session = make_session(tmp_path / "<b>x")
+    session.labels = ["</script><script>alert(1)</script>"]
+    with Client(make_app(session), base_url=LOCAL) as client:
+        page = client.get("/").text
+    assert "<script>alert(1)" not in page and "<b>x" not in page
+
+
+REFUSED: dict[str, tuple[dict[str, str], int, str]] = {
+    "another site": ({"Origin": "http://evil.example"}, 403, "Origin: expected the page of this"),
+    "another port": ({"Origin": "http://127.0.0.1:1"}, 403, "Origin: expected the page of this"),
+    "a file": ({"Origin": "null"}, 403, "Origin: expected the page of this server, got 'null'"),
+    "a name for this computer": ({"Host": "evil.example:8765"}, 403, "expected this computer"),
+    "no host": ({"Host": ""}, 403, "Host: expected this computer"),
+    "a form": ({"Content-Type": "application/x-www-form-urlencoded"}, 415, "application/json"),
+    "plain text": ({"Content-Type": "text/plain"}, 415, "Content-Type: expected application/json"),
+    "no type": ({"Content-Type": ""}, 415, "Content-Type: expected application/json"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_requests_of_others_are_refused(case: str, client: Any, session: AnnotationSession) -> None:
+    headers, status, message = REFUSED[case]
+    body = json.dumps({"key": "text-0", "spans": []})
+    response = client.post("/answer", content=body, headers={**JSON, **headers})
+    assert response.status_code == status
+    assert message in response.json()["error"]
+    assert not session.store.answers
+    assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize("host", ["localhost:8765", "127.0.0.1:8765", "[::1]:8765", "localhost"])
+def test_this_computer_has_several_names(host: str, client: Any) -> None:
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert client.get("/status", headers=headers).status_code == 200
+
+
+BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
+    "nothing": (b"", 400, "expected JSON"),
+    "half": (b'{"key": "text-0"', 400, "expected JSON"),
+    "no UTF-8": (b'{"key": "\xff"}', 400, "expected JSON"),
+    "too deep": (b"[" * 100_000, 400, "expected JSON"),
+    "a list": (b"[]", 400, "expected an object of JSON, got []"),
+    "no key": (b"{}", 400, "key: expected str, got None"),
+    "an unknown key": (b'{"key": "text-99"}', 404, "key: expected that of a text"),
+    "a surrogate": (b'{"key": "\\ud800"}', 404, "key: expected that of a text"),
+    "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
+    "a span of text": (b'{"key": "text-0", "spans": ["a"]}', 400, "spans: expected objects"),
+    "true": (b'{"key": "text-0", "spans": [{"start": true}]}', 400, "start: expected int"),
+    "an unknown label": (
+        b'{"key": "text-0", "spans": [{"start": 0, "end": 1, "label": "<img src=x>"}]}',
+        400,
+        "label: expected one of",
+    ),
+    "a huge number": (
+        b'{"key": "text-0", "spans": [{"start": 0, "end": 1' + b"0" * 99 + b', "label": "PER"}]}',
+        400,
+        "expected a start before its end",
+    ),
+    "too large": (b" " * (MOST_BYTES + 1), 413, "expected at most 4,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BODIES)
+def test_a_bad_body_gets_a_clear_line(case: str, client: Any, session: AnnotationSession) -> None:
+    body, status, message = BAD_BODIES[case]
+    response = client.post("/answer", content=body, headers=JSON)
+    assert response.status_code == status, response.text
+    assert message in response.json()["error"]
+    assert not session.store.answers
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda values: (
+        st.lists(values, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["key", "spans", "version", "left_out", "start", "end", "label"]),
+            values,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=JSON_VALUES, path=st.sampled_from(["/answer", "/remove"]))
+def test_no_json_stops_the_server(
+    value: Any, path: str, client: Any, session: AnnotationSession
+) -> None:
+    response = client.post(path, content=json.dumps(value), headers=JSON)
+    assert response.status_code in (400, 404) or response.json() == {"removed": False}
+    assert not session.store.answers
+
+
+def test_a_full_disk_is_said_and_the_text_stays(
+    client: Any, session: AnnotationSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    key = client.get("/next").json()["text"]["key"]
+    with monkeypatch.context() as patch:
+        patch.setattr(annotation_store.os, "fsync", fail)
+        response = client.post("/answer", json={"key": key, "spans": []})
+    assert response.status_code == 507
+    assert "not saved" in response.json()["error"] and "No space left" in response.json()["error"]
+    assert client.get("/next").json()["text"]["key"] == key
+
+
+def test_with_a_token_nobody_else_is_served(session: AnnotationSession) -> None:
+    bearer = {"Authorization": "Bearer s3cret"}
+    password = {"Authorization": "Basic eDpzM2NyZXQ="}  # x:s3cret
+    with Client(make_app(session, token="s3cret"), base_url="http://box:9000") as client:
+        assert client.get("/status").status_code == 401
+        assert client.get("/", params={"token": "wrong"}).status_code == 401
+        assert client.get("/status", headers={"Authorization": "Basic !"}).status_code == 401
+        assert client.get("/status", headers=bearer).status_code == 200
+        assert client.get("/status", headers=password).status_code == 200
+
+        page = client.get("/", params={"token": "s3cret"})
+        assert page.status_code == 200 and "token" not in str(page.url)
+        assert client.get("/status").status_code == 200  # by the cookie
+        foreign = client.get("/status", headers={"Origin": "http://evil.example"})
+        assert foreign.status_code == 403
+
+
+# The command
+
+
+def write_texts(folder: Path, n: int = 40) -> Path:
+    path = folder / "raw.txt"
+    path.write_text("\n".join(make_texts(n)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--texts", "raw.txt"], "--labels: expected labels in a new session, such as PER,ORG"),
+        (["--labels", "PER"], "--texts: expected texts in a new session, got none"),
+        (["--labels", ","], "--labels: expected labels in a new session"),
+        (["--host", "0.0.0.0"], "--host: expected --token with it"),
+        (["--labels", "PER", "--texts", "empty.txt"], "empty.txt, line 1: expected text, got an"),
+        (
+            ["--labels", "PER", "--texts", "long.txt"],
+            "long.txt, line 2: expected a text that spaCy",
+        ),
+        (
+            ["--labels", "PER", "--texts", "raw.txt", "--final", "model"],
+            "expected at least 10 annotated texts, and an entity, got 0 texts",
+        ),
+    ],
+)
+def test_the_command_says_what_is_missing(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_texts(tmp_path)
+    Path("empty.txt").write_text("")
+    Path("long.txt").write_text("Ana left\n" + "a " * 600_000)
+    result = run("serve", "session", *arguments)
+    assert result.exit_code == 1 and message in result.stderr, result.output
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    texts = write_texts(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        arguments = ["--labels", "PER", "--texts", texts, "--port", port]
+        result = run("serve", tmp_path / "s", *arguments)
+    assert result.exit_code == 1
+    assert f"--port: expected a free one at 127.0.0.1, got {port}" in result.stderr
+
+
+def test_the_language_of_a_session_stays(tmp_path: Path) -> None:
+    texts = write_texts(tmp_path)
+    run("serve", tmp_path / "s", "--labels", "A", "--lang", "en", "--texts", texts, "--final", "m")
+    result = run("serve", tmp_path / "s", "--lang", "es")
+    assert result.exit_code == 1
+    assert "--lang: expected 'en', that of the session, got 'es'" in result.stderr
+
+
+def test_the_last_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = make_session(tmp_path / "s")
+    session.store.save_settings({"labels": session.labels, "lang": "en"})
+    answer_next(session, 20)
+    result = run("serve", "s", "--final", "final")
+    assert result.exit_code == 0, result.output
+    assert "trained on all 20 annotated texts: nothing measures this pipeline" in result.stdout
+    nlp = spacy.load(tmp_path / "final")
+    assert "Yesterday" not in nlp.vocab.strings  # texts aren't saved with it
+    doc = nlp("Yesterday Ana left Oslo with bag 1 .")
+    assert [ent.text for ent in doc.ents] == ["Ana", "Oslo"]
+
+
+def test_without_starlette_the_command_says_what_to_install(tmp_path: Path) -> None:
+    """In a process of its own, where the module can't be imported."""
+    texts = write_texts(tmp_path)
+    arguments = ["costner", "serve", str(tmp_path / "s"), "--labels", "PER", "--texts", str(texts)]
+    code = (
+        "import sys; sys.modules['starlette'] = None\n"
+        "from spacy.cli import setup_cli\n"
+        f"sys.argv = ['spacy', *{arguments}]\n"
+        "setup_cli()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    line = result.stderr.strip().splitlines()[-1]
+    assert line.endswith("starlette and uvicorn: pip install 'spacy-costner[serve]'"), result.stderr
+    assert "Traceback" not in result.stderr
