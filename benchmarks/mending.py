@@ -24,7 +24,7 @@ from shifts import CAPITALS, SHIFTS, shift_doc
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import ArrayXd, Floats1d, Ints1d
+from thinc.types import Array1d, ArrayXd, Floats1d, Ints1d
 
 from spacy_costner.analysis.estimators import UNIFORM, draw_docs, drawing_probs
 from spacy_costner.analysis.expected_counts import expect_counts
@@ -46,10 +46,11 @@ class Scored(NamedTuple):
     gold: ArrayXd
     n_docs: int
 
-    def select(self, is_wanted: Floats1d) -> "Scored":
+    def select(self, is_wanted: Array1d) -> "Scored":
         """Those of some docs. `is_wanted` has a boolean for each doc, (D,)."""
         spans = self.spans[is_wanted[self.spans["doc"]]]
-        return Scored(spans, self.gold[is_wanted[self.gold["doc"]]], int(is_wanted.sum()))
+        gold = self.gold[is_wanted[self.gold["doc"]]]
+        return Scored(spans, gold, n_docs=int(is_wanted.sum()))
 
     def losses(self, doc_weights: Floats1d | None = None) -> conformal.Losses:
         """What is missed of the docs with entities."""
@@ -73,10 +74,16 @@ def score(nlp: Language, docs: Sequence[Doc]) -> Scored:
 
 
 def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float | None:
-    """The threshold that drawn docs give, as in `guarantee --drawn`; None if they are too few."""
-    times = numpy.bincount(drawn, minlength=texts.n_docs)
-    doc_weights = times * UNIFORM / texts.n_docs / probs
-    losses = texts.select(times > 0).losses(doc_weights)
+    """The threshold that drawn docs give, as in `guarantee --drawn`; None if they are too few.
+
+    texts (Scored): All docs.
+    probs (Floats1d): With which probability each doc is drawn. Shape: (D,)
+    drawn (Ints1d): The drawn docs, as indices. A doc may be drawn several times.
+    limit (float): The highest miss rate.
+    """
+    n_times_drawn = numpy.bincount(drawn, minlength=texts.n_docs)
+    doc_weights = n_times_drawn * UNIFORM / texts.n_docs / probs
+    losses = texts.select(n_times_drawn > 0).losses(doc_weights)
     return conformal.threshold(losses, limit, floor=MIN_THRESHOLD)
 
 
@@ -96,16 +103,20 @@ def mended_cells(
         others = texts.select(~is_drawn)
         miss_rates.append(others.miss_rate(threshold))
         sizes.append(others.spans_per_entity(threshold))
+
     refused = f"({100 * (1 - len(miss_rates) / n_drawings):.0f} %)"
     if not miss_rates:
         return [f"- {refused}", "-"]
     mean = numpy.mean(miss_rates)
     standard_error = numpy.std(miss_rates) / len(miss_rates) ** 0.5
-    mark = " !" if mean > limit + 2 * standard_error else ""
+    mark = ""
+    if mean > limit + 2 * standard_error:
+        mark = " !"
     return [f"{mean:.4f}{mark} {refused}", f"{numpy.mean(sizes):.2f}"]
 
 
 def main() -> None:
+    """Print a row for each kind of texts and each limit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("calibration", type=Path)
@@ -114,11 +125,13 @@ def main() -> None:
     parser.add_argument("--drawings", type=int, default=200)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+
     nlp = spacy.load(options.model)
     read_options = ReadOptions(n_sents=options.sentences)
     calibration = score(nlp, list(read_docs(nlp, options.calibration, read_options)))
     docs = list(read_docs(nlp, options.texts, read_options))
     print(f"{calibration.n_docs:,} calibration docs, {len(docs):,} texts")
+
     header = ["text", "limit", "broken", "spans"]
     for n in SIZES:
         header += [str(n), "spans"]
@@ -127,8 +140,9 @@ def main() -> None:
         rng = random.Random(0)
         shifted = [shift_doc(doc, shift, rng) for doc in docs]
         texts = score(nlp, shifted)
-        parts = [counts.deviation for _, counts in expect_counts(nlp, "ner", shifted)]
-        probs = drawing_probs(numpy.concatenate(parts))
+        # Docs whose counts are less certain are drawn more often.
+        deviations = [counts.deviation for _, counts in expect_counts(nlp, "ner", shifted)]
+        probs = drawing_probs(numpy.concatenate(deviations))
         for limit in LIMITS:
             threshold = conformal.threshold(calibration.losses(), limit, floor=MIN_THRESHOLD)
             cells = ["-", "-"]

@@ -78,13 +78,14 @@ def make_config(corpus: str, folder: Path, vectors: Path | None) -> Config:
 
 
 def tag(nlp: Language, words_of_docs: Iterable[list[str]]) -> Callable[[], object]:
-    """What tags docs of words: they are made before."""
+    """Make docs of words. The function that is returned tags them, once."""
     docs = [Doc(nlp.vocab, words) for words in words_of_docs]
     return lambda: list(nlp.pipe(docs))
 
 
 def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[str, Cost]:
-    """What a model without vectors costs, and one with them."""
+    """What a model without vectors costs, and one with them. In `trainings` and other lists there
+    are the CPU seconds of each turn."""
     dev: Articles = read(corpus, "dev")
     words_of_docs = [[token.text for sentence in article for token in sentence] for article in dev]
     texts = [sentence.text for sentence in chain.from_iterable(dev)][:N_TEXTS]
@@ -93,6 +94,7 @@ def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[
         "vectors": make_config(corpus, folder, vectors),
     }
     paths = {name: folder / name for name in configs}
+
     trainings: dict[str, list[float]] = {name: [] for name in configs}
     for _ in range(n_trainings):
         for name, config in configs.items():
@@ -101,11 +103,12 @@ def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[
     new: dict[str, list[float]] = {name: [] for name in configs}
     for _ in range(N_NEW):
         for name, path in paths.items():
-            new[name].append(cpu_seconds(tag(spacy.load(path), words_of_docs)))
+            new_pipeline = spacy.load(path)
+            new[name].append(cpu_seconds(tag(new_pipeline, words_of_docs)))
 
     pipelines = {name: spacy.load(path) for name, path in paths.items()}
     known: dict[str, list[float]] = {name: [] for name in configs}
-    single: dict[str, list[list[float]]] = {name: [] for name in configs}
+    single: dict[str, list[list[float]]] = {name: [] for name in configs}  # for each text
     for nlp in pipelines.values():  # so that all words are known
         tag(nlp, words_of_docs)()
         list(nlp.pipe(texts))
@@ -116,12 +119,14 @@ def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[
 
     costs: dict[str, Cost] = {}
     for name, path in paths.items():
+        # The least seconds of each text in all turns
+        seconds_of_texts = [min(seconds) for seconds in zip(*single[name])]
         loaded = measure_cost(path)
         costs[name] = Cost(
             training=min(trainings[name]),
             known_words=min(known[name]),
             new_words=min(new[name]),
-            one_text=sum(map(min, zip(*single[name]))) / len(texts),
+            one_text=sum(seconds_of_texts) / len(texts),
             loading=loaded.seconds,
             memory=loaded.memory / MB,
             disk=sum(loaded.n_bytes.values()) / MB,
@@ -130,6 +135,7 @@ def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[
 
 
 def main(embeddings: Path, n_trainings: int = 3) -> None:
+    """Print the costs of both models for each corpus, and their ratios."""
     print(f"| corpus | | {' | '.join(field.replace('_', ' ') for field in Cost._fields)} |")
     print(f"|---|---|{'--:|' * len(Cost._fields)}")
     for corpus in NAMES:

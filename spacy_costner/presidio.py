@@ -45,7 +45,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
     def load(self) -> None:
         """Load the pipelines.
 
-        RAISES (ValueError): If a model is not installed and not a folder, has no
+        RAISES (ValueError): If a model is neither installed nor a folder, or has no
             `cost_sensitive_ner`.
         """
         for model in self.models:

@@ -114,8 +114,15 @@ def _span_text(span: Span) -> str:
 def _other_spans(
     doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
 ) -> list[Span]:
-    """The spans of a component's labels that are not its own labels: those that overlap with no own
-    span and, the longest first, not with each other. `labels` are all of its labels; None: any."""
+    """The spans of other labels that a component learns beside those of its own labels: those that
+    overlap with no own span and, the longest first, not with each other.
+
+    doc (Doc): The doc.
+    key (str): The key of the spans.
+    labels (Labels): All labels that the component learns. None: any.
+    own_labels (Collection[str]): Those of them whose spans are all kept.
+    own_spans (Iterable[Span]): The spans of these.
+    """
     own_tokens: set[int] = set()
     for span in own_spans:
         own_tokens.update(range(span.start, span.end))

@@ -5,6 +5,7 @@ import pytest
 
 from spacy_costner.metrics import (
     bootstrap,
+    bootstrap_intervals,
     difference,
     f_beta,
     f_score,
@@ -133,3 +134,18 @@ def test_calibration_error_is_the_mean_gap_of_bins_weighted_by_their_size() -> N
 
     assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(in_four_bins)
     assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))
+
+
+def test_intervals_have_the_scores_of_the_middle_samples() -> None:
+    """By a loop over samples of docs. Docs that are all the same leave no doubt."""
+    rng = numpy.random.default_rng(0)
+    counts = rng.poisson([5, 2, 1], size=(60, 3)).astype("float64")
+    sampled: list[tuple[float, float, float]] = []
+    for _ in range(4_000):
+        tp, fp, fn = counts[rng.integers(60, size=60)].sum(axis=0)
+        sampled.append((tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)))
+    for interval, column in zip(bootstrap_intervals(counts), zip(*sampled)):
+        assert interval == pytest.approx(numpy.percentile(column, [2.5, 97.5]), abs=0.005)
+    same = bootstrap_intervals(numpy.tile([3.0, 1.0, 0.0], (60, 1)))
+    assert same.precision == pytest.approx((0.75, 0.75))
+    assert same.recall == pytest.approx((1.0, 1.0))

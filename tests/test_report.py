@@ -31,6 +31,7 @@ from spacy_costner.analysis.reporting import (
 from spacy_costner.analysis.tuning import tune, use_decoding
 from spacy_costner.cli.plots import COLOURS
 from spacy_costner.cli.report import report_page, sum_others
+from spacy_costner.metrics import bootstrap_intervals
 from spacy_costner.ml import linear_part
 from spacy_costner.pages import cost_number, number, percent, probability
 
@@ -140,6 +141,27 @@ def test_report_counts_correct_spurious_and_missing_entities(corpus_report: Repo
     assert counts_of_label == {"city": (1, 2, 2), "country": (0, 0, 1), "person": (0, 1, 0)}
     counts_of_level = [tp_fp_fn(scores) for scores in corpus_report.levels.values()]
     assert counts_of_level == [(2, 2, 2), (1, 3, 3)]
+
+
+def test_scores_have_intervals_over_docs() -> None:
+    """Those of the counts of each doc. Five docs are too few."""
+    nlp = pipeline_that_answers()
+    few = report_on(nlp)
+    assert few.intervals is None
+    assert "95 % interval" not in report_page(few)
+    result = report_on(nlp, CORPUS_OF_9_ENTITIES * 6)
+    intervals = result.intervals
+    assert intervals is not None
+    assert intervals.f[0] < result.total.fscore < intervals.f[1]
+    rows: list[tuple[int, int, int]] = []
+    for eg in examples_of(nlp, CORPUS_OF_9_ENTITIES):
+        if len(eg.predicted):
+            gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+            ours = {(ent.start, ent.end, ent.label_) for ent in nlp(eg.predicted).ents}
+            rows.append((len(gold & ours), len(ours - gold), len(gold - ours)))
+    assert intervals == bootstrap_intervals(numpy.asarray(rows * 6, dtype="float64"))
+    low, high = intervals.recall
+    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f}" in report_page(result)
 
 
 def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None:

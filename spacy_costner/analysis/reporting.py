@@ -23,6 +23,7 @@ from thinc.types import Floats2d, Ints1d
 
 from ..costs.label_tree import Tree, make_tree
 from ..costs.tables import hamming_cost
+from ..metrics import ScoreIntervals, bootstrap_intervals
 from ..metrics.shift import find_shift, in_random_order
 from ..pipeline.annotations import Confidence, Prediction
 from ..pipeline.component import CostSensitiveNER
@@ -30,6 +31,7 @@ from ..pipeline.scorers import (
     Entity,
     EntityPairs,
     TagPairs,
+    compare_entities,
     compare_tags,
     cost_scores,
     count_by_label,
@@ -59,6 +61,9 @@ MAX_LABELS = 15
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """What a miss may cost on the page, in false alarms."""
+
+MIN_DOCS = 30
+"""The least number of docs for the intervals of scores."""
 
 UNPREDICTABLE = (
     "annotated entities can't be predicted: they begin in one sentence or line and end in another "
@@ -139,6 +144,7 @@ class Report(NamedTuple):
     docs: int  # annotated ones
     tokens: int  # annotated ones
     total: PRFScore  # tp, fp and fn of entities
+    intervals: ScoreIntervals | None  # over docs; None if there are fewer than MIN_DOCS
     labels: dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
     levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
     scores: dict[str, Any]  # see `scorers.cost_scores`
@@ -240,6 +246,7 @@ def report(
         docs=n_docs,
         tokens=n_tokens,
         total=counts.total,
+        intervals=find_intervals(pairs_of_docs),
         labels=counts.labels,
         levels=counts.levels,
         scores=scores,
@@ -257,6 +264,18 @@ def report(
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         notes=notes,
     )
+
+
+def find_intervals(pairs_of_docs: EntityPairs) -> ScoreIntervals | None:
+    """The confidence intervals of the scores over docs like these. None for a few docs, which don't
+    show how much docs differ."""
+    if len(pairs_of_docs) < MIN_DOCS:
+        return None
+    rows: list[tuple[int, int, int]] = []
+    for gold, predicted in pairs_of_docs:
+        counts = compare_entities(gold, predicted)
+        rows.append((counts.tp, counts.fp, counts.fn))
+    return bootstrap_intervals(numpy.asarray(rows, dtype="float64"))
 
 
 def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:

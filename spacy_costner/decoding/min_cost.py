@@ -230,9 +230,14 @@ def _read(saved: dict[str, Any], tags: Tags) -> Choices:
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
-    """The nodes that are the lowest common ancestor of two labels, and not labels themselves, each
-    with the labels below it, in the tree's order. Any other node is farther from all labels below
-    it than one of these."""
+    """The nodes that can be predicted in place of a label: those that are the lowest common
+    ancestor of two labels, and not labels themselves. Any other node above labels has the same ones
+    below it as one of these nodes or as a label, which is nearer to them.
+
+    tree (Tree): The label tree.
+    labels (Sequence[str]): The labels of the chain.
+    RETURNS (dict[str, list[str]]): The labels below each node, in the tree's order.
+    """
     # The way from the top of the tree to each label
     lineages = {label: tree.lineage(label) for label in labels}
     common_ancestors: set[str] = set()

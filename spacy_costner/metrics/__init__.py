@@ -2,7 +2,9 @@
 
 from .scores import (
     Difference,
+    ScoreIntervals,
     bootstrap,
+    bootstrap_intervals,
     difference,
     f_beta,
     f_score,
@@ -14,7 +16,9 @@ from .scores import (
 
 __all__ = [
     "Difference",
+    "ScoreIntervals",
     "bootstrap",
+    "bootstrap_intervals",
     "difference",
     "f_beta",
     "f_score",

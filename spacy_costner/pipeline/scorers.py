@@ -123,7 +123,7 @@ def cost_scores(
     if entities_of_docs:
         is_doc_correct: list[bool] = []
         for gold, predicted in entities_of_docs:
-            counts = _compare(gold, predicted)
+            counts = compare_entities(gold, predicted)
             is_doc_correct.append(counts.fp == 0 and counts.fn == 0)
         scores["ents_sent_acc"] = float(numpy.mean(is_doc_correct))
     if tree is not None:
@@ -205,7 +205,7 @@ def count_docs(
     fp = numpy.zeros(n_docs, dtype="int64")
     fn = numpy.zeros(n_docs, dtype="int64")
     for i, (gold, predicted) in enumerate(entity_pairs(annotated)):
-        counts = _compare(gold, predicted)
+        counts = compare_entities(gold, predicted)
         tp[i] = counts.tp
         fp[i] = counts.fp
         fn[i] = counts.fn
@@ -307,7 +307,7 @@ def count_by_label(
         predicted_by_label = _by_label(predicted, lift)
         for label in gold_by_label.keys() | predicted_by_label.keys():
             gold_of_label = set(gold_by_label[label])
-            counts[label] += _compare(gold_of_label, predicted_by_label[label])
+            counts[label] += compare_entities(gold_of_label, predicted_by_label[label])
     return dict(sorted(counts.items()))
 
 
@@ -392,7 +392,7 @@ def _in_reference(eg: Example, ent: Span) -> Entity | None:
     return begin, end, ent.label_
 
 
-def _compare(gold: set[Entity], predicted: list[Entity]) -> PRFScore:
-    """Count entities. A gold entity that is predicted twice is correct once."""
+def compare_entities(gold: set[Entity], predicted: list[Entity]) -> PRFScore:
+    """Count the entities of a doc. A gold entity that is predicted twice is correct once."""
     n_correct = len(gold.intersection(predicted))
     return PRFScore(tp=n_correct, fp=len(predicted) - n_correct, fn=len(gold) - n_correct)

@@ -206,14 +206,17 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges, from a first word to the one before the end, with about `PAIRS`
-    pairs of a word and a context in each. Shape: (D,)"""
+    """Divide words into ranges with at most `PAIRS` pairs of a word and a context in each.
+
+    word_counts (Floats1d): In how many pairs each word is. Shape: (D,)
+    YIELDS (tuple[int, int]): The first word of a range, and the one after its last.
+    """
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
         pairs_before = pairs_up_to[first] - word_counts[first]
         end = int(numpy.searchsorted(pairs_up_to, pairs_before + PAIRS, side="right"))
-        end = max(end, first + 1)  # a word that has more is alone
+        end = max(end, first + 1)  # a word with more pairs than that is alone
         yield first, end
         first = end
 
