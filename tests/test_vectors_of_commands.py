@@ -205,7 +205,9 @@ def test_explain_names_the_vectors_behind_a_tag(folder: Path) -> None:
     )
     nlp = fitted.nlp
     text = f"{PLACES[30]} and {NAMES[31]}"
+
     reasons = explain(nlp, text=text, n_features=1000).tokens
+
     model = nlp.get_pipe("ner").model
     _, weights = linear_part(model)
     tags = nlp.get_pipe("ner").chain_tags.names
@@ -214,6 +216,7 @@ def test_explain_names_the_vectors_behind_a_tag(folder: Path) -> None:
     for i, reason in enumerate(reasons):
         assert reason.score == pytest.approx(emissions[i, tags.index(reason.tag)], abs=1e-4)
         assert sum(weight for _, weight in reason.features) == pytest.approx(reason.score)
+
     has_vector = []
     for reason in reasons:
         has_vector.append("static_vectors" in [name for name, _ in reason.features])
