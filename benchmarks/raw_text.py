@@ -14,8 +14,9 @@ patience, without vectors and with those of the most raw text. Seconds are those
 and training, and for learning the vectors; those of `ner` include its evaluations.
 
 FOLDER gets `results.jsonl`, a line for each training. If it is called again, it goes on where it
-stopped. Then it prints the tables. The development and the test part are scored with the same
-model. Nothing was chosen on the latter: each setting has been looked at once.
+stopped. Then it prints the tables, and draws raw_text.svg there, F on development data. The
+development and the test part are scored with the same model. Nothing was chosen on the latter: each
+setting has been looked at once.
 """
 
 import json
@@ -25,6 +26,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -32,18 +34,25 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import spacy
-from few import VOCAB, Articles, as_sentences, draw, read, save
-from linear import CRFSUITE, features
+from few import (
+    Articles,
+    FindFeatures,
+    as_sentences,
+    draw,
+    read,
+    save,
+    score_crfsuite,
+    train_crfsuite,
+)
+from linear import features
+from matplotlib.figure import Figure
 from spacy.cli.init_config import init_config
 from spacy.language import Language
-from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Example, iob_to_biluo, tags_to_entities
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_by_spacy
 from thinc.api import Config
+from vectors import examples
 
-from experiments import corpora
 from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 from spacy_costner.analysis.vectors import make_pipeline
@@ -51,7 +60,9 @@ from spacy_costner.training.word_vectors import learn_word_vectors
 
 LANGS = {"spanish": "es", "genia": "en", "chunks": "en"}
 OTHER_TEXTS = {"genia": "abstracts.txt.xz", "chunks": "news.txt.xz"}
-SIZES = (100, 300, 1_000, 0)
+TITLES = {"spanish": "Spanish", "genia": "GENIA", "chunks": "Chunks"}
+FEW = (100, 300, 1_000)
+SIZES = (*FEW, 0)
 SEEDS = range(3)
 PARTS = ("dev", "test")
 
@@ -131,12 +142,6 @@ def save_vectors(data: Data, train: Articles, setting: Setting, folder: Path) ->
     return vectors.n_tokens
 
 
-def examples(nlp: Language, path: Path) -> list[Example]:
-    """The examples of a file for a pipeline: it sees the words alone."""
-    references = list(DocBin().from_disk(path).get_docs(nlp.vocab))
-    return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in references]
-
-
 def score_pipeline(nlp: Language, data: Data) -> dict[str, float]:
     """F of a pipeline on each of `PARTS`."""
     return {part: 100 * nlp.evaluate(examples(nlp, data.files[part]))["ents_f"] for part in PARTS}
@@ -182,33 +187,12 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
-    """Train CRFsuite, which has no vectors."""
-    import pycrfsuite
-
+    """Train CRFsuite on the features of `windows`."""
     began = time.process_time()
-    cache: dict[str, list[tuple[int, str]]] = {}
-    trainer = pycrfsuite.Trainer(verbose=False)
-    for (doc,) in train:
-        trainer.append(features([token.text for token in doc], cache), corpora.tags_of(doc))
-    trainer.select("lbfgs", "crf1d")
-    trainer.set_params(CRFSUITE)
-    trainer.train(str(folder / "crfsuite"))
+    find_features: FindFeatures = partial(features, cache={})
+    tagger = train_crfsuite(train, folder / "crfsuite", find_features)
     seconds = time.process_time() - began
-    tagger = pycrfsuite.Tagger()
-    tagger.open(str(folder / "crfsuite"))
-    scores: dict[str, float] = {}
-    for part in PARTS:
-        predicted_examples: list[Example] = []
-        for (gold,) in data.sentences[part]:
-            words = [token.text for token in gold]
-            predicted = Doc(VOCAB, words)
-            tags = iob_to_biluo(tagger.tag(features(words, cache)))
-            ents: list[Span] = []
-            for label, first, last in tags_to_entities(tags):
-                ents.append(Span(predicted, first, last + 1, label))
-            predicted.set_ents(ents)
-            predicted_examples.append(Example(predicted, gold))
-        scores[part] = 100 * get_ner_prf(predicted_examples)["ents_f"]
+    scores = {part: score_crfsuite(tagger, data.sentences[part], find_features) for part in PARTS}
     return Result(**scores, seconds=seconds, tokens=0)
 
 
@@ -275,6 +259,37 @@ def print_tables(results: dict[Setting, Result]) -> None:
             print(f"| {corpus} | {size or 'all'} | {' | '.join(cells)} |")
 
 
+def draw_figure(results: dict[Setting, Result], path: Path) -> None:
+    """Draw the gain of F on development data against the tokens of own raw text: a panel for each
+    corpus, a line for each number of sentences. Diamonds have other texts, too."""
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    panels = figure.subplots(1, len(LANGS), sharey=True)
+    for panel, corpus in zip(panels, LANGS):
+        for size, color in zip(FEW, ("C0", "C1", "C2")):
+            points = [find_point(results, corpus, size, raw) for raw in (NONE, *TOKENS, OWN)]
+            base = points[0][1]
+            tokens = [n_tokens for n_tokens, _ in points[1:]]
+            gains = [f - base for _, f in points[1:]]
+            panel.plot(tokens, gains, marker="o", color=color, label=f"{size:,} sentences")
+            if corpus in OTHER_TEXTS:
+                n_tokens, f = find_point(results, corpus, size, BOTH)
+                panel.plot([tokens[-1], n_tokens], [gains[-1], f - base], ":", color=color)
+                panel.plot([n_tokens], [f - base], marker="D", color=color)
+        panel.axhline(0, color="grey", linewidth=0.5)
+        panel.set(xscale="log", title=TITLES[corpus], xlabel="tokens of raw text")
+    panels[0].set_ylabel("F gained")
+    panels[0].legend(frameon=False)
+    figure.savefig(path)
+
+
+def find_point(
+    results: dict[Setting, Result], corpus: str, size: int, raw: str
+) -> tuple[float, float]:
+    """The means over the draws of the tokens of raw text, and of F on development data."""
+    found = [results[Setting(corpus, size, seed, "fit", raw)] for seed in SEEDS]
+    return mean(result.tokens for result in found), mean(result.dev for result in found)
+
+
 def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
     """Train what has no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +306,9 @@ def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
             result = RUNNERS[setting.system](corpus, train, setting, Path(temporary))
         with path.open("a", encoding="utf8") as file:
             file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
-    print_tables(read_results(path))
+    results = read_results(path)
+    print_tables(results)
+    draw_figure(results, folder / "raw_text.svg")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from .analysis.annotation_session import (
     SessionError,
     UnknownTextError,
 )
+from .analysis.label_studio import LabelStudioBackend
 from .pages import render
 from .readers.files import shown
 
@@ -78,6 +79,11 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         Route("/status", answered(handlers.status)),
         Route("/answer", answered(handlers.answer), methods=["POST"]),
         Route("/remove", answered(handlers.remove), methods=["POST"]),
+        # What Label Studio asks a backend for
+        Route("/health", answered(handlers.health)),
+        Route("/setup", answered(handlers.ask_backend), methods=["POST"]),
+        Route("/predict", answered(handlers.ask_backend), methods=["POST"]),
+        Route("/webhook", answered(handlers.ask_backend), methods=["POST"]),
     ]
     return Guard(Starlette(routes=routes), token)
 
@@ -234,6 +240,12 @@ class Handlers:
 
     def __init__(self, session: AnnotationSession) -> None:
         self.session = session
+        backend = LabelStudioBackend(session)
+        self.backend_calls = {
+            "setup": backend.setup,
+            "predict": backend.predict,
+            "webhook": backend.webhook,
+        }
 
     async def page(self, request: Request) -> Response:
         """The page."""
@@ -287,6 +299,16 @@ class Handlers:
         key = field(record, "key", str)
         was_there = await run_in_threadpool(self.session.remove, key)
         return JSONResponse({"removed": was_there})
+
+    async def health(self, request: Request) -> Response:
+        """Say to Label Studio that the server is up."""
+        return JSONResponse({"status": "UP", "model_class": "spacy_costner"})
+
+    async def ask_backend(self, request: Request) -> Response:
+        """Answer Label Studio."""
+        call = self.backend_calls[request.url.path.rpartition("/")[2]]
+        record = await read_json(request)
+        return JSONResponse(await run_in_threadpool(call, record))
 
 
 def as_json(proposal: Proposal | None) -> dict[str, Any] | None:

@@ -88,6 +88,7 @@ def sequences(
     cost = numpy.broadcast_to(_or(gold.cost, 0.0), (n_tokens, n_tags))
     token_weights = numpy.broadcast_to(_or(gold.token_weights, 1.0), n_tokens)
     weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
+
     if split is None:
         split = Split(chain_tag=tuple(range(n_tags)), path=lambda y: y)
 
@@ -97,6 +98,7 @@ def sequences(
         score = oracle.scorer(potentials, b)
         all_paths = [Path(y, score(split.path(y))) for y in product(range(n_tags), repeat=length)]
         paths = [path for path in all_paths if path.score > -math.inf]
+
         mask = allowed[tokens]
 
         def is_right(t: int, y: Tags, b: int = b, mask: numpy.ndarray = mask) -> bool:
@@ -109,16 +111,18 @@ def sequences(
                 right.append(path)
             else:
                 wrong.append(path)
+
         if gold.features is None:
             token_features = [[("token", t)] for t in range(length)]
         else:
             token_features = [row[row >= 0].tolist() for row in gold.features[tokens]]
+
         chain = Chain(
             paths=paths,
             right=right,
             wrong=wrong,
             gold=tuple(gold_tags[tokens].tolist()),
-            allowed=allowed[tokens],
+            allowed=mask,
             cost=cost[tokens],
             token_weights=token_weights[tokens],
             weight=float(weights[b]),

@@ -36,11 +36,13 @@ N_DOCS = 52
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """A pipeline on disk, for all tests of this file."""
     return annotating.save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
 def model(saved: Saved) -> Path:
+    """Where the pipeline is."""
     return saved.model
 
 

@@ -107,6 +107,7 @@ def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
     city_of_3 = entities_of(docs[3])[1]
     city_of_11 = entities_of(docs[11])[1]
     long_city = entities_of(docs[long_doc])[1]
+
     as_person = (city_of_3[0], city_of_3[1], "person")
     without_first_word = (long_city[0] + 1, long_city[1], "city")
     doc_of_mr = 40 if long_doc != 40 else 41
@@ -116,6 +117,7 @@ def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
         Planted(long_doc, "wrong boundary", [without_first_word], [long_city]),
         Planted(doc_of_mr, "spurious entity", [(0, 1, "city")], []),
     ]
+
     for mistake in mistakes:
         doc = docs[mistake.doc]
         untouched = [entity for entity in entities_of(doc) if entity not in mistake.right]

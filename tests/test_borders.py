@@ -99,6 +99,7 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
 def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
+    """Of each token of each doc: whether it is a border, at which a sequence begins."""
     borders: list[bool] = []
     expected: list[tuple[int, int]] = []
     for number, doc in enumerate(docs):
@@ -106,8 +107,10 @@ def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
         bounds = [0, *numpy.flatnonzero(doc_borders).tolist(), len(doc)]
         borders += doc_borders
         expected += [(end - begin, number) for begin, end in pairwise(bounds)]
+
     doc_lengths = numpy.asarray([len(doc) for doc in docs], dtype="int32")
     lengths, doc_of_sequence = cut(doc_lengths, numpy.asarray(borders, bool))
+
     assert list(zip(lengths.tolist(), doc_of_sequence.tolist())) == expected
 
 
@@ -325,10 +328,12 @@ def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> 
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
+
     total_loss = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.3)
     vector = total_loss.read_weights()
     value, gradient = total_loss(vector)
     total_loss.write_weights(vector)
+
     scores = ner.model.predict([eg.predicted for eg in examples])
     targets = ner.objective.targets(examples, ner.chain_tags)
     assert targets.by_sequence is not None
@@ -402,6 +407,7 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
         reference = doc_of(nlp)
         reference.user_data[KEY] = saved
         examples.append(Example(doc_of(nlp, starts=has_starts), reference))
+
     for boundaries in (True, False):
         ner.objective.annotation = replace(ner.annotation, sentence_boundaries=boundaries)
         scores = ner.model.predict([eg.predicted for eg in examples])
@@ -410,6 +416,7 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
             result, _ = ner.objective.evaluate(targets, scores, Progress())
             assert result.value == pytest.approx(0, abs=1e-4)
             assert_allclose(result.gradient.emissions, 0, atol=1e-5)
+
         pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
         features, targets = join(pieces.by_doc).read()
         assert features.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
@@ -468,7 +475,9 @@ def test_training_cuts_docs_at_the_sentences_of_a_file_of_any_format(
     spaces = [True] * 5
     reference = Doc(nlp.vocab, words, spaces, sent_starts=[1, -1, 1, -1, 1], ents=["O"] * 5)
     DocBin(docs=[reference]).to_disk(tmp_path / "a.spacy")
+
     (eg,) = make_reader(tmp_path / name, sentences=setting)(nlp)
+
     assert eg.predicted.has_annotation("SENT_START") is has_starts
     targets = ner.objective.targets([eg], ner.chain_tags)
     first_sentence = 2 if name == "a.conll" else 3

@@ -395,6 +395,7 @@ def check_by_reference(potentials: Potentials, n_values: int = 3) -> None:
             answer = getattr(messages, name)()
         else:
             answer = getattr(messages, name)(argument)
+
         indices = rng.permutation(len(answer[0]))[:n_values].tolist()
         expected = {i: query.recur(exact, argument, i) for i in indices}
         # `reference` differentiates these two numerically.

@@ -311,5 +311,6 @@ def test_weighted_docs_keep_the_promise_in_the_mean_over_all_drawings(
                 risk = (scores < threshold).mean()
                 mean += numpy.prod([probs[i] for i in sample]) * risk
         means[is_weighted] = mean
+
     assert means[True] <= limit
     assert means[False] > means[True]

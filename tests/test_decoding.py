@@ -424,6 +424,7 @@ def calibrated_posterior(draw: Any) -> tuple[Posterior, Posterior]:
         *(array / overall for array in scores[1:4]),
         lengths=scores.lengths,
     )
+
     is_space = uncalibrated.is_space
     with_temperature = Posterior(
         scores, tags, temperature=Temperature(overall, of_label), is_space=is_space

@@ -62,6 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(folder: Path) -> Config:
+    """The config of the student."""
     return load_config(folder / "student.cfg", interpolate=False)
 
 

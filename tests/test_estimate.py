@@ -1,6 +1,7 @@
 """Counts and scores of texts from drawn docs: drawing, files, refusals, the command."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,13 @@ def value_of(measure: Any) -> float:
 
 @pytest.fixture(scope="module")
 def nlp(unsure: Path) -> Language:
+    """A pipeline that hasn't learned much."""
     return load(unsure)
 
 
 @pytest.fixture(scope="module")
 def drawn(nlp: Language) -> list[DrawnDoc]:
+    """Docs that were drawn from `make_docs` for the pipeline."""
     return draw(nlp, make_docs(nlp), n=N_DRAWN, seed=1)
 
 
@@ -91,13 +94,20 @@ def test_docs_are_drawn_as_their_tasks_say(nlp: Language, drawn: list[DrawnDoc])
     assert sum(drawing.times for drawing in drawings) == N_DRAWN
     assert max(drawing.times for drawing in drawings) > 1
     assert len({drawing.probability for drawing in drawings}) > 10
+
     for doc, drawing in drawn:
         assert docs[drawing.doc].text == doc.text
         assert drawing.probability >= 0.5 / N_TEXTS
         assert (drawing.drawings, drawing.docs, drawing.seed) == (N_DRAWN, N_TEXTS, 1)
+
     assert [drawing for _, drawing in draw(nlp, docs, n=N_DRAWN, seed=1)] == drawings
     others = draw(nlp, docs, n=N_DRAWN, seed=2)
     assert [drawing.doc for _, drawing in others] != [drawing.doc for drawing in drawings]
+
+
+def places_in(doc: Doc) -> set[tuple[int, int]]:
+    """The entities of a doc with the label LOC, without it."""
+    return {(ent.start, ent.end) for ent in doc.ents if ent.label_ == "LOC"}
 
 
 def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnDoc]) -> None:
@@ -107,6 +117,8 @@ def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnD
     """
     row = row_of(estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp)), "LOC")
 
+    # Of each doc: how many the model expects, and how many of those predicted it expects to be
+    # correct.
     ner: Any = nlp.get_pipe("ner")
     place = ner.labels.index("LOC")
     predicted = list(nlp.pipe(doc.text for doc in make_docs(nlp)))
@@ -120,16 +132,16 @@ def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnD
         found, probs = posterior.likely_entities(0.01)
         prob_of = dict(zip(zip(found.begin.tolist(), found.end.tolist(), found.label), probs))
         expected_correct.append(sum(prob_of[ent.start, ent.end, place] for ent in certain))
+
     total = sum(expected)
     correct = sum(expected_correct)
     for doc, drawing in drawn:
         weight = drawing.times / drawing.probability / N_DRAWN
-        gold = {
-            (e.start, e.end) for e in annotate(nlp.make_doc(doc.text)).ents if e.label_ == "LOC"
-        }
-        ours = {(e.start, e.end) for e in predicted[drawing.doc].ents if e.label_ == "LOC"}
+        gold = places_in(annotate(nlp.make_doc(doc.text)))
+        ours = places_in(predicted[drawing.doc])
         total += weight * (len(gold) - expected[drawing.doc])
         correct += weight * (len(gold & ours) - expected_correct[drawing.doc])
+
     n_predicted = sum(ent.label_ == "LOC" for doc in predicted for ent in doc.ents)
     assert row.entities.model_alone == pytest.approx(sum(expected), rel=1e-3)
     assert value_of(row.entities) == pytest.approx(total, rel=1e-3)
@@ -181,7 +193,9 @@ def test_what_few_drawn_docs_have_is_not_estimated(nlp: Language, drawn: list[Dr
         if i > 2:
             ents = [ent for ent in ents if ent.label_ != "sports-team"]
         doc.set_ents(ents, default="outside")
+
     result = estimate(nlp, answers, make_docs(nlp))
+
     person = row_of(result, "PERSON")
     assert person.drawn == 0 and person.entities.estimate is None
     # (1 - share / 2)^60 = 0.05
@@ -277,6 +291,7 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
         suggested.append(doc)
     own = [annotate(nlp.make_doc(doc.text)) for doc in docs[:40]]
     elsewhere = annotate(nlp.make_doc("Shaka likes Oslo"))
+
     for answers, message in (
         (suggested, "got docs that `suggest` chose"),
         ([answer(nlp, doc) for doc in drawn], "leave out --simple-random"),
@@ -285,36 +300,43 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
     ):
         with pytest.raises(ValueError, match=message):
             estimate(nlp, answers, docs, simple_random=True)
+
     assert estimate(nlp, own, docs, simple_random=True).drawings == 40
+
+
+def find_names(text: str) -> list[dict[str, Any]]:
+    """All of `NAMES` in a text, as spans of characters."""
+    spans: list[dict[str, Any]] = []
+    for word, label in NAMES.items():
+        for match in re.finditer(word, text):
+            spans.append({"start": match.start(), "end": match.end(), "label": label})
+    return spans
 
 
 def answer_tasks(path: Path, form: str) -> None:
     """What people do in an annotation tool: they mark all of `NAMES`."""
-    tasks = json.loads(path.read_text("utf8")) if form == "label-studio" else None
-    if tasks is None:
-        tasks = [json.loads(line) for line in path.read_text("utf8").splitlines()]
-    for task in tasks:
-        text = task["data"]["text"] if form == "label-studio" else task["text"]
-        spans: list[dict[str, Any]] = []
-        for word, label in NAMES.items():
-            start = text.find(word)
-            while start >= 0:
-                spans.append({"start": start, "end": start + len(word), "label": label})
-                start = text.find(word, start + 1)
-        if form == "prodigy":
-            task |= {"spans": spans, "answer": "accept"}
-        elif form == "doccano":
-            task["label"] = [[span["start"], span["end"], span["label"]] for span in spans]
-        else:
+    saved = path.read_text("utf8")
+    if form == "label-studio":
+        tasks = json.loads(saved)
+        for task in tasks:
+            spans = find_names(task["data"]["text"])
             results = [{"value": {**span, "labels": [span["label"]]}} for span in spans]
             task["annotations"] = [{"result": results}]
-    if form == "label-studio":
         path.write_text(json.dumps(tasks))
-    else:
-        path.write_text("\n".join(map(json.dumps, tasks)))
+        return
+
+    tasks = [json.loads(line) for line in saved.splitlines()]
+    for task in tasks:
+        spans = find_names(task["text"])
+        if form == "prodigy":
+            task |= {"spans": spans, "answer": "accept"}
+        else:
+            task["label"] = [[span["start"], span["end"], span["label"]] for span in spans]
+    path.write_text("\n".join(map(json.dumps, tasks)))
 
 
 def save_drawn(drawn: Sequence[DrawnDoc], folder: Path, form: str) -> Path:
+    """Save the tasks of drawn docs in a form."""
     path = folder / f"drawn{TASK_FORMS[form].suffix}"
     save_tasks(path, [doc.task() for doc in drawn], form)
     return path
@@ -345,6 +367,7 @@ def test_tasks_may_show_the_predictions(drawn: list[DrawnDoc]) -> None:
 
 @pytest.fixture
 def texts_path(nlp: Language, tmp_path: Path) -> Path:
+    """A file of the texts, one a line."""
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(doc.text for doc in make_docs(nlp)))
     return path

@@ -212,6 +212,7 @@ def test_more_drawings_halve_the_variance_of_the_mean(with_replacement: bool) ->
     m = drawings_for_half(sample)
 
     def factor(n: int) -> float:
+        """What the variance of single numbers is multiplied by."""
         return Sample(numpy.full(n, 1 / 1000), 1000, with_replacement).correction / n
 
     assert factor(m) <= factor(50) / 4 + 1e-12

@@ -26,12 +26,15 @@ from .support.fitting import SPARSE_CONFIG
 N_DOCS, BATCH_SIZE, STEPS = 10, 4, 3
 """Ten docs in batches of four are three steps an epoch."""
 
-WORDS = {"discard_oversize": False, "get_length": None}
+ALL_DOCS = {"discard_oversize": False, "get_length": None}
+"""Settings of a batcher by words, which keeps docs of more words than a batch should have."""
+
 EACH_EPOCH = {"initialize": {"before_init": {"@callbacks": CALLBACK}}}
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
+    """Ten docs, of an entity each."""
     vocab = spacy.blank("xx").vocab
     docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(N_DOCS)]
     DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
@@ -39,6 +42,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def config_of(corpus: Path, *changes: dict[str, Any], **training: Any) -> Config:
+    """A config of these settings of training, with batches of four docs; then of the changes."""
     config: Config = Config().from_str(CONFIG.format(corpus=corpus))
     batcher = {"@batchers": "spacy.batch_by_sequence.v1", "size": BATCH_SIZE}
     limits = {"max_epochs": 0, "max_steps": 0, "eval_frequency": 100, "batcher": batcher}
@@ -80,10 +84,12 @@ def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str,
     found = read_evaluations(each_step)
     assert found is not None and found.objection() == ""
     assert evaluated_steps(each_step, tmp_path / "each") == list(range(found.n_steps or 0))
+
     config = config_of(corpus, EACH_EPOCH, **limits)
     steps = evaluated_steps(config, tmp_path / "training")
-    n_steps = {"max_epochs": 12, "max_steps": 21}[next(iter(limits))]
+    n_steps = 12 if "max_epochs" in limits else 21
     assert max(after - before for before, after in zip(steps, [*steps[1:], n_steps])) <= STEPS
+
     saved = load_config(tmp_path / "training" / "model-last" / "config.cfg")
     found = read_evaluations(config)
     assert found is not None and found.objection() == ""
@@ -95,15 +101,17 @@ def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str,
 )
 def test_each_epoch_is_evaluated_whatever_the_order(tmp_path: Path, size: Any) -> None:
     """The number of batches by words depends on the order of the docs, and on growing sizes."""
-    vocab, rng = spacy.blank("xx").vocab, random.Random(0)
+    vocab = spacy.blank("xx").vocab
+    rng = random.Random(0)
     lengths = [rng.choice([3, 10, 30, 60]) for _ in range(40)]
     docs = [Doc(vocab, words=["Paris"] * n, ents=["B-city"] * n) for n in lengths]
-    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
-    batcher = {"@batchers": "spacy.batch_by_words.v1", "size": size, "tolerance": 0.2}
-    config = config_of(
-        tmp_path / "corpus.spacy", EACH_EPOCH, max_epochs=12, batcher={**batcher, **WORDS}
-    )
+    corpus = tmp_path / "corpus.spacy"
+    DocBin(docs=docs).to_disk(corpus)
+    batcher = {"@batchers": "spacy.batch_by_words.v1", "size": size, "tolerance": 0.2, **ALL_DOCS}
+    config = config_of(corpus, EACH_EPOCH, max_epochs=12, batcher=batcher)
+
     evaluated_steps(config, tmp_path / "training")
+
     rows = srsly.read_jsonl(tmp_path / "training" / "log.jsonl")
     assert {row["epoch"] for row in rows} == set(range(12))
 
@@ -165,6 +173,7 @@ def test_check_finds_too_few_evaluations(
 
 
 def findings_of_frequency(config_path: Path) -> list[Any]:
+    """What `check` finds about how often training evaluates."""
     return [item for item in check(config_path).findings if "eval_frequency" in item.message]
 
 

@@ -28,12 +28,14 @@ Rome NNP I-NP I-LOC
 sleeps VBZ I-VP O
 """
 
+# Of four batches.
 PLAN = Plan({}, softmax_margin.SPEC["full"], 4 * softmax_margin.SPEC["full"]["batch_size"])
 STEP = 0.01
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the three parts of a corpus, without ".train" and so on. All are `SENTENCES`."""
     for part in ("train", "testa", "testb"):
         (tmp_path / f"eng.{part}").write_text(SENTENCES)
     for module in ("softmax_margin", "corpora"):
@@ -43,6 +45,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examples(path: Path) -> list[Example]:
+    """The two sentences."""
     return as_examples(read_docs(path.with_suffix(".train"), spacy.blank("xx").vocab))
 
 
@@ -87,7 +90,9 @@ def test_risk_is_multiplied_and_its_penalty_is_not(examples: list[Example]) -> N
 def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path.name})
     size = size_of(softmax_margin.SPEC, quick=True)
+
     figures = softmax_margin.experiment(Runner(tmp_path / "runs"), size)
+
     text = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
     assert "tiny: 2 sentences" in text
     assert list(figures["ours"]) == list(METHODS)

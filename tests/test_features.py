@@ -86,6 +86,7 @@ def slow_values(token: Token) -> dict[str, str | None]:
         "_.source": str(token._.source) if token._.source else None,
         "caseless": token.lower_ if has_one_case else None,
     }
+
     for name, has_flag in FLAGS.items():
         values[name] = "yes" if has_flag(token) else None
     for size in TEMPLATE["affixes"]:
@@ -134,6 +135,7 @@ def frequent_values(min_count: int) -> dict[str, set[str]]:
             for column, value in slow_values(token).items():
                 if value:
                     counts[column][value] += 1
+
     for doc in TRAIN:
         for left, right in pairwise([slow_values(token) for token in doc]):
             for kind in TEMPLATE["bigrams"]:
@@ -141,6 +143,7 @@ def frequent_values(min_count: int) -> dict[str, set[str]]:
                 right_count = counts[kind][right[kind] or ""]
                 if min(left_count, right_count) >= min_count:
                     counts[f"{kind}+{kind}"][f"{left[kind]}+{right[kind]}"] += 1
+
     frequent: dict[str, set[str]] = defaultdict(set)
     for column, column_counts in counts.items():
         frequent[column] = {value for value, n in column_counts.items() if n >= min_count}

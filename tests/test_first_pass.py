@@ -159,7 +159,9 @@ def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
         doc = Doc(nlp.vocab, words=words)
         batch.append(Example(doc, Doc(nlp.vocab, words=words, ents=tags)))
     batch += [Example(eg.predicted.copy(), eg.reference) for eg in batch[:20]]
+
     nlp.initialize(lambda: batch)
+
     ner = nlp.get_pipe("ner")
     first_pass = first_pass_of(ner.model)
     assert first_pass is not None

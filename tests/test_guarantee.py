@@ -200,6 +200,7 @@ def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str
                 score /= max(1.0, n_expected) ** 0.5
             if score >= FINEST / 10:
                 expected[begin, end, label] = score
+
     places = zip(*(column.tolist() for column in scored_spans))
     assert dict(zip(places, scores.tolist())) == pytest.approx(expected)
 
@@ -589,14 +590,16 @@ def test_the_report_compares_promised_and_observed(
     result = report(guaranteed, examples)
 
     (observed,) = (row for row in result.guarantee if row.limit == 0.1)
+    docs = guaranteed.pipe(eg.predicted.copy() for eg in examples)
     shares_missed = []
-    for eg, doc in zip(examples, guaranteed.pipe(eg.predicted.copy() for eg in examples)):
+    for eg, doc in zip(examples, docs):
         gold = eg.reference.ents
         if gold:
             missed = [not is_found(ent, doc.spans[KEY], "exact", by_label=True) for ent in gold]
             shares_missed.append(numpy.mean(missed))
     assert observed.miss_rate == pytest.approx(numpy.mean(shares_missed))
     assert result.facts["guaranteed miss rate"] == "0.1"
+
     html = " ".join(report_page(result).split())
     assert 'id="guarantee-plot"' in html
     assert f"Tested without labels: {result.shift}." in html

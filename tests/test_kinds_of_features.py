@@ -73,6 +73,7 @@ def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) ->
         "vectors": {"vectors": [2]},
         "static_vectors": {"include_static_vectors": True, "windows": {"static_vectors": 1}},
     }
+
     kind = request.param
     if kind in OTHER_KINDS:
         settings = OTHER_KINDS[kind]

@@ -106,6 +106,7 @@ def slow_names(word: str, counted: Corpus) -> list[str]:
     n_times = label_counts.total()
     if n_times == 0:
         return []
+
     names = []
     # Of labels that are equally frequent, the first in this order.
     best_label = max(("O", *LABELS), key=lambda label: label_counts[label])

@@ -204,6 +204,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
         gold, constraints = exclude(incorrect, gold, tags.constraints, tags)
         targets = targets._replace(gold=gold, constraints=constraints)
     targets, _ = targets.leave_out_impossible()
+
     annotation = Gold(
         path,
         annotation_tags.agreeing(path, lengths) if is_missing.any() else None,

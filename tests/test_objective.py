@@ -196,6 +196,7 @@ def test_incorrect_spans_and_missing_tokens(
     doc = batch[3].reference
     annotated = [ent for ent in doc.ents if ent.start not in missing]
     doc.set_ents(annotated, missing=[doc[t : t + 1] for t in missing])
+
     *other_paths, last_path = PATHS
     last_path = [-1 if t in missing else tag for t, tag in enumerate(last_path)]
     gold = gold_of([*other_paths, last_path])
@@ -205,6 +206,7 @@ def test_incorrect_spans_and_missing_tokens(
         follows_entity = t > 0 and last_path[t - 1] > 0
         if follows_entity:  # which has ended
             allowed[first_token + t] &= ~TAGS.continuing
+
     check_loss(ner, batch, define, gold._replace(allowed=allowed), spans)
 
 

@@ -133,6 +133,9 @@ def test_joined_pieces_are_a_batch(
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
     ner = nlp.get_pipe("ner")
+    _, linear_weights = linear_part(ner.model)
+    linear_weights.rows[:] = numpy.random.default_rng(0).normal(size=linear_weights.rows.shape)
+
     articles = [article(nlp, 0, 1, 2), article(nlp, 2, 0), article(nlp, 1, 1)]
     sentences = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
     for eg, weight in zip(articles, [2.0, 3.0, 5.0]):
@@ -143,18 +146,18 @@ def test_joined_pieces_are_a_batch(
     for reference in (articles[2].reference, sentences[5].reference):
         entities = [ent for ent in reference.ents if ent.start >= 2]
         reference.set_ents(entities, missing=[reference[:2]], default="outside")
+
     pieces = read_pieces(ner, articles, most_words=1)
     assert len(pieces) == len(sentences)
     features, targets = join(pieces).read()
     (batch,) = read_batches(ner, [sentences])
     _, expected_targets = batch.read()
     assert_array_equal(targets.lengths, expected_targets.lengths)
-    _, linear_weights = linear_part(ner.model)
-    linear_weights.rows[:] = numpy.random.default_rng(0).normal(size=linear_weights.rows.shape)
-    scores = linear_weights.potentials(features)
     # The windows of pieces reach into other sentences of the doc.
     gold = expected_targets.gold._replace(features=features.rows)
     expected_targets = expected_targets._replace(gold=gold)
+
+    scores = linear_weights.potentials(features)
     result, n_annotated = ner.objective.evaluate(targets, scores, ner.progress)
     expected, expected_n_annotated = ner.objective.evaluate(expected_targets, scores, ner.progress)
     assert result.value == pytest.approx(expected.value)

@@ -101,6 +101,7 @@ def test_cells_are_blue_above_0_and_red_below() -> None:
 
 
 def test_opacity_is_linear_where_values_are_below_0() -> None:
+    """Full at the largest absolute value, 4. A value of 1 has a quarter of it."""
     _, above = cell_colours(-4.0, 1.0)
     assert above[3] == pytest.approx(1 / 4, abs=0.01)
 

@@ -86,6 +86,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("train", "dev"):
         corpus.to_disk(f"{name}.spacy")
     expected = analyse(spacy.load(PRETRAINED))
+
     names: dict[str, Any] = {}
     n_trainings = 0
     for language, block in blocks():
@@ -100,6 +101,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             for text, gold in TRAIN:
                 assert ents(nlp(text)) == gold["entities"]
             n_trainings += 1
+
     assert n_trainings == 3
     has_vectors = any(node.name == "static_vectors" for node in nlp.get_pipe("ner").model.walk())
     assert has_vectors and nlp.vocab.has_vector("London")

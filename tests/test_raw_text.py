@@ -204,11 +204,13 @@ def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
         "dev.spacy: 12 of 12 sentences of 8 tokens and more (100 %) are in the training corpus "
         "or in the raw text that the vectors were learned from: scores on them are too high"
     ) in result.output.replace("\n", " ")
+
     nlp = spacy.load(folder / "output" / "model-best")
     ner: Any = nlp.get_pipe("ner")
     known_ids = known_sentence_ids(ner)
     dev = [eg.reference for eg in make_reader(folder / "dev.spacy")(nlp)]
     train = [eg.reference for eg in make_reader(folder / "train.spacy")(nlp)]
+
     assert all(is_known_doc(known_ids, doc) for doc in [*dev, *train])
     assert count_known_sentences(ner, dev).n_known == 12
     assert count_known_sentences(ner, dev, with_raw_text=False).n_known == 0

@@ -154,11 +154,13 @@ def malformed_files() -> Iterator[Any]:
     """Of each: its name, its content, the line that is wrong, a part of the message."""
     for name, (data, line, message) in COLUMNS.items():
         yield pytest.param("corpus.conll", data, line, message, id=f"columns: {name}")
+
     # With a byte order mark, and with line ends of two characters, which count as one line.
     for name in ("fewer columns", "missing prefix"):
         data, line, message = COLUMNS[name]
         data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
         yield pytest.param("corpus.conll", data, line, message, id=f"columns of DOS: {name}")
+
     # After a good line and an empty one. JSONL is known from its content, not from its name.
     for suffix in (".jsonl", ".txt"):
         for name, (bad_line, message) in TASK_LINES.items():
@@ -167,6 +169,7 @@ def malformed_files() -> Iterator[Any]:
     for name, (bad_line, message) in WORD_LINES.items():
         text = f"{GOOD_WORDS}{bad_line}\n{GOOD_WORDS}"
         yield pytest.param("corpus.jsonl", text, 2, message, id=f"tokens and tags: {name}")
+
     # An export of Label Studio is an array of tasks, on one line or indented.
     for name, (bad_task, message) in STUDIO.items():
         for indent in (None, 2):
@@ -229,6 +232,7 @@ def damaged_docbins(file: bytes) -> dict[str, bytes]:
     }
     for name, fields in changed_fields.items():
         contents[name] = {**saved, **fields}
+
     files = {"empty": b"", "cut": file[: len(file) // 2]}
     for name, content in contents.items():
         files[name] = zlib.compress(srsly.msgpack_dumps(content))

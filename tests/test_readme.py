@@ -168,11 +168,13 @@ def test_commands_lead_from_raw_data_to_a_package(
         pairs = [random.sample(NAMES, 2) for _ in range(n_sents)]
         text = "From X O\n{} X I-LOC\n{} X B-LOC\nis X O\nseen X O\n \n"
         Path(f"{name}.conll").write_text("".join(text.format(*pair) for pair in pairs))
+
     section = read("README.md").split("\n## From your data to a pipeline\n")[1]
     section = section.split("\n## ")[0]
     lines = "".join(code for _, _, code in BLOCK.findall(section)).splitlines()
     commands = [line for line in lines if not line.startswith("pip install")]
     shown = "".join(run_commands(command, "README.md") for command in commands)
+
     assert "3 columns, separated by blanks, IOB1 tags" in shown
     assert re.search(r"NER F +(9\d|100)\.", shown)
     assert re.search(r"dev: F (9\d|100)\.", shown)

@@ -94,6 +94,7 @@ def gold_of(tags: Tags, lengths: list[int], table: CostTable | None, *, is_parti
     )
     if not is_partial:
         return gold
+
     is_missing = numpy.repeat(numpy.arange(len(lengths)) % 2 == 1, lengths)
     allowed = (path[:, None] == numpy.arange(len(tags))) | is_missing[:, None]
     if gold.cost is not None:

@@ -112,6 +112,7 @@ def learn_mordor(settings: dict[str, Any], *, rehearse: bool) -> tuple[Language,
     fix_random_seed(0)
     nlp = pipeline(**settings)
     train(nlp)
+
     ner = nlp.get_pipe("ner")
     ner.add_label("GPE")
     optimizer = nlp.resume_training()
@@ -122,6 +123,7 @@ def learn_mordor(settings: dict[str, Any], *, rehearse: bool) -> tuple[Language,
         nlp.update([mordor], sgd=optimizer)
         if rehearse:
             nlp.rehearse(raw, sgd=optimizer)
+
     assert [ent.label_ for ent in nlp("Mordor burns").ents] == ["GPE"]
     assert ner.labels == ("LOC", "PERSON", "sports-team", "GPE")
     return nlp, ner.rehearse(raw)["ner"]

@@ -188,11 +188,15 @@ def test_scores_and_expected_entities_of_docs_by_enumeration(
     Docs have one sequence or two; some tokens are preset, and entities there don't count."""
     lengths = posterior.scores.lengths
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
+
     if len(lengths) == 2 and rng.integers(2):
         sequences_of_doc = [[0, 1]]
     else:
         sequences_of_doc = [[b] for b in range(len(lengths))]
     doc_lengths = numpy.asarray([lengths[doc].sum() for doc in sequences_of_doc])
+    n_sequences = [len(doc) for doc in sequences_of_doc]
+    posterior.doc_of = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
+
     unused = numpy.zeros(0)
     tokens = TokenAttrs(
         orth=unused,
@@ -202,8 +206,6 @@ def test_scores_and_expected_entities_of_docs_by_enumeration(
         begins_sentence=unused,
         lengths=doc_lengths,
     )
-    n_sequences = [len(doc) for doc in sequences_of_doc]
-    posterior.doc_of = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
 
     scores, expected_entities = measure(posterior, tokens)
 

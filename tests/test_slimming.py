@@ -97,6 +97,7 @@ def scores_of(nlp: Language) -> list[float]:
 
 
 def n_values(nlp: Language) -> int:
+    """The number of features of the linear model."""
     features, _ = linear_part(nlp.get_pipe("ner").model)
     return len(features)
 
@@ -134,16 +135,18 @@ def unpacked(saved: dict[str, Any], n_rows: int) -> numpy.ndarray:
 @given(weights)
 def test_rows_that_are_dropped_have_a_small_share_of_the_squares(rows: numpy.ndarray) -> None:
     n_features = len(rows) - N_TAGS - 2
+
     before = rows[:n_features].astype("float64")
     after = slim_down(rows, n_features)[:n_features].astype("float64")
+
     largest = numpy.abs(before).max(axis=1, initial=0)
     largest_after = numpy.abs(after).max(axis=1, initial=0)
-    noise = numpy.sqrt(12 * ROUNDED * numpy.square(before).max(initial=0)) / 2
+    half_step = numpy.sqrt(12 * ROUNDED * numpy.square(before).max(initial=0)) / 2
     # Rounding alone takes no row away whose largest weight is above half a step.
-    is_dropped = (largest_after == 0) & (largest > noise)
+    is_dropped = (largest_after == 0) & (largest > half_step)
     assert numpy.square(before[is_dropped]).sum() <= DROPPED * numpy.square(before).sum()
     is_kept = largest_after > 0
-    assert (numpy.abs(after - before)[is_kept] <= noise + 1e-6).all()
+    assert (numpy.abs(after - before)[is_kept] <= half_step + 1e-6).all()
 
 
 def test_the_rows_with_the_smallest_largest_weights_are_dropped() -> None:
@@ -258,8 +261,9 @@ def test_weights_of_vectors_are_rounded_only(tmp_path: Path) -> None:
     nlp, optimizer = trained(features=FEATURES_AND_VECTORS)
     with nlp.use_params(optimizer.averages):
         nlp.to_disk(tmp_path)
-    model = nlp.get_pipe("ner").model
     loaded_model = spacy.load(tmp_path).get_pipe("ner").model
+
+    model = nlp.get_pipe("ner").model
     for weights, loaded_weights, rows in [
         (second_pass(model), second_pass(loaded_model), second_pass(model).averaged(optimizer)),
         (first_pass(model), first_pass(loaded_model), first_pass(model).rows),
@@ -280,12 +284,13 @@ def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
     """Of words that have a vector and occur often, probabilities differ little."""
     nlp, optimizer = trained(kind, FEATURES_AND_VECTORS)
     model = nlp.get_pipe("ner").model
-    docs = [Doc(nlp.vocab, words=WORDS), Doc(nlp.vocab, words=WORDS[::-1])]
     whole_model = model.copy()
     second_pass(whole_model).restart(second_pass(model).averaged(optimizer))
     with nlp.use_params(optimizer.averages):
         nlp.to_disk(tmp_path)
     loaded_model = spacy.load(tmp_path).get_pipe("ner").model
+
+    docs = [Doc(nlp.vocab, words=WORDS), Doc(nlp.vocab, words=WORDS[::-1])]
     expected = marginals(whole_model.predict(docs))
     numpy.testing.assert_allclose(marginals(loaded_model.predict(docs)), expected, atol=0.05)
     assert (expected.max(axis=1) > 0.6).all()
@@ -293,18 +298,19 @@ def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
 
 def test_saving_does_not_change_what_training_goes_on_with(tmp_path: Path) -> None:
     """Of two equal pipelines one is saved between two updates."""
-    rows = []
+    rows_of_both = []
+    averages_of_both = []
     for is_saved in (True, False):
         nlp, optimizer = trained()
         if is_saved:
             with nlp.use_params(optimizer.averages):
                 nlp.to_disk(tmp_path)
         nlp.update(examples(nlp, seed=2), sgd=optimizer, losses={})
-        _, weights = linear_part(nlp.get_pipe("ner").model)
-        rows.append(weights.rows.copy())
-        rows.append(weights.averaged(optimizer))
-    numpy.testing.assert_array_equal(rows[0], rows[2])
-    numpy.testing.assert_array_equal(rows[1], rows[3])
+        weights = second_pass(nlp.get_pipe("ner").model)
+        rows_of_both.append(weights.rows.copy())
+        averages_of_both.append(weights.averaged(optimizer))
+    numpy.testing.assert_array_equal(*rows_of_both)
+    numpy.testing.assert_array_equal(*averages_of_both)
 
 
 def test_without_averages_nothing_is_dropped(tmp_path: Path) -> None:
@@ -316,13 +322,14 @@ def test_without_averages_nothing_is_dropped(tmp_path: Path) -> None:
 
 def test_with_keep_all_all_is_kept(tmp_path: Path) -> None:
     nlp, optimizer = trained(keep_all=True)
-    _, weights = linear_part(nlp.get_pipe("ner").model)
+    weights = second_pass(nlp.get_pipe("ner").model)
     with nlp.use_params(optimizer.averages):
         numpy.testing.assert_array_equal(weights.rows, weights.averaged(optimizer))
         nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
+
     assert n_values(loaded) == n_values(nlp)
-    _, loaded_weights = linear_part(loaded.get_pipe("ner").model)
+    loaded_weights = second_pass(loaded.get_pipe("ner").model)
     expected = weights.averaged(optimizer)
     atol = numpy.abs(expected).max() / 2**N_BITS
     numpy.testing.assert_allclose(loaded_weights.rows, expected, rtol=0, atol=atol)
@@ -333,9 +340,7 @@ def test_before_training_all_is_kept(tmp_path: Path) -> None:
     nlp = pipeline(model={**SPARSE, "features": FEATURES, **RATES})
     batch = examples(nlp)
     nlp.initialize(lambda: batch)
-    first_pass = first_pass_of(nlp.get_pipe("ner").model)
-    assert first_pass is not None
-    has_weights = first_pass.weights.emissions.any(axis=1)
+    has_weights = first_pass(nlp.get_pipe("ner").model).emissions.any(axis=1)
     assert has_weights.any() and not has_weights.all()
     nlp.to_disk(tmp_path)
     assert n_values(spacy.load(tmp_path)) == n_values(nlp)
@@ -348,10 +353,12 @@ def test_values_that_only_the_first_pass_uses_are_kept(tmp_path: Path) -> None:
     features, weights = linear_part(nlp.get_pipe("ner").model)
     is_of_labels = [name.startswith("document") for name in features.names()]
     weights.emissions[~numpy.asarray(is_of_labels)] = 0
+    assert weights.emissions.any()
+
     nlp.to_disk(tmp_path)
+
     loaded = spacy.load(tmp_path)
     numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=2e-3)
-    assert weights.emissions.any()
 
 
 def test_slim_models_are_saved_as_they_are(tmp_path: Path) -> None:
@@ -368,14 +375,14 @@ def test_a_slim_model_goes_on_learning(tmp_path: Path) -> None:
     with nlp.use_params(optimizer.averages):
         nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
+
     loaded.get_pipe("ner").add_label("NUM")
     words = ["12", "and", "Ana"]
     reference = Doc(loaded.vocab, words=words, ents=["B-NUM", "O", "B-PER"])
-    batch = [*examples(loaded), Example(Doc(loaded.vocab, words=words), reference)]
     resumed = loaded.resume_training()
     for _ in range(40):
-        copies = [Example(eg.predicted.copy(), eg.reference) for eg in batch[-1:]]
-        loaded.update(copies, sgd=resumed, losses={})
+        loaded.update([Example(Doc(loaded.vocab, words=words), reference)], sgd=resumed, losses={})
+
     doc = loaded(Doc(loaded.vocab, words=words))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("12", "NUM"), ("Ana", "PER")]
 
@@ -415,6 +422,33 @@ def test_hashes_of_training_text_that_were_not_compressed_are_read() -> None:
     assert unpack_ids(packed).tolist() == hashes.tolist()
 
 
+def save_as_up_to_0_3(nlp: Language, folder: Path) -> None:
+    """Write the model of a component, which is saved in a folder, as 0.3.0 did."""
+    path = folder / "model"
+    saved = srsly.msgpack_loads(path.read_bytes())
+    model = nlp.get_pipe("ner").model
+    features, _, saved_first_pass = (srsly.msgpack_loads(shim) for shim in saved["shims"][0])
+
+    memory = features["memory"]
+    counts = memory["counts"]["LOWER"]
+    n_words = len(WORDS) + len(examples(nlp))
+    assert len(counts["keys"]) == 8 * n_words
+    for name in ("starts", "value", "label", "n_times"):
+        counts[name] = pack_up_to_0_3(unpack(counts[name]))
+    memory["units"] = pack_up_to_0_3(unpack(memory["units"]))
+
+    saved_first_pass["weights"] = weights_up_to_0_3(first_pass(model))
+    saved["shims"][0] = [
+        srsly.msgpack_dumps(features),
+        weights_up_to_0_3(second_pass(model)),
+        srsly.msgpack_dumps(saved_first_pass),
+    ]
+    path.write_bytes(srsly.msgpack_dumps(saved))
+    cfg = srsly.read_json(folder / "cfg")
+    del cfg["digest"]
+    srsly.write_json(folder / "cfg", sign(cfg, path.read_bytes()))
+
+
 def test_models_that_were_saved_before_predict_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,37 +456,16 @@ def test_models_that_were_saved_before_predict_the_same(
     every_bit = numpy.uint64(2**64 - 1)
     monkeypatch.setattr(label_counts, "LOWEST_32_BITS", every_bit)
     nlp, _ = trained(keep_all=True)
-    ner = nlp.get_pipe("ner")
     monkeypatch.undo()
     nlp.to_disk(tmp_path)
-    path = tmp_path / "ner" / "model"
-    saved = srsly.msgpack_loads(path.read_bytes())
-    _, weights = linear_part(ner.model)
-    first_pass = first_pass_of(ner.model)
-    assert first_pass is not None
-    saved_features, _, saved_first_pass = (srsly.msgpack_loads(shim) for shim in saved["shims"][0])
-    counts = saved_features["memory"]["counts"]["LOWER"]
-    n_words = len(WORDS) + len(examples(nlp))
-    assert len(counts["keys"]) == 8 * n_words
-    for name in ("starts", "value", "label", "n_times"):
-        counts[name] = pack_up_to_0_3(unpack(counts[name]))
-    saved_features["memory"]["units"] = pack_up_to_0_3(unpack(saved_features["memory"]["units"]))
-    saved_first_pass["weights"] = weights_up_to_0_3(first_pass.weights)
-    saved["shims"][0] = [
-        srsly.msgpack_dumps(saved_features),
-        weights_up_to_0_3(weights),
-        srsly.msgpack_dumps(saved_first_pass),
-    ]
-    path.write_bytes(srsly.msgpack_dumps(saved))
-    cfg = srsly.read_json(tmp_path / "ner" / "cfg")
-    del cfg["digest"]
-    srsly.write_json(tmp_path / "ner" / "cfg", sign(cfg, path.read_bytes()))
+    save_as_up_to_0_3(nlp, tmp_path / "ner")
 
     loaded = spacy.load(tmp_path)
     numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=5e-3)
     features, _ = linear_part(loaded.get_pipe("ner").model)
     (names_of_ana,) = found_names(features, [Doc(loaded.vocab, words=["Ana"])])
     assert any(name.startswith("memory:LOWER=PER") for name in names_of_ana)
+
     loaded.to_disk(tmp_path / "again")
     again = spacy.load(tmp_path / "again")
     numpy.testing.assert_allclose(scores_of(again), scores_of(loaded), atol=5e-3)

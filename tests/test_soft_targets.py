@@ -104,6 +104,7 @@ def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTa
         reference = Doc(vocab, words=words)
         reference.user_data[KEY] = saved_with_doc
         examples.append(Example(Doc(vocab, words=words), reference))
+
     soft, is_left_out = read_soft_targets(
         examples,
         student,
@@ -211,7 +212,9 @@ def test_a_batch_has_gold_and_soft_targets() -> None:
     """Its loss is the sum of those of its docs alone: two divergences, and that of gold."""
     _, ner, examples = taught(n_taught=2)
     scores = ner.model.predict([eg.predicted for eg in examples])
+
     value, gradient_of_batch = ner.get_loss(examples, scores)
+
     first_token = 0
     total = 0.0
     gradients = []
@@ -220,6 +223,7 @@ def test_a_batch_has_gold_and_soft_targets() -> None:
         total += value_of_doc
         gradients.append(gradient_of_doc)
         first_token += len(eg.predicted)
+
     n_tokens = first_token
     assert value * n_tokens == pytest.approx(total, abs=CLOSE)
     emissions = numpy.concatenate([gradient.emissions for gradient in gradients])
@@ -350,12 +354,14 @@ def test_an_impossible_preset_leaves_a_doc_out(
         label = "X"
         end = 2
         cut_soft_targets(eg, [1, 3], Tags(["X"], "BILUO"))
-    scores = random_potentials([3, 4, 2], len(ner.chain_tags), seed=3)
     eg.predicted.set_ents([Span(eg.predicted, 0, end, label)], default="missing")
     if agrees:
         eg.reference.set_ents([Span(eg.reference, 0, end, label)])
+
+    scores = random_potentials([3, 4, 2], len(ner.chain_tags), seed=3)
     first_value, first_gradient = loss_of_doc(ner, scores, examples[0], 0)
     last_value, last_gradient = loss_of_doc(ner, scores, examples[2], 7)
+
     recwarn.clear()
     if in_pieces:
         _, targets = join(read_pieces(ner, examples, most_words=100)).read()
@@ -363,6 +369,7 @@ def test_an_impossible_preset_leaves_a_doc_out(
         targets = ner.objective.targets(examples, ner.chain_tags).finest
     messages = {str(warning.message) for warning in recwarn}
     result, _ = ner.objective.evaluate(targets, scores, ner.progress)
+
     assert result.value == pytest.approx(first_value + last_value, abs=CLOSE)
     assert not result.gradient.emissions[3:7].any()
     for field in ("transitions", "start", "end"):

@@ -632,7 +632,8 @@ def test_vectors_of_training_stay_when_words_are_forgotten(
 
 
 def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is room for those of 10 words, and of the 5 that come when they are there."""
+    """If more than 10 words are remembered, all are forgotten before new ones are added: 5 here, so
+    there are at most 15."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)

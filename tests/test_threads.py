@@ -262,7 +262,9 @@ numpy.testing.assert_allclose(chain.log_partition(potentials)[0], expected)
 """
     if not Path("/proc/self/statm").exists():
         pytest.skip("limits of memory are set as on Linux")
+
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
     assert done.returncode == 0, done.stderr
 
 

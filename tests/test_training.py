@@ -353,7 +353,9 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
     ner = nlp.get_pipe("ner")
     tags = ner.chain_tags
     _, weights = linear_part(ner.model)
+
     trained = train_at_once(ner.model, ner.objective, tags, examples)
+
     rows_of_minima = []
     # One set of tags if O is single: then they are their own collapsed tags.
     for tags_of_loss in dict.fromkeys([tags, tags.collapsed]):
@@ -365,6 +367,7 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
         rows_of_minima.append(total.to_rows(minimum.vector))
     if tags.is_split:
         rows_of_minima[1] = spread_over_split(rows_of_minima[1], tags)
+
     assert_allclose(weights.rows, numpy.mean(rows_of_minima, axis=0), atol=0.05)
     assert trained.reason == AT_ONCE and trained.n_steps > 10
     assert ner.progress.steps == 0

@@ -128,7 +128,9 @@ def test_words_of_different_sentences_of_a_doc_are_no_neighbours(tmp_path: Path)
         sent_starts += [True, *[False] * len(sentence)]
     doc = Doc(spacy.blank("xx").vocab, words=words, sent_starts=sent_starts)
     DocBin(docs=[doc]).to_disk(tmp_path / "doc.spacy")
+
     learned = learn_vectors([tmp_path / "doc.spacy"], tmp_path / "vectors", dim=9, min_count=2)
+
     assert learned.n_tokens == N_TOKENS  # line breaks are no words
     expected = module.learn_word_vectors(SENTENCES, dim=9, min_count=2)
     row = {word: i for i, word in enumerate(expected.words)}

@@ -31,7 +31,7 @@ from .fitting import save_trained
 from .initial_config import init
 from .predictions import get_component, predict, run_before
 from .preparation import find_corpora, load_linear, prepare, train_linear
-from .suggestions import suggest, suggest_first
+from .suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
 
 COMPONENT = "ner"
 """The name of the component in the pipelines that `init` writes."""
@@ -212,6 +212,29 @@ class AnnotationSession:
             predict(ner, docs, ner.posterior(docs), Confidence())
         return [ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)) for ent in docs[0].ents]
 
+    def predict_text(self, text: str) -> tuple[Task, float | None]:
+        """Predict a text that another tool has. Returns it with the predicted entities, each with
+        its probability as "score"; and how certain the model is of it, from 0 to 1, by the expected
+        cost for the price of its annotation: see `suggest`. None: there is no model.
+
+        RAISES (ValueError): If spaCy can't make a doc of the text.
+        """
+        with self._lock:
+            nlp = self._nlp
+            doc = (nlp or self._tokenizer).make_doc(text)
+            if nlp is None or not len(doc):
+                return Task(text, []), None
+            ner = get_component(nlp, COMPONENT)
+            docs = run_before(nlp, COMPONENT, [doc])
+            posterior = ner.posterior(docs)
+            uncertainty = float(by_cost(ner, posterior).docs[0])
+            predict(ner, docs, posterior, Confidence())
+        spans = [
+            TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
+            for ent in docs[0].ents
+        ]
+        return Task(text, spans), 1.0 / (1.0 + uncertainty / (len(doc) + PRICE_PER_DOC))
+
     # The answers
 
     def answer(
@@ -240,12 +263,14 @@ class AnnotationSession:
             return is_replaced
 
     def answer_task(self, key: str, task: Task, *, is_left_out: bool = False) -> None:
-        """Save the answer to a text that another tool has: see `is_drawn`.
+        """Save the answer to a text that another tool has. Whether it measures is decided by the
+        text of its first answer: see `is_drawn`.
 
         RAISES (OSError): If the answer can't be saved.
         """
         with self._lock:
-            is_measuring = is_drawn(task.text)
+            earlier = self.store.answers.get(key)
+            is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
             self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
             self._note_change()
 

@@ -60,6 +60,10 @@ def serve_cli(
             file_okay=False,
         ),
     ] = None,
+    has_label_studio: Annotated[
+        bool,
+        Option("--label-studio", help="Label Studio asks: texts and labels are those of a project"),
+    ] = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
 ) -> None:
@@ -78,8 +82,8 @@ def serve_cli(
                     f"{folder}: expected a session that is not served, got one that is"
                 )
             store = AnnotationStore(folder)
-            label_list, lang = keep_settings(store, labels, lang)
-            add_texts(store, texts_path, lang)
+            label_list, lang = keep_settings(store, labels, lang, needs_labels=not has_label_studio)
+            add_texts(store, texts_path, lang, needs_texts=not has_label_studio)
             if final_path is not None:
                 train_final(AnnotationSession(store, labels=label_list, lang=lang), final_path)
                 return
@@ -100,7 +104,7 @@ def check_address(host: str, token: str | None) -> None:
 
 
 def keep_settings(
-    store: AnnotationStore, labels: str | None, lang: str | None
+    store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
     """The labels and the language of a session: those that are given, or those of its folder.
 
@@ -111,7 +115,7 @@ def keep_settings(
     if labels is not None:
         label_list = [label.strip() for label in labels.split(",") if label.strip()]
         label_list = list(dict.fromkeys(label_list))
-    if not label_list:
+    if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
     kept_lang = kept.get("lang")
     if lang is not None and kept_lang is not None and lang != kept_lang:
@@ -124,16 +128,16 @@ def keep_settings(
     return label_list, lang
 
 
-def add_texts(store: AnnotationStore, path: Path | None, lang: str) -> None:
+def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
     """Add the texts of a file to a session, and say how many there are.
 
-    RAISES (ValueError): If the session has no texts then.
+    RAISES (ValueError): If the session has no texts then, and needs some.
     """
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path), desc="read", unit="doc")
         n_added = store.add_texts(doc.text for doc in docs)
         typer.echo(f"{n_added:,} texts added from {path}")
-    if not store.texts:
+    if not store.texts and needs_texts:
         raise ValueError("--texts: expected texts in a new session, got none")
     n_measuring = sum(text.is_measuring for text in store.texts.values())
     typer.echo(

@@ -68,10 +68,12 @@ def save_pipeline(folder: Path) -> Saved:
     saved.loads.mkdir()
     saved.code.write_text(CODE)
     import_code(saved.code)
+
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp, steps=20)
     guarantee(nlp, examples(nlp)[:3] * 10, miss=0.1)
     nlp.to_disk(saved.harmless)
+
     nlp.add_pipe("poison", first=True, config={"loads": str(saved.loads)})
     nlp.to_disk(saved.model)
     return saved
@@ -98,7 +100,11 @@ def write_lines(path: Path, texts: list[Any]) -> Path:
 def rows(output: Path) -> list[dict[str, Any]]:
     """The rows that `annotate` wrote as JSONL, of all parts in order."""
     files = sorted(path for path in output.rglob("*.jsonl") if path.name != "manifest.jsonl")
-    return [json.loads(line) for path in files for line in path.read_text("utf8").split("\n")[:-1]]
+    rows_of_all = []
+    for path in files:
+        lines = path.read_text("utf8").split("\n")[:-1]
+        rows_of_all += [json.loads(line) for line in lines]
+    return rows_of_all
 
 
 def files(output: Path) -> dict[str, bytes]:

@@ -74,6 +74,7 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     for path_of_sequence in numpy.split(path, lengths.cumsum()):
         split_tags += split_path(tags, tuple(path_of_sequence.tolist()))
     split = numpy.asarray(split_tags, dtype="int32")
+
     # Tags of the chain are ruled out one by one, and all of a tag of annotation; never those of
     # the path.
     is_gold = one_hot(split, len(tags))
@@ -83,6 +84,7 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
         draw(free_potentials_NK(lengths, len(tags))),
         tags.constraints._replace(emissions=possible),
     )
+
     table = cost(plain).astype("float64")
     golds = draw(golds_N(Problem(scores, path, table, plain.opening, plain.continuing)))
     return SplitBatch(tags, scores, [(on_chain(tags, split, gold), gold) for gold in golds])

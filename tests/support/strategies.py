@@ -154,9 +154,11 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     weights = rng.uniform(0, 2, size=len(potentials.lengths))
     weights[rng.uniform(size=len(weights)) >= 0.8] = 0.0
     weights = draw(st.none() | st.just(weights))
+
     token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
     # A column, for the costs of each token. Shape: (N, 1)
     cost_weights = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
+
     complete = Gold(
         tags=path,
         cost=table[path] * cost_weights,
