@@ -80,6 +80,13 @@ class Population(NamedTuple):
     n_tokens: Column
 
 
+class Drawing(NamedTuple):
+    """Samples of docs, as indices, (samples, n), and how they were drawn."""
+
+    docs: Ints2d
+    sample: Sample
+
+
 class Simulated(NamedTuple):
     """What many samples showed of one measure of one label."""
 
@@ -95,12 +102,13 @@ class Simulated(NamedTuple):
 def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
     """Count what docs are annotated with, what is predicted and what is expected."""
     labels = get_component(nlp, "ner").labels
+    # How many entities of each label each doc has, and how many of them are predicted
     annotated = numpy.zeros((len(docs), len(labels)))
     correct = numpy.zeros((len(docs), len(labels)))
-    parts = []
-    i = 0
-    for batch, counts in expect_counts(nlp, "ner", docs):
-        parts.append(counts)
+    counts_of_batches = []
+    i = 0  # the doc
+    for batch, batch_counts in expect_counts(nlp, "ner", docs):
+        counts_of_batches.append(batch_counts)
         for predicted_doc in batch:
             gold = entity_keys(docs[i], labels)
             for _, _, label in gold:
@@ -108,7 +116,7 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
             for _, _, label in gold & entity_keys(predicted_doc, labels):
                 correct[i, labels.index(label)] += 1
             i += 1
-    counts = concatenate_counts(parts)
+    counts = concatenate_counts(counts_of_batches)
 
     # For each column of `Labelled` what is annotated and what is expected. Shapes: (D, labels)
     tables: list[tuple[Floats2d, Floats2d]] = [
@@ -116,6 +124,7 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
         (correct, counts.correct),
         (counts.predicted, counts.predicted),
     ]
+    # All labels together, then each of them
     every_label = numpy.ones(len(labels), dtype=bool)
     masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
     labelled: list[Labelled] = []
@@ -149,61 +158,84 @@ def simulate(
     """
     n_docs = len(population.deviation)
     probs = drawing_probs(population.deviation)
-    drawn = rng.choice(n_docs, size=(n_samples, n), p=probs)
-    sample = Sample(probs[drawn], n_docs)
+    docs = rng.choice(n_docs, size=(n_samples, n), p=probs)
+    by_design = Drawing(docs, Sample(probs[docs], n_docs))
     # With replacement, too: populations are small, and the correction would hide the design.
-    drawn_simply = rng.integers(n_docs, size=(n_samples, n))
-    simple = Sample(numpy.full((n_samples, n), 1 / n_docs), n_docs)
-    for i, (annotated, correct, predicted) in enumerate(population.labels):
-        of_all = " of all" if i == 0 else ""
-        n_annotated = annotated.annotated[drawn].sum(axis=1)
-        n_correct = correct.annotated[drawn].sum(axis=1)
-        n_false_alarms = predicted.annotated[drawn].sum(axis=1) - n_correct
-        n_missed = n_annotated - n_correct
+    docs = rng.integers(n_docs, size=(n_samples, n))
+    simple = Drawing(docs, Sample(numpy.full((n_samples, n), 1 / n_docs), n_docs))
 
-        total = annotated.annotated.sum()
-        with_design = estimate_total(annotated.drawn(drawn), sample)
-        with_model = estimate_total(annotated.drawn(drawn_simply), simple)
-        rate = estimate_ratio(
-            annotated.drawn(drawn_simply).without_model(),
-            population.n_tokens.drawn(drawn_simply).without_model(),
-            simple,
+    for i, labelled in enumerate(population.labels):
+        of_all = " of all" if i == 0 else ""
+        total = simulate_total(labelled.annotated, population.n_tokens, by_design, simple)
+        yield total._replace(measure=f"{total.measure}{of_all}")
+        for score in simulate_scores(labelled, by_design, simple):
+            yield score._replace(measure=f"{score.measure}{of_all}")
+
+
+def simulate_total(
+    annotated: Column, n_tokens: Column, by_design: Drawing, simple: Drawing
+) -> Simulated:
+    """What samples showed of the number of entities of a label.
+
+    annotated (Column): The entities.
+    n_tokens (Column): The tokens: without the model the rate of entities for each is estimated.
+    by_design, simple (Drawing): The samples.
+    """
+    total = annotated.annotated.sum()
+    with_design = estimate_total(annotated.drawn(by_design.docs), by_design.sample)
+    with_model = estimate_total(annotated.drawn(simple.docs), simple.sample)
+    rate = estimate_ratio(
+        annotated.drawn(simple.docs).without_model(),
+        n_tokens.drawn(simple.docs).without_model(),
+        simple.sample,
+    )
+    # From a rate to a share of the total
+    scale = n_tokens.annotated.sum() / total
+    n_annotated = annotated.annotated[by_design.docs].sum(axis=1)
+    return Simulated(
+        "entities",
+        *coverage(with_design, total, n_annotated >= MIN_ENTITIES),
+        half_width=half_width(with_design) / total,
+        half_width_simple=half_width(with_model) / total,
+        half_width_alone=half_width(rate) * scale,
+        error_of_model=abs(annotated.expected.sum() / total - 1),
+    )
+
+
+def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> Iterator[Simulated]:
+    """What samples showed of precision, recall and F of a label."""
+    annotated, correct, predicted = labelled
+    n_annotated = annotated.annotated[by_design.docs].sum(axis=1)
+    n_correct = correct.annotated[by_design.docs].sum(axis=1)
+    n_false_alarms = predicted.annotated[by_design.docs].sum(axis=1) - n_correct
+    n_missed = n_annotated - n_correct
+    # Each score is a ratio of two counts: F is 2 correct / (predicted + annotated).
+    scores = (
+        ("precision", correct, predicted, n_false_alarms),
+        ("recall", correct, annotated, n_missed),
+        ("F", correct + correct, predicted + annotated, n_false_alarms + n_missed),
+    )
+    for name, numerator, denominator, n_wrong in scores:
+        truth = numerator.annotated.sum() / max(denominator.annotated.sum(), 1)
+        expected = numerator.expected.sum() / max(denominator.expected.sum(), 1)
+        with_design = estimate_ratio(
+            numerator.drawn(by_design.docs), denominator.drawn(by_design.docs), by_design.sample
         )
-        scale = population.n_tokens.annotated.sum() / total
+        numerator_drawn = numerator.drawn(simple.docs)
+        denominator_drawn = denominator.drawn(simple.docs)
+        with_model = estimate_ratio(numerator_drawn, denominator_drawn, simple.sample)
+        alone = estimate_ratio(
+            numerator_drawn.without_model(), denominator_drawn.without_model(), simple.sample
+        )
+        is_estimated = numpy.minimum(n_correct, n_wrong) >= MIN_OF_EACH
         yield Simulated(
-            f"entities{of_all}",
-            *coverage(with_design, total, n_annotated >= MIN_ENTITIES),
-            half_width=half_width(with_design) / total,
-            half_width_simple=half_width(with_model) / total,
-            half_width_alone=half_width(rate) * scale,
-            error_of_model=abs(annotated.expected.sum() / total - 1),
+            name,
+            *coverage(with_design, truth, is_estimated),
+            half_width=half_width(with_design),
+            half_width_simple=half_width(with_model),
+            half_width_alone=half_width(alone),
+            error_of_model=abs(expected - truth),
         )
-        scores = (
-            ("precision", correct, predicted, n_false_alarms),
-            ("recall", correct, annotated, n_missed),
-            ("F", correct + correct, predicted + annotated, n_false_alarms + n_missed),
-        )
-        for name, numerator, denominator, n_wrong in scores:
-            truth = numerator.annotated.sum() / max(denominator.annotated.sum(), 1)
-            expected = numerator.expected.sum() / max(denominator.expected.sum(), 1)
-            ratio = estimate_ratio(numerator.drawn(drawn), denominator.drawn(drawn), sample)
-            ratio_simple = estimate_ratio(
-                numerator.drawn(drawn_simply), denominator.drawn(drawn_simply), simple
-            )
-            ratio_alone = estimate_ratio(
-                numerator.drawn(drawn_simply).without_model(),
-                denominator.drawn(drawn_simply).without_model(),
-                simple,
-            )
-            is_estimated = numpy.minimum(n_correct, n_wrong) >= MIN_OF_EACH
-            yield Simulated(
-                f"{name}{of_all}",
-                *coverage(ratio, truth, is_estimated),
-                half_width=half_width(ratio),
-                half_width_simple=half_width(ratio_simple),
-                half_width_alone=half_width(ratio_alone),
-                error_of_model=abs(expected - truth),
-            )
 
 
 def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[float, float]:
@@ -264,6 +296,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, help="sentences of a doc")
     parser.add_argument("--drawings", type=int, default=2000)
     options = parser.parse_args()
+
     pairs = zip(options.models_and_docs[::2], options.models_and_docs[1::2])
     results: dict[tuple[str, int, str], list[Simulated]] = {}
     for model, path in pairs:
@@ -279,6 +312,7 @@ def main() -> None:
                 for result in simulate(population, n, options.drawings, generator):
                     results.setdefault((shift, n, result.measure), []).append(result)
         print(f"{model} {path}: {len(docs):,} docs", flush=True)
+
     of_coverage = [["text", "n", "measure", "number", "93-97 %", "above", "lowest", "refused"]]
     of_width = [["text", "n", "measure", "estimate", "simple", "docs alone", "model alone"]]
     for (shift, n, measure), simulated in results.items():

@@ -205,6 +205,8 @@ COLUMNS = {
 """Of the table of scores: score and decoding, None for the threshold of the architecture."""
 
 THRESHOLDS = {"linear": "threshold 0.3", "CNN": "threshold 0.4", "hybrid": "threshold 0.4"}
+"""The decoding with a threshold that the table shows for each architecture."""
+
 ALWAYS_SHOWN = ("Sequential", "SoftmaxMargin")
 
 BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
@@ -252,7 +254,7 @@ def score_table(systems: Sequence[System]) -> str:
             by_decoding = dict(zip(SPEC["decodings"], systems_of_method))
             cells: list[str] = []
             for score, decoding in COLUMNS.values():
-                if decoding is None:
+                if decoding is None:  # with the threshold that is set for the architecture
                     decoding = THRESHOLDS[architecture]
                 cells.append(by_decoding[decoding].spread(score))
             cells_of[method] = cells

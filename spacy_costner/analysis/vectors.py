@@ -175,10 +175,14 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
 def learn_beside(
     raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the text of a training corpus, into the folder `vectors` of a
-    folder.
+    """Learn vectors from raw text and the text of a training corpus, and save them beside what
+    another command writes.
 
-    RAISES (ValueError): If something else than learned vectors is there.
+    raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
+    train_path (Path | None): The training corpus, if there is one.
+    folder (Path): The folder of the other outputs. The vectors are in `vectors` there.
+    lang (str): Code of the language.
+    RAISES (ValueError): If something else than learned vectors is there already.
     """
     path = folder / DIR_VECTORS
     if path.exists() and not has_raw_sentences(path):

@@ -190,21 +190,21 @@ def docs_needed(
     if delta is None:
         # (n mean + 1) / (n + 1) <= limit, solved for n: see `threshold`.
         return math.ceil((1 - limit) / (limit - mean) - ROUNDING_OF_COUNT)
-    # The losses of n docs add up to n mean, rounded up: below, n docs "lose k" if k = ceil(n mean).
-    # They meet the limit ("pass") if log P(Binomial(n, limit) <= k), the tail, is at most this.
+    # Below, k = ceil(n mean) is the sum of the losses of n docs. They meet the limit ("pass") if
+    # log P(Binomial(n, limit) <= k), the tail, is at most this.
     log_bound = math.log(delta)
     if not binary:
         log_bound = math.log(delta / math.e)
 
     def least_docs_with(k: int) -> int:
-        """The least number of docs that lose k. It has the highest tail of all numbers that lose
-        k."""
+        """The least number n of docs with ceil(n mean) = k. It has the highest tail of all such
+        numbers."""
         if k == 0:
             return 1
         return math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
 
     def fails(k: int) -> bool:
-        """Whether any number of docs that lose k fails."""
+        """Whether any number n of docs with ceil(n mean) = k fails to meet the limit."""
         return _log_tail(least_docs_with(k), k, limit) > log_bound
 
     def passes_surely(n: int) -> bool:

@@ -395,9 +395,9 @@ def minimise_by_lbfgs(
 
 
 def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
-    """The direction - H g from the gradient g and the last steps, where H is an estimate of the
-    inverse Hessian that is never made: algorithm 7.4, with two loops over the steps. Without steps,
-    the direction of the gradient, of length 1 at most. Shape: (D,)"""
+    """The direction in which the function should decrease: - H g, where g is the gradient and H an
+    estimate of the inverse Hessian that is never made. Algorithm 7.4 of Nocedal & Wright (2006),
+    with two loops over the last steps. Without steps: - g, of length 1 at most. Shape: (D,)"""
     direction = -gradient
     if not steps:
         direction /= max(1.0, float(numpy.linalg.norm(direction)))

@@ -26,6 +26,8 @@ class KBest {
     void run(int64_t s, int64_t* tags, double* scores) {
         begin_ = chain_.begins[s];
         const int64_t length = chain_.lengths[s];
+
+        // The recursion: the k best paths to each tag at each token
         entries_.assign(length * n_tags_ * k_, {});
         for (int64_t j = 0; j < n_tags_; j++) row(0, j)[0].score = chain_.start[j] + emission(s, 0, j);
         for (int64_t t = 1; t < length; t++)
@@ -34,6 +36,8 @@ class KBest {
                 merge(t - 1, row(t, j));
                 for (int64_t r = 0; r < k_; r++) row(t, j)[r].score += emission(s, t, j);
             }
+
+        // The k best of all, and their tags from the last to the first
         std::fill(added_.begin(), added_.end(), 0.0);
         last_.assign(k_, {});
         merge(length - 1, last_.data());
@@ -57,12 +61,14 @@ class KBest {
     // The k best paths that end in tag j at token t of the sequence.
     Entry* row(int64_t t, int64_t j) { return entries_.data() + (t * n_tags_ + j) * k_; }
 
+    // The emission of tag j at token t of the sequence, with the end score at the last token.
     double emission(int64_t s, int64_t t, int64_t j) const {
         const double score = chain_.emissions[(begin_ + t) * n_tags_ + j];
         return t + 1 == chain_.lengths[s] ? score + chain_.end[j] : score;
     }
 
-    // The k best of all paths to token t, with what is added to those of each tag: takes the best head k times.
+    // The k best of all paths to token t, if `added_` is added to the scores of those of each tag. The lists of the
+    // tags are descending. So the best path is that of the highest head; the next path of its list then replaces it.
     void merge(int64_t t, Entry* to) {
         for (int64_t i = 0; i < n_tags_; i++) heads_[i] = row(t, i)[0].score + added_[i];
         std::fill(ranks_.begin(), ranks_.end(), 0);
@@ -70,16 +76,20 @@ class KBest {
             const int64_t best = std::max_element(heads_.begin(), heads_.end()) - heads_.begin();
             if (!(heads_[best] > -INFINITY)) return;
             to[r] = {heads_[best], static_cast<int32_t>(best), ranks_[best]};
-            heads_[best] = ++ranks_[best] < k_ ? row(t, best)[ranks_[best]].score + added_[best] : -INFINITY;
+            ranks_[best]++;
+            const bool has_next = ranks_[best] < k_;
+            heads_[best] = has_next ? row(t, best)[ranks_[best]].score + added_[best] : -INFINITY;
         }
     }
 
     const Chain& chain_;
     const int64_t k_, n_tags_;
     int64_t begin_ = 0;
-    std::vector<double> heads_, added_ = heads_;
-    std::vector<int32_t> ranks_;
-    std::vector<Entry> entries_, last_;
+    std::vector<double> heads_;           // of each tag, the score of its next path, with what is added
+    std::vector<double> added_ = heads_;  // to the scores of the paths of each tag
+    std::vector<int32_t> ranks_;          // of each tag, the rank of its next path
+    std::vector<Entry> entries_;          // the k best paths to each tag at each token, (T, K, k)
+    std::vector<Entry> last_;             // the k best of all, (k,)
 };
 
 }  // namespace costner
