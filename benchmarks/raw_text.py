@@ -180,9 +180,9 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     config["system"]["seed"] = setting.seed
     with redirect_stdout(sys.stderr):
         nlp = init_nlp(config)
-        train_by_spacy(nlp, folder / "ner")
+        train_by_spacy(nlp, folder)
     seconds = time.process_time() - began
-    scores = score_pipeline(spacy.load(folder / "ner" / "model-best"), data)
+    scores = score_pipeline(spacy.load(folder / "model-best"), data)
     return Result(**scores, seconds=seconds, tokens=n_tokens)
 
 

@@ -183,6 +183,34 @@ def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
         assert 0.3 < share_of_right_tokens(examples_of_half, is_train=True) < 0.7
 
 
+def test_the_label_memory_of_the_first_pass_has_not_counted_the_docs_that_it_predicts() -> None:
+    """Each name is in two docs that follow each other, with a label drawn by lot. A memory that has
+    counted them knows the label."""
+    features = {**FEATURES, "memory": {"LOWER": 0}}
+    nlp = pipeline(model={**SPARSE, "features": features})
+    rng = random.Random(0)
+    batch: list[Example] = []
+    labels: list[int] = []
+    for i in range(60):
+        label = rng.choice("XY")
+        for verb in ("left", "came"):
+            words = [f"Name{i}", verb]
+            reference = Doc(nlp.vocab, words=words, ents=[f"B-{label}", "O"])
+            batch.append(Example(Doc(nlp.vocab, words=words), reference))
+            labels.append(["", "X", "Y"].index(label))
+
+    nlp.initialize(lambda: batch)
+
+    model = nlp.get_pipe("ner").model
+    first_pass = first_pass_of(model)
+    assert first_pass is not None
+    found, _ = linear_part(model)
+    docs = [eg.predicted for eg in batch]
+    probs = first_pass.predict(found.find(docs, is_train=True), docs)
+    probs_of_names = probs[::2]
+    assert 0.3 < (probs_of_names.argmax(axis=1) == labels).mean() < 0.7
+
+
 def test_features_of_a_doc_are_the_same_alone_and_in_a_batch() -> None:
     """Other docs of the batch have the same names, with other labels."""
     nlp = trained(with_first_pass(SPARSE), n_steps=1)

@@ -183,8 +183,8 @@ def test_values_gathered_later_have_the_same_rows(features: Features, docs: list
     assert batch.value_ids is not None
     numpy.testing.assert_array_equal(features.gather(batch.value_ids, batch.lengths), batch.rows)
     if batch.vector_ids is not None:
-        vector_ids = features.gather_vectors(batch.value_ids, batch.lengths)
-        numpy.testing.assert_array_equal(vector_ids, batch.vector_ids)
+        later = features.add_vectors(batch, batch.value_ids, batch.lengths)
+        numpy.testing.assert_array_equal(later.vector_ids, batch.vector_ids)
 
 
 def test_slots_are_of_words_or_in_the_rows(features: Features, docs: list[Doc]) -> None:
@@ -192,7 +192,7 @@ def test_slots_are_of_words_or_in_the_rows(features: Features, docs: list[Doc]) 
     batch = features.find(docs, by_word=True)
     assert batch.word_cache is not None
     n_word_slots = 0
-    for slots in batch.word_cache.slots_by_offset.values():
+    for slots in batch.word_cache.slots.by_offset.values():
         n_word_slots += len(slots.offsets)
     n_slots = features.find(docs).rows.shape[1]
     assert n_word_slots + batch.rows.shape[1] == n_slots

@@ -294,7 +294,7 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
 
 FORK_WHILE_ADDING = """
 import os, signal, threading, time, numpy
-from spacy_costner.features import WordCache
+from spacy_costner.features import WordCache, WordSlots
 
 class Slow:
     def __init__(self, numbers):
@@ -310,7 +310,8 @@ def add(*words):
     rows = numpy.asarray(words, dtype="int32")[:, None]
     cache.add(numpy.asarray(words, dtype="uint64"), rows)
 
-cache = WordCache(1, {})
+no_slots = WordSlots({}, None)
+cache = WordCache(1, no_slots, no_slots)
 cache.word_ids = Slow(cache.word_ids)
 thread = threading.Thread(target=add, args=(5, 6))
 thread.start()

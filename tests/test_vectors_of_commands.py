@@ -15,7 +15,6 @@ from spacy_costner.analysis.checks import check
 from spacy_costner.analysis.explanation import explain
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.initial_config import init
-from spacy_costner.ml import find_features, linear_part
 
 from .support.commands import run
 
@@ -122,6 +121,8 @@ def test_init_writes_vectors(model: Any, folder: Path) -> None:
     config_path.write_text(text, encoding="utf8")
     config = load_config(config_path, interpolate=True)
     assert config["initialize"]["vectors"] == str(folder / "vectors")
+    if model == "linear":
+        assert config["components"]["ner"]["model"]["hidden"] == 64
     if model != "cnn":
         features = config["components"]["ner"]["model"]["features"]
         assert features["include_static_vectors"] is True
@@ -195,7 +196,7 @@ def test_check_names_vectors_that_are_missing(folder: Path) -> None:
 
 
 def test_explain_names_the_vectors_behind_a_tag(folder: Path) -> None:
-    """Weights of features and of vectors add up to the score."""
+    """Weights of features and of vectors, and the hidden layer, add up to the score."""
     fitted = fit(
         None,
         folder / "output",
@@ -209,10 +210,8 @@ def test_explain_names_the_vectors_behind_a_tag(folder: Path) -> None:
     reasons = explain(nlp, text=text, n_features=1000).tokens
 
     model = nlp.get_pipe("ner").model
-    _, weights = linear_part(model)
     tags = nlp.get_pipe("ner").chain_tags.names
-    batch = find_features(model, [nlp.make_doc(text)])
-    emissions = weights.potentials(batch).emissions
+    emissions = model.predict([nlp.make_doc(text)]).emissions
     for i, reason in enumerate(reasons):
         assert reason.score == pytest.approx(emissions[i, tags.index(reason.tag)], abs=1e-4)
         assert sum(weight for _, weight in reason.features) == pytest.approx(reason.score)

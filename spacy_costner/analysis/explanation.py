@@ -15,12 +15,15 @@ from thinc.api import to_numpy
 from thinc.types import Array2d, Floats1d
 
 from .. import chain
-from ..ml import SparseWeights, find_features, linear_part
+from ..ml import SparseWeights, find_features, hidden_layer_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..ragged import first_tokens, last_tokens
 from ..tags import Tags
 from ..types import Constraints, Potentials
 from .predictions import get_component, run_before
+
+HIDDEN = "hidden layer"
+"""What stands for the hidden layer among the features of a token."""
 
 
 class FeatureWeight(NamedTuple):
@@ -178,16 +181,21 @@ def explain_tokens(
 
     reasons: list[TokenReason] = []
     batch = find_features(ner.model, [doc])
-    vector_names = features_of_model.vector_names()
-    vector_scores = weights.score_vectors(batch)  # shape: (N, offsets, K)
+    # What static vectors in the window add, if they are inputs, and the hidden layer, if there is
+    # one. Shape: (N, names, K)
+    other_names = features_of_model.vector_names()
+    other_scores = weights.score_vectors(batch)
+    hidden = hidden_layer_of(ner.model)
+    if hidden is not None:
+        other_names = [*other_names, HIDDEN]
+        other_scores = numpy.concatenate([other_scores, hidden.score(batch)[:, None]], axis=1)
     for i, token in enumerate(doc):
         tag = path[i]
         rows = batch.rows[i]
         rows = rows[rows >= 0]  # -1: no feature
-        # The features of the token, then the static vectors in its window, if they are inputs.
-        names = [feature_names[row] for row in rows] + vector_names
+        names = [*(feature_names[row] for row in rows), *other_names]
         feature_weights = weights.emissions[rows, tag]
-        token_weights: Floats1d = numpy.concatenate([feature_weights, vector_scores[i, :, tag]])
+        token_weights: Floats1d = numpy.concatenate([feature_weights, other_scores[i, :, tag]])
         token_weights = token_weights.astype("float64")
         strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
         features: list[FeatureWeight] = []

@@ -273,6 +273,7 @@ def fit(
         is_improved=is_improved,
         file_tokens=file_tokens,
         has_cache=cache is not None,
+        n_seeds=n_seeds,
     )
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
@@ -645,6 +646,7 @@ def check_options(
     is_improved: bool,
     file_tokens: bool,
     has_cache: bool,
+    n_seeds: int,
 ) -> None:
     """Check what options need before anything is trained.
 
@@ -672,11 +674,12 @@ def check_options(
             "--tune, got none: docs of the training corpus can't be held out"
         )
     if has_cache:
-        check_cache(nlp, ners[0])
+        check_cache(nlp, ners[0], n_seeds)
 
 
-def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
+def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     """Check the settings that don't go with a cache, with which docs are read twice and not kept.
+    `n_seeds`: how often the model is trained.
 
     RAISES (ValueError): If one needs docs that are kept, or makes other docs each time.
     """
@@ -684,6 +687,11 @@ def check_cache(nlp: Language, ner: CostSensitiveNER) -> None:
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
     component = f"components.{ner.name}"
+    if n_seeds > 1 and features.template.hidden_window is not None:
+        raise ValueError(
+            f"fit: --seeds: expected 1 with --cache and a hidden layer ({component}.model.hidden), "
+            f"got {n_seeds}: the layer would be trained after all of them, on docs in memory"
+        )
     refused: dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
         f"{component}.model.features.bigrams": features.template.bigrams,

@@ -33,12 +33,13 @@ from spacy.vocab import Vocab
 from thinc.api import Config
 from thinc.types import Array1d, Ints1d
 
-from ..ml import is_linear, linear_part
+from ..ml import WithHiddenLayer, hidden_layer_of, is_linear, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers.sentences import copy_tokens
 from ..settings import check_settings
 from ..training.eval_frequency import without_evaluation
+from ..training.hidden import are_few_words, train_hidden_layer
 from ..training.lbfgs import train_at_once
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces
@@ -321,6 +322,9 @@ def train_linear(
     `spacy train` does. After training the weights are made slim, unless the model keeps all of
     them: see `slim_down`.
 
+    A hidden layer is trained after the weights: see `train_hidden_layer`. Only by updates of many
+    words, with one seed, are both trained together.
+
     examples (Iterable[Example]): The docs, as `prepare` returns them.
     n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
     on_epoch (OnEpoch): Called with the state after each epoch of updates.
@@ -328,18 +332,39 @@ def train_linear(
     is_small (bool | None): Whether docs are few. None: if they have fewer than `FEW_SENTENCES`.
     RETURNS (Trained): The end of the last training.
     """
-    ner = linear.ner
-    if cache is None and can_train_at_once(ner):
-        examples = list(examples)
-        if is_small is None:
-            is_small = are_few(eg.reference for eg in examples)
-        if is_small:
-            trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
-            ner.cfg["progress"] = trained.progress._asdict()
-            slim_weights(ner)
-            return trained
-    trained = train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
-    slim_weights(ner)
+    if cache is not None:
+        return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
+    _, ner, training = linear
+    examples = list(examples)
+    if is_small is None:
+        is_small = are_few(eg.reference for eg in examples)
+    is_at_once = is_small and can_train_at_once(ner)
+    trains_layer_alone = hidden_layer_of(ner.model) is not None and (
+        is_at_once or n_seeds > 1 or are_few_words(examples)
+    )
+    if is_at_once:
+        trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+        ner.cfg["progress"] = trained.progress._asdict()
+        slim_weights(ner)
+    else:
+        trained = train_by_updates(
+            linear,
+            examples,
+            n_seeds=n_seeds,
+            on_epoch=on_epoch,
+            trains_hidden=not trains_layer_alone,
+        )
+    if trains_layer_alone and trained.reason != INTERRUPTED:
+        layer_trained = train_hidden_layer(
+            ner.model,
+            ner.objective,
+            ner.chain_tags,
+            examples,
+            training["optimizer"],
+            trained.progress,
+        )
+        if layer_trained.reason == INTERRUPTED:
+            trained = trained._replace(reason=INTERRUPTED)
     return trained
 
 
@@ -356,16 +381,20 @@ def train_by_updates(
     *,
     n_seeds: int,
     on_epoch: OnEpoch,
-    cache: Path | None,
+    cache: Path | None = None,
+    trains_hidden: bool = True,
 ) -> Trained:
     """Train the linear model of a pipeline by updates: see `train_linear` for the arguments.
 
     The batcher of the config makes the batches once. Long docs are cut into pieces before: see
     `read_pieces`. Batches are shuffled in each epoch. Training ends after the `max_epochs` or
-    `max_steps` of the config.
+    `max_steps` of the config. After it the weights are made slim. `trains_hidden`: whether a hidden
+    layer is trained, too.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
+    hidden = hidden_layer_of(ner.model) if trains_hidden else None
+    trainable = weights if hidden is None else WithHiddenLayer(weights, hidden)
     batches = batch_pieces(
         ner.model,
         ner.objective,
@@ -394,7 +423,7 @@ def train_by_updates(
             desc = f"train {i + 1}/{n_seeds}"
         weights.restart(first_weights)
         trained = train(
-            weights,
+            trainable,
             ner.objective,
             batches,
             optimizer,
@@ -411,6 +440,9 @@ def train_by_updates(
             break
     ner.cfg["progress"] = trained.progress._asdict()
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
+    slim_weights(ner)
+    if hidden is not None:
+        hidden.restart(hidden.averaged(optimizer))
     return trained
 
 

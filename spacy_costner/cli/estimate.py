@@ -165,31 +165,26 @@ def estimate_text(result: Estimate) -> str:
 
 
 def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
-    """The rows of a label: its count and its scores. What was refused is a dash."""
+    """The rows of a label: its count and its scores, without those that are refused."""
+    label = estimate_of_label.label
+    if estimate_of_label.most_docs is not None:
+        # No drawn doc has the label: the count is 0, and its interval is one of docs.
+        docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
+        model_alone = as_count(estimate_of_label.entities.model_alone)
+        return [[label, "entities", "0", docs_interval, model_alone, "-"]]
     rows: list[Sequence[Any]] = []
     for name in MEASURES:
         measure: Measure = getattr(estimate_of_label, name)
+        if measure.estimate is None or measure.annotated_alone is None:
+            continue
         write = as_count if name == "entities" else as_percent
-        estimated = "-"
-        interval = "-"
-        annotated_alone = "-"
-        if measure.estimate is not None:
-            value, low, high = measure.estimate
-            estimated = write(value)
-            interval = f"{write(low)} to {write(high)}"
-        if measure.annotated_alone is not None:
-            _, low, high = measure.annotated_alone
-            annotated_alone = f"{write(low)} to {write(high)}"
+        value, low, high = measure.estimate
+        interval = f"{write(low)} to {write(high)}"
+        _, low_alone, high_alone = measure.annotated_alone
+        interval_alone = f"{write(low_alone)} to {write(high_alone)}"
         title = "F" if name == "f" else name
         model_alone = write(measure.model_alone)
-        rows.append(
-            [estimate_of_label.label, title, estimated, interval, model_alone, annotated_alone]
-        )
-    if estimate_of_label.most_docs is not None:
-        # No drawn doc has the label: the count is 0, and its interval is one of docs.
-        label, title, _, _, *others = rows[0]
-        docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
-        rows[0] = [label, title, "0", docs_interval, *others]
+        rows.append([label, title, write(value), interval, model_alone, interval_alone])
     return rows
 
 

@@ -1,7 +1,7 @@
 """Sparse features of tokens, from a template in the config."""
 
 from .extractor import FeatureBatch, Features
-from .lookup import WordCache
+from .lookup import WordCache, WordSlots
 from .static_vectors import (
     StaticVectors,
     VectorCoverage,
@@ -10,3 +10,4 @@ from .static_vectors import (
     scaled_vectors,
 )
 from .template import Template
+from .words import CHARACTER_TYPES

@@ -16,6 +16,7 @@ from thinc.api import Optimizer
 from thinc.shims import Shim
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
+from ..types import Potentials
 from .collecting import collect_columns, load_columns, recount_labels, save_columns
 from .column import Column
 from .lookup import Lookup, WordCache
@@ -40,6 +41,12 @@ class FeatureBatch(NamedTuple):
     vectors (StaticVectors | None): The static vectors of words, if they are inputs.
     vector_ids (Ints2d | None): The static vector of the word at each of O offsets from a token, by
         its id in `vectors`; -1 for none. None if `word_cache` has them. Shape: (N, O)
+    hidden_ids (Ints2d | None): The same for a hidden layer, at its own offsets. None if there is no
+        such layer, too.
+    hidden_rows (Ints2d | None): The types of the words there, as rows of weights of the layer.
+        Shape: (N, O)
+    linear_scores (Potentials | None): The scores of the docs by weights that don't change, where a
+        hidden layer is trained on top of them.
     """
 
     rows: Ints2d
@@ -51,13 +58,18 @@ class FeatureBatch(NamedTuple):
     word_ids: Ints1d | None = None
     vectors: StaticVectors | None = None
     vector_ids: Ints2d | None = None
+    hidden_ids: Ints2d | None = None
+    hidden_rows: Ints2d | None = None
+    linear_scores: Potentials | None = None
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
         """The rows and the vectors of some tokens. Lengths are not changed. Shape: (N,)"""
-        vector_ids = self.vector_ids
-        if vector_ids is not None:
-            vector_ids = vector_ids[is_selected]
-        return self._replace(rows=self.rows[is_selected], vector_ids=vector_ids)
+        selected = {"rows": self.rows[is_selected]}
+        for name in ("vector_ids", "hidden_ids", "hidden_rows"):
+            array = getattr(self, name)
+            if array is not None:
+                selected[name] = array[is_selected]
+        return self._replace(**selected)
 
 
 class Features(Shim):
@@ -111,6 +123,14 @@ class Features(Shim):
         return self.lookup.vector_column.n_rows
 
     @property
+    def n_hidden_rows(self) -> int:
+        """The number of rows of weights of a hidden layer: those of the types of words, then those
+        of static vectors, at its own offsets. 0 if the model has no such layer."""
+        if not self.has_vocab or self.lookup.vector_column is None:
+            return 0
+        return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows
+
+    @property
     def vector_coverage(self) -> VectorCoverage | None:
         """How many words of the training docs have a static vector. None if vectors are no inputs,
         or the model was loaded."""
@@ -136,10 +156,7 @@ class Features(Shim):
         token_batch = lookup.find_values_of_words(tokens, word_cache, word_ids)
         value_ids = token_batch.value_ids
 
-        vector_ids = None
-        if word_cache.vectors is not None and not by_word:
-            vector_ids = self.gather_vectors(value_ids, tokens.lengths)
-        return FeatureBatch(
+        batch = FeatureBatch(
             rows=self.gather(value_ids, tokens.lengths, by_word=by_word),
             lengths=tokens.lengths,
             groups=[column.group_tokens(token_batch) for column in lookup.label_columns],
@@ -148,8 +165,10 @@ class Features(Shim):
             word_cache=word_cache if by_word else None,
             word_ids=word_ids if by_word else None,
             vectors=word_cache.vectors,
-            vector_ids=vector_ids,
         )
+        if word_cache.vectors is None or by_word:
+            return batch
+        return self.add_vectors(batch, value_ids, tokens.lengths)
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
         """The rows of tokens, from the ids of the values in their windows; with `by_word`, without
@@ -159,17 +178,26 @@ class Features(Shim):
             slots = self.lookup.batch_slots
         return slots.gather(value_ids, lengths)
 
-    def gather_vectors(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
-        """The static vectors in the windows of tokens, by their ids, from the ids of the values of
-        tokens. Shapes: (N, C), (B,) to (N, O)"""
-        return self.lookup.vector_slots.gather(value_ids, lengths)
+    def add_vectors(self, batch: FeatureBatch, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
+        """A batch with the static vectors in the windows of tokens, by their ids, and with what a
+        hidden layer sees, if there is one, from the ids of the values of tokens. Shapes: (N, C),
+        (B,)"""
+        lookup = self.lookup
+        batch = batch._replace(vector_ids=lookup.vector_slots.gather(value_ids, lengths))
+        if not len(lookup.hidden_slots.offsets):
+            return batch
+        return batch._replace(
+            hidden_ids=lookup.hidden_slots.gather(value_ids, lengths),
+            hidden_rows=lookup.type_slots.gather(value_ids, lengths),
+        )
 
     @property
     def reach(self) -> int:
         """The largest number of tokens to either side from which a token has features or static
         vectors."""
         lookup = self.lookup
-        offsets = numpy.concatenate([lookup.slots.offsets, lookup.vector_slots.offsets])
+        slots = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
+        offsets = numpy.concatenate([some.offsets for some in slots])
         return int(numpy.abs(offsets).max(initial=0))
 
     def need_labels(self, batch: FeatureBatch) -> bool:

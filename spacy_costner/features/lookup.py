@@ -21,7 +21,7 @@ from ..locks import make_lock
 from .column import BatchColumn, Column, LabelColumn, reader_of
 from .static_vectors import WHERE, StaticVectors, VectorColumn
 from .tokens import TokenBatch, Tokens
-from .words import TEXT_FLAGS, WordColumn
+from .words import CHARACTER_TYPES, TEXT_FLAGS, WordColumn, character_type
 
 MOST_WORDS = 1 << 16
 """The number of words that are remembered, with their values and the sums of their weights. Above
@@ -64,6 +64,31 @@ class Slots(NamedTuple):
         )
 
 
+class WordSlots(NamedTuple):
+    """What a word adds to the scores of a token, by where it stands: the sum is the same for all
+    tokens, so it can be kept. Places are those in a row of `WordCache`.
+
+    by_offset (dict[int, Slots]): At each offset from the token the slots of features, with offset
+        0, as words are looked up by themselves. The offsets of vectors are there, too.
+    vectors (Slots): The id of the static vector, at each offset where it is an input.
+    """
+
+    by_offset: dict[int, Slots]
+    vectors: Slots
+
+    @property
+    def window(self) -> Slots:
+        """For a table with O rows for each word, one for each offset, such as the sums of weights.
+        From the first row of each token's own word, (N, 1), these slots gather the rows for the
+        words in the token's window, (N, O): at offset number i, row i of the word there."""
+        offsets = to_int32([*self.by_offset])
+        return Slots(
+            places=numpy.zeros_like(offsets),
+            offsets=offsets,
+            first_rows=numpy.arange(len(offsets), dtype="int32"),
+        )
+
+
 class WordCache:
     """The values of the words so far, so that they are computed once for each word. Words have ids
     in the order in which they come; `table` has a row for each, with the ids of its values.
@@ -74,33 +99,21 @@ class WordCache:
     takes `table` after it found ids.
 
     width (int): The number of values of a word. A row of `table` has so many.
-    slots_by_offset (dict[int, Slots]): At each offset the slots that depend on the word alone, with
-        places in a row of `table`.
+    slots (WordSlots): The slots that depend on the word alone.
+    hidden_slots (WordSlots): Those of a hidden layer, which sees vectors only.
     vectors (StaticVectors | None): The static vectors, if they are inputs.
-    vector_slots (Slots | None): The ids of the vectors in a row of `table`, at each offset.
     """
 
     def __init__(
         self,
         width: int,
-        slots_by_offset: dict[int, Slots],
+        slots: WordSlots,
+        hidden_slots: WordSlots,
         vectors: StaticVectors | None = None,
-        vector_slots: Slots | None = None,
     ) -> None:
-        self.slots_by_offset = slots_by_offset
+        self.slots = slots
+        self.hidden_slots = hidden_slots
         self.vectors = vectors
-        self.vector_slots = slots_of_vectors(0, ())  # none
-        if vector_slots is not None:
-            self.vector_slots = vector_slots
-        offsets = to_int32(list(slots_by_offset))
-        # For a table with O rows for each word, one for each offset, such as the sums of weights.
-        # From the first row of each token's own word, (N, 1), `window` gathers the rows for the
-        # words in the token's window, (N, O): at offset number i, row i of the word there.
-        self.window = Slots(
-            places=numpy.zeros_like(offsets),
-            offsets=offsets,
-            first_rows=numpy.arange(len(offsets), dtype="int32"),
-        )
         self.word_ids = sparse.IdMap()
         self.table: Ints2d = numpy.zeros((0, width), dtype="int32")
         self.n_words = 0
@@ -151,14 +164,22 @@ class Lookup:
         self.vector_column = vector_column_of(columns)
 
         # The places of word columns come first: they are copied from the rows of `WordCache` at
-        # once. After them comes the id of the static vector, if vectors are inputs.
+        # once. After them come the id of the static vector, if vectors are inputs, and the number
+        # of the word's type, for a hidden layer.
         self.places: dict[str, slice] = {}
         for i, word_column in enumerate(self.word_columns):
             self.places[word_column.name] = slice(i, i + 1)
         self.n_word_places = len(self.word_columns)
         self.vector_slots = slots_of_vectors(0, ())
+        self.hidden_slots = slots_of_vectors(0, ())
         if self.vector_column is not None:
-            self.vector_slots = slots_of_vectors(self.n_word_places, self.vector_column.offsets)
+            place = self.n_word_places
+            self.vector_slots = slots_of_vectors(place, self.vector_column.offsets)
+            self.hidden_slots = slots_of_vectors(place, self.vector_column.hidden_offsets)
+            self.n_word_places += 1
+        self.type_slots = slots_of_types(self.n_word_places, self.hidden_slots.offsets)
+        self.n_type_rows = len(self.type_slots.offsets) * len(CHARACTER_TYPES)
+        if self.n_type_rows:
             self.n_word_places += 1
         self.n_places = self.n_word_places
         for column in [*self.batch_columns, *self.label_columns]:
@@ -197,29 +218,22 @@ class Lookup:
         slots = Slots(to_int32(places), to_int32(offsets), to_int32(first_rows))
         return slots, n_rows
 
-    def _divide_slots(self) -> tuple[Slots, dict[int, Slots]]:
+    def _divide_slots(self) -> tuple[Slots, WordSlots]:
         """Divide the slots: those that depend on the batch; and those that depend on the word
-        alone, by offset, with places in a row of `WordCache`. The sum of the weights of the latter
-        is the same wherever a word stands at this offset, so it can be kept. What static vectors
-        add is part of it: their offsets are there, too, even if no slots have them."""
+        alone. What static vectors add is part of the latter: their offsets are there, too, even if
+        no slots have them."""
         # The places of word columns are the first ones, and the same in a row of `WordCache`.
         is_of_word = self.slots.places < len(self.word_columns)
-        word_slots = {}
-        word_offsets = numpy.union1d(self.slots.offsets[is_of_word], self.vector_slots.offsets)
-        for offset in word_offsets.tolist():
-            is_selected = is_of_word & (self.slots.offsets == offset)
-            # Offset 0, as words are looked up by themselves, not in their windows.
-            word_slots[offset] = Slots(
-                places=self.slots.places[is_selected],
-                offsets=numpy.zeros(int(is_selected.sum()), dtype="int32"),
-                first_rows=self.slots.first_rows[is_selected],
-            )
-        return self.slots.select(~is_of_word), word_slots
+        word_slots = self.slots.select(is_of_word)
+        by_offset = group_by_offset(word_slots, self.vector_slots.offsets)
+        return self.slots.select(~is_of_word), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
         """A cache for the rows that `_rows_of_words` makes, with these vectors."""
         width = self.n_word_places + len(MARKS)
-        return WordCache(width, self._word_slots, vectors, self.vector_slots)
+        types_by_offset = group_by_offset(self.type_slots)
+        hidden_slots = WordSlots(types_by_offset, self.hidden_slots)
+        return WordCache(width, self._word_slots, hidden_slots, vectors)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
         """Find the words of tokens in the cache, and add those that are new.
@@ -276,13 +290,17 @@ class Lookup:
 
     def _rows_of_words(self, lexemes: Sequence[Lexeme], vectors: StaticVectors | None) -> Ints2d:
         """What the cache stores of words: the ids of their values, -1 for none; the id of their
-        static vector, if there are vectors; and whether they have each of `MARKS`, as 0 or 1.
-        Shape: (W, width)"""
+        static vector, if there are vectors; the number of their type, if there is a hidden layer;
+        and whether they have each of `MARKS`, as 0 or 1. Shape: (W, width)"""
         rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes], dtype="int32")
         if vectors is None:
             return rows
         place = len(self.word_columns)
-        return numpy.insert(rows, place, vectors.find_ids(lexemes), axis=1)
+        rows = numpy.insert(rows, place, vectors.find_ids(lexemes), axis=1)
+        if not self.n_type_rows:
+            return rows
+        types = [CHARACTER_TYPES.index(character_type(lexeme.orth_)) for lexeme in lexemes]
+        return numpy.insert(rows, place + 1, types, axis=1)
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
         """See `_rows_of_words`. The vector is left out."""
@@ -325,6 +343,27 @@ def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
         offsets=to_int32(offsets),
         first_rows=numpy.zeros(len(offsets), dtype="int32"),
     )
+
+
+def slots_of_types(place: int, offsets: Ints1d) -> Slots:
+    """The type of the word at each offset, one of `CHARACTER_TYPES`, by its number, which stands at
+    this place in a row of value ids and in a row of `WordCache`. Each has a row of weights. Shape:
+    (O,)"""
+    return Slots(
+        places=numpy.full(len(offsets), place, dtype="int32"),
+        offsets=offsets,
+        first_rows=numpy.arange(len(offsets), dtype="int32") * len(CHARACTER_TYPES),
+    )
+
+
+def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int, Slots]:
+    """Slots of words, and their slots at each offset. These have offset 0, as words are looked up
+    by themselves, not in their windows. More offsets may have none."""
+    by_offset: dict[int, Slots] = {}
+    for offset in numpy.union1d(slots.offsets, more_offsets).astype("int32").tolist():
+        at_offset = slots.select(slots.offsets == offset)
+        by_offset[offset] = at_offset._replace(offsets=numpy.zeros_like(at_offset.offsets))
+    return by_offset
 
 
 def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:

@@ -173,14 +173,17 @@ class VectorColumn(Column):
 
     name (str): Its name.
     window (Window): Where vectors are used.
+    hidden_offsets (tuple[int, ...]): The offsets of the vectors that a hidden layer sees, if the
+        model has one: see `HiddenLayer`.
     coverage (VectorCoverage | None): How many words of the training docs have a vector. None of a
         loaded model.
     """
 
     lexeme_attributes = ("LOWER",)
 
-    def __init__(self, name: str, window: Window) -> None:
+    def __init__(self, name: str, window: Window, hidden_offsets: tuple[int, ...] = ()) -> None:
         super().__init__(name, window)
+        self.hidden_offsets = hidden_offsets
         self.dim = 0
         self.scale = 1.0
         self.coverage: VectorCoverage | None = None
@@ -194,6 +197,11 @@ class VectorColumn(Column):
     def n_rows(self) -> int:
         """The number of rows of weights: D for each offset."""
         return len(self.offsets) * self.dim
+
+    @property
+    def n_hidden_rows(self) -> int:
+        """The number of rows of weights of a hidden layer: D for each offset."""
+        return len(self.hidden_offsets) * self.dim
 
     def collect(self, counts: TrainingCounts) -> None:
         """Choose the scale by the vectors of the words of the training docs."""

@@ -5,6 +5,7 @@ makes its columns: one, or several, such as one for each length of prefixes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
 from spacy.attrs import IDS
@@ -122,7 +123,15 @@ class Template:
         self.document = document or {}
         self.clusters = tuple(clusters)
         self.include_static_vectors = include_static_vectors
+        self.hidden_window: int | None = None
         _check(self)
+
+    def with_hidden_window(self, size: int) -> "Template":
+        """The same template for a model with a hidden layer, which sees the static vectors of up to
+        `size` tokens to either side."""
+        template = copy(self)
+        template.hidden_window = size
+        return template
 
     def make_columns(self) -> list[Column]:
         """Make the columns, without values, in the order of their features. A column that is made
@@ -229,7 +238,10 @@ def make_static_vector_columns(template: Template, window: Window) -> list[Colum
     """Make the column of static vectors, if they are inputs."""
     if not template.include_static_vectors:
         return []
-    return [VectorColumn(STATIC_VECTORS, window)]
+    hidden_offsets: tuple[int, ...] = ()
+    if template.hidden_window is not None:
+        hidden_offsets = offsets_around(template.hidden_window)
+    return [VectorColumn(STATIC_VECTORS, window, hidden_offsets)]
 
 
 KINDS: dict[str, MakeColumns] = {

@@ -150,8 +150,10 @@ OUTLINES = {
     "letters, then digits": re.compile("[Aa]+[-./]?0+"),
     "digits, then letters": re.compile("0+[-./]?[Aa]+"),
 }
-"""The other types, for words in which each capital was replaced by A, each other letter by a, each
+"""Other types, for words in which each capital was replaced by A, each other letter by a, each
 digit by 0."""
+
+CHARACTER_TYPES = (*SPELLINGS, *OUTLINES, "other")
 
 
 def character_type(word: str) -> str:

@@ -6,7 +6,7 @@ the model.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps, to_numpy
@@ -17,7 +17,10 @@ from ..sparse import AdaGrad
 from ..types import Potentials, map_scores
 from ..validation import above, at_least, check_cost, number
 from .first_pass import FirstPass
+from .hidden import HiddenLayer, WithHiddenLayer
 from .weights import AVERAGE_POWER, SparseWeights
+
+AnyShim = TypeVar("AnyShim", bound=Shim)
 
 
 def build_sparse_crf(
@@ -30,6 +33,8 @@ def build_sparse_crf(
     average_power: float = AVERAGE_POWER,
     first_pass_epochs: int = 6,
     keep_all: bool = False,
+    hidden: int = 0,
+    hidden_window: int = 1,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
@@ -49,12 +54,15 @@ def build_sparse_crf(
         features have `document`.
     keep_all (bool): Whether all weights and all values of features are kept. Otherwise those that
         hardly matter are left out after training, and saved models take a tenth of the bytes.
+    hidden (int): The number of units of a hidden layer over the static vectors of words, which the
+        features have to include. It is trained by the optimizer of the config. 0: no such layer.
+    hidden_window (int): Up to how many tokens to either side the layer sees the vectors.
     nO (int | None): K, the number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
-        `SparseWeights` and, if there is one, `FirstPass`. Its attribute "build_vocab" takes
-        it and docs, and builds the vocabulary from them; "find_features" takes the same and
-        returns their features; "score_features" takes it and these features, and returns scores and
-        their backprop; "resize_output" takes it and a larger K.
+        `SparseWeights` and, if there are such, `FirstPass` and `HiddenLayer`. Its attribute
+        "build_vocab" takes it and docs, and builds the vocabulary from them; "find_features" takes
+        the same and returns their features; "score_features" takes it and these features, and
+        returns scores and their backprop; "resize_output" takes it and a larger K.
     RAISES (ValueError): If a number is out of its range.
     """
     features = features or Template()
@@ -67,15 +75,26 @@ def build_sparse_crf(
     check_cost(L1, f"{where}: L1")
     check_cost(L2, f"{where}: L2")
     check_cost(average_power, f"{where}: average_power")
+    at_least(0, "SparseCRF", "hidden", hidden)
+    at_least(0, "SparseCRF", "hidden_window", hidden_window)
+    if hidden and not features.include_static_vectors:
+        raise ValueError(
+            f"{where}: hidden: expected 0 without include_static_vectors of the features, whose "
+            f"vectors the layer sees, got {hidden}"
+        )
+    if hidden:
+        features = features.with_hidden_window(hidden_window)
 
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
-    # `is_linear`, `linear_part` and `first_pass_of` rely on this order.
+    # `is_linear` and `linear_part` rely on this order.
     shims: list[Shim] = [
         Features(features, dropout),
         SparseWeights(settings, average_power, keep_all),
     ]
     if features.document:
         shims.append(FirstPass(settings, average_power, first_pass_epochs, keep_all))
+    if hidden:
+        shims.append(HiddenLayer(hidden))
     attrs = {
         "build_vocab": build_vocab,
         "find_features": find_features,
@@ -106,10 +125,37 @@ def linear_part(model: Model) -> tuple[Features, SparseWeights]:
 
 def first_pass_of(model: Model) -> FirstPass | None:
     """The first pass of a model with a linear part, if it has one."""
-    linear_model = _find_linear(model)
-    if linear_model is None or len(linear_model.shims) < 3:
+    return _find_shim(model, FirstPass)
+
+
+def hidden_layer_of(model: Model) -> HiddenLayer | None:
+    """The hidden layer of a linear CRF, if it has one. Without static vectors it has none: there
+    were no docs in initialization."""
+    hidden = _find_shim(model, HiddenLayer)
+    if hidden is None or not hidden.is_allocated:
         return None
-    return cast(FirstPass, linear_model.shims[2])
+    return hidden
+
+
+def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
+    """What updates train of a linear CRF, or of the linear part of a hybrid: the weights and, if
+    there is one, the hidden layer."""
+    _, weights = linear_part(model)
+    hidden = hidden_layer_of(model)
+    if hidden is None:
+        return weights
+    return WithHiddenLayer(weights, hidden)
+
+
+def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
+    """The shim of a class that a model with a linear part has, if it has one."""
+    linear_model = _find_linear(model)
+    if linear_model is None:
+        return None
+    for shim in linear_model.shims:
+        if isinstance(shim, kind):
+            return shim
+    return None
 
 
 def _find_linear(model: Model) -> Model | None:
@@ -125,8 +171,8 @@ def forward(
     """Score docs by their features. In prediction the weights of a word are summed once."""
     if not is_train:
         features = find_features(model, docs, by_word=True)
-        _, weights = linear_part(model)
-        return _on_device(model, weights.potentials(features)), lambda gradient: docs
+        scores = trained_parts(model).potentials(features)
+        return _on_device(model, scores), lambda gradient: docs
 
     features = find_features(model, docs, is_train=True)
     scores, backprop_scores = score_features(model, features)
@@ -147,7 +193,7 @@ def score_features(
     if weights.folds:
         # The weights were trained at initialization: scores are constant.
         return _on_device(model, weights.score_held_out(batch)), lambda gradient: None
-    scores, add_gradient = weights.begin_update(batch, features.dropout)
+    scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))
@@ -173,7 +219,11 @@ def init(
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
     if model.has_dim("nO"):
-        weights.allocate(len(features), model.get_dim("nO"), features.n_vector_rows)
+        n_tags = model.get_dim("nO")
+        weights.allocate(len(features), n_tags, features.n_vector_rows)
+        hidden = _find_shim(model, HiddenLayer)
+        if hidden is not None:
+            hidden.allocate(features.n_hidden_rows, n_tags)
 
 
 def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
@@ -205,5 +255,8 @@ def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)
+    hidden = hidden_layer_of(model)
+    if hidden is not None:
+        hidden.resize(nO)
     model.set_dim("nO", nO, force=True)
     return model

@@ -270,7 +270,7 @@ class SparseWeights(Shim):
         if word_sums is None or not word_sums.are_of(self.table.weights, cache):
             self._work_out()
             word_sums = WordSums.empty(
-                self.table.weights, self.n_features, self.n_vector_rows, cache
+                self.table.weights, self.n_features, self.n_vector_rows, cache, cache.slots
             )
         word_sums = word_sums.with_all_words()
         self._word_sums = word_sums
@@ -574,8 +574,7 @@ def inputs_of(batch: FeatureBatch) -> VectorInputs | None:
 
 def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
     """A batch whose tokens lose a share of their features, and of the vectors in their windows."""
-    is_lost = numpy.random.uniform(size=batch.rows.shape) < dropout
-    batch = batch._replace(rows=numpy.where(is_lost, numpy.int32(-1), batch.rows))
+    batch = batch._replace(rows=drop_ids(batch.rows, dropout))
     return drop_vectors(batch, dropout)
 
 
@@ -583,5 +582,10 @@ def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
     """A batch whose tokens lose a share of the vectors in their windows, if vectors are inputs."""
     if batch.vector_ids is None:
         return batch
-    is_lost = numpy.random.uniform(size=batch.vector_ids.shape) < dropout
-    return batch._replace(vector_ids=numpy.where(is_lost, numpy.int32(-1), batch.vector_ids))
+    return batch._replace(vector_ids=drop_ids(batch.vector_ids, dropout))
+
+
+def drop_ids(ids: Ints2d, dropout: float) -> Ints2d:
+    """Ids of which a share is lost, and -1. Shape: (N, S)"""
+    is_lost = numpy.random.uniform(size=ids.shape) < dropout
+    return numpy.where(is_lost, numpy.int32(-1), ids)

@@ -10,7 +10,7 @@ import numpy
 from thinc.types import Array1d, Floats2d, Floats3d, Ints1d, Ints2d
 
 from .. import sparse
-from ..features import WordCache
+from ..features import WordCache, WordSlots
 from .vector_inputs import VectorInputs, side_by_side
 
 MOST_BYTES = 1 << 27
@@ -22,11 +22,12 @@ class WordSums(NamedTuple):
     """At each offset the sum of the weights of each word: what a word at this offset adds to the
     scores of a token. Threads can share it.
 
-    weights (Floats2d): All weights: V rows of features, M of static vectors, K + 2 of the chain.
-        Shape: (V + M + K + 2, K)
+    weights (Floats2d): The weights: V rows of features, M of static vectors, then others, such as
+        those of the chain. Shape: (V + M + others, K)
     n_features (int): V.
     n_vector_rows (int): M.
     cache (WordCache): The words.
+    slots (WordSlots): The slots of words that have these weights.
     sums (Floats3d): The sums of its first words, with room for more. Shape: (W, offsets, K)
     n_words (int): The number of words that have sums.
     """
@@ -35,17 +36,23 @@ class WordSums(NamedTuple):
     n_features: int
     n_vector_rows: int
     cache: WordCache
+    slots: WordSlots
     sums: Floats3d
     n_words: int
 
     @classmethod
     def empty(
-        cls, weights: Floats2d, n_features: int, n_vector_rows: int, cache: WordCache
+        cls,
+        weights: Floats2d,
+        n_features: int,
+        n_vector_rows: int,
+        cache: WordCache,
+        slots: WordSlots,
     ) -> "WordSums":
         """The sums of no word."""
-        n_offsets = len(cache.slots_by_offset)
+        n_offsets = len(slots.by_offset)
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
-        return cls(weights, n_features, n_vector_rows, cache, sums, 0)
+        return cls(weights, n_features, n_vector_rows, cache, slots, sums, 0)
 
     def are_of(self, weights: Floats2d, cache: WordCache) -> bool:
         """Whether they are sums of these weights, not of others that took their place."""
@@ -80,20 +87,20 @@ class WordSums(NamedTuple):
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
-        for i, slots in enumerate(cache.slots_by_offset.values()):
+        for i, slots in enumerate(self.slots.by_offset.values()):
             # A word by itself, without a window: a sequence of all words.
             rows = slots.gather(words, numpy.asarray([len(words)], dtype="int32"))
             sums[:, i] = sparse.sum_rows(rows, self._feature_weights)
 
         if cache.vectors is not None:
             # A row of the cache has the id of the word's vector: all slots read the same place.
-            vectors = cache.vectors.read(words[:, cache.vector_slots.places[0]])
+            vectors = cache.vectors.read(words[:, self.slots.vectors.places[0]])
             weights = side_by_side(self._vector_weights, vectors.shape[1])
             # Not by BLAS: the sums of a word are the same, whatever other words there are.
             products = sparse.multiply_rows(vectors, weights)
             # Vectors may have a smaller window than other values of words.
-            offsets = [*cache.slots_by_offset]
-            places = [offsets.index(offset) for offset in cache.vector_slots.offsets]
+            offsets = [*self.slots.by_offset]
+            places = [offsets.index(offset) for offset in self.slots.vectors.offsets]
             sums[:, places] += products.reshape(len(words), len(places), n_tags)
         return sums
 
@@ -118,7 +125,7 @@ class WordSums(NamedTuple):
         first_rows = word_ids * n_offsets
         if not all_have_sums:
             first_rows[~has_sums] = -1
-        rows = self.cache.window.gather(first_rows[:, None], lengths)
+        rows = self.slots.window.gather(first_rows[:, None], lengths)
         scores = sparse.sum_rows(rows, self.sums.reshape(-1, n_tags))
         if not all_have_sums:
             self._add_words_without_sums(scores, word_ids, has_sums, lengths)
@@ -137,11 +144,11 @@ class WordSums(NamedTuple):
         cache = self.cache
         value_ids = cache.table[word_ids]
         value_ids[has_sums] = -1  # what these words add is in the scores
-        for offset, slots in cache.slots_by_offset.items():
+        for offset, slots in self.slots.by_offset.items():
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)
             scores += sparse.sum_rows(rows, self._feature_weights)
         if cache.vectors is not None:
-            vector_ids = cache.vector_slots.gather(value_ids, lengths)
+            vector_ids = self.slots.vectors.gather(value_ids, lengths)
             inputs = VectorInputs.of_ids(cache.vectors, vector_ids)
             scores += inputs.score(self._vector_weights)

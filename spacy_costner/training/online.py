@@ -5,21 +5,33 @@ A step updates the weights with one batch; an epoch takes all batches once.
 
 import random
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spacy.training import Example
 from thinc.api import Model, Optimizer
 
 from ..features import FeatureBatch
-from ..ml import SparseWeights, find_features
+from ..ml import find_features
 from ..progress import progress as progress_bar
 from ..tags import Tags
-from ..types import Progress
+from ..types import Potentials, Progress
 from .objective import Objective, check_finite
 from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 INTERRUPTED = "interrupted"
+
+
+class Trainable(Protocol):
+    """Weights that are trained, such as `SparseWeights`: see its methods."""
+
+    def begin_update(
+        self, batch: FeatureBatch, dropout: float = 0.0
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs in training. The callback keeps the gradient."""
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Update the weights with the kept gradient."""
 
 
 class Batch(NamedTuple):
@@ -83,7 +95,7 @@ def read_batches(
 
 
 def train(
-    weights: SparseWeights,
+    weights: Trainable,
     objective: Objective,
     batches: Batches,
     optimizer: Optimizer,
@@ -99,10 +111,11 @@ def train(
     """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
     training and keeps the weights so far.
 
-    weights (SparseWeights): The weights.
+    weights (Trainable): The weights.
     objective (Objective): The training objective.
     batches (Batches): The batches. Their lists are shuffled.
-    optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`.
+    optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`. It trains
+        the hidden layer.
     max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
     dropout (float): The share of features that tokens lose.
     progress (Progress): The progress of training before.

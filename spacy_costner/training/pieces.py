@@ -292,10 +292,10 @@ class TokenStore:
         and the lengths of the sequences, (B,). A token sees the values of its neighbours in its
         sequence."""
         rows = self.features.gather(value_ids, lengths)
+        batch = FeatureBatch(rows, lengths, vectors=self.vectors)
         if self.vectors is None:
-            return FeatureBatch(rows, lengths)
-        vector_ids = self.features.gather_vectors(value_ids, lengths)
-        return FeatureBatch(rows, lengths, vectors=self.vectors, vector_ids=vector_ids)
+            return batch
+        return self.features.add_vectors(batch, value_ids, lengths)
 
 
 class PieceStore:

@@ -1,0 +1,77 @@
+"""Training of a hidden layer alone, on top of the scores of a linear model's weights.
+
+On few words, the weights and the layer would both learn what either of them can say. So the weights
+are trained first, and the layer learns what they lack.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+
+from spacy.training import Example
+from thinc.api import Model, Optimizer
+
+from ..ml import HiddenLayerAlone, hidden_layer_of, linear_part
+from ..tags import Tags
+from ..types import Progress
+from .folds import minibatch_by_words
+from .objective import Objective
+from .online import Batch, Trained, read_batches, train
+
+MOST_WORDS = 100_000
+"""Of more words, the weights and the layer are trained together. With all sentences of GENIA that
+is better, with 1,000 it is not."""
+
+N_EPOCHS = 20
+"""How often the layer uses the examples. Chosen on development data, as is `N_WORDS`: see
+docs/linear.md."""
+
+N_WORDS = 100
+"""The words of a step."""
+
+
+def are_few_words(examples: Iterable[Example]) -> bool:
+    """Whether examples have so few words that a hidden layer is trained alone."""
+    return sum(len(eg.predicted) for eg in examples) <= MOST_WORDS
+
+
+def train_hidden_layer(
+    model: Model,
+    objective: Objective,
+    tags: Tags,
+    examples: Sequence[Example],
+    optimizer: Optimizer,
+    progress: Progress,
+) -> Trained:
+    """Train the hidden layer of a linear model on top of its weights, which stay as they are.
+
+    model (Model): A linear model with trained weights and a hidden layer.
+    objective (Objective): The training objective.
+    tags (Tags): The tags of the chain.
+    examples (Sequence[Example]): The examples.
+    optimizer (Optimizer): The optimizer. If it keeps averages, the layer becomes these.
+    progress (Progress): The progress of the training of the weights.
+    RETURNS (Trained): How training ended.
+    """
+    _, weights = linear_part(model)
+    hidden = hidden_layer_of(model)
+    assert hidden is not None
+
+    def add_scores(batch: Batch) -> Batch:
+        """The same batch with the scores of the weights, which are computed once."""
+        features, targets = batch.read()
+        scored = features._replace(linear_scores=weights.potentials(features))
+        return batch._replace(read=lambda: (scored, targets))
+
+    shuffled = random.sample(examples, len(examples))
+    batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))
+    trained = train(
+        HiddenLayerAlone(hidden),
+        objective,
+        batches.map(lambda some_batches: [*map(add_scores, some_batches)]),
+        optimizer,
+        max_epochs=N_EPOCHS,
+        progress=progress,
+        desc="hidden layer",
+    )
+    hidden.restart(hidden.averaged(optimizer))
+    return trained

@@ -1,0 +1,482 @@
+"""The hidden layer over static vectors: scores, gradients, training, files, errors."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import spacy
+import srsly
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.util import fix_random_seed
+from spacy.vocab import Vocab
+from thinc.api import Adam, Config, Model
+
+from spacy_costner.analysis.explanation import HIDDEN, explain
+from spacy_costner.analysis.fitting import fit
+from spacy_costner.analysis.initial_config import init
+from spacy_costner.features import CHARACTER_TYPES, Template
+from spacy_costner.features.words import character_type
+from spacy_costner.losses import sequential
+from spacy_costner.ml import (
+    HiddenLayer,
+    build_sparse_crf,
+    find_features,
+    hidden_layer_of,
+    linear_part,
+)
+from spacy_costner.ml.hidden import HiddenWeights
+from spacy_costner.training.hidden import train_hidden_layer
+from spacy_costner.types import Gold
+
+from .support.fitting import examples_of
+from .support.linear import SPARSE
+from .support.threads import in_threads
+
+DIM = 3
+WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
+"""The vectors of some words."""
+
+TEXTS = ("a b a c", "", "Rome A", "ROME b", "7")
+GOLD = Gold(numpy.asarray([0, 2, 1, 1, 0, 2, 1, 0, 1], dtype="int32"))
+
+
+@pytest.fixture()
+def vocab() -> Vocab:
+    vocab = spacy.blank("xx").vocab
+    for word, vector in WORDS.items():
+        vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    return vocab
+
+
+@pytest.fixture()
+def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates leave out nothing."""
+    monkeypatch.setattr("spacy_costner.ml.weights.VECTOR_DROPOUT", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_UNITS", 0.0)
+
+
+def docs_of(vocab: Vocab) -> list[Doc]:
+    return [Doc(vocab, words=text.split()) for text in TEXTS]
+
+
+def crf(vocab: Vocab, *, hidden_window: int = 1, window: int = 0, width: int = 4) -> Model:
+    """A model of random weights."""
+    windows = {"ORTH": 1, "LOWER": 0, "static_vectors": window}
+    template = Template(windows=windows, include_static_vectors=True)
+    model = build_sparse_crf(template, hidden=width, hidden_window=hidden_window, nO=3)
+    model.initialize(X=docs_of(vocab))
+    rng = numpy.random.default_rng(0)
+    _, weights = linear_part(model)
+    weights.rows[:] = rng.normal(size=weights.rows.shape)
+    hidden = layer(model)
+    hidden.restart(
+        HiddenWeights._make(rng.normal(size=w.shape).astype("float32") for w in hidden.weights)
+    )
+    return model
+
+
+def layer(model: Model) -> HiddenLayer:
+    hidden = hidden_layer_of(model)
+    assert hidden is not None
+    return hidden
+
+
+# Scores
+
+
+@pytest.mark.parametrize("hidden_window", [0, 1, 3])
+def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int) -> None:
+    """relu(sum over the offsets o of x_{t+o} V_o + b) U, where x is the type and the vector."""
+    model = crf(vocab, hidden_window=hidden_window, window=1)
+    features, weights = linear_part(model)
+    inner, bias, outer = layer(model).weights
+    n_offsets = 2 * hidden_window + 1
+    n_types = len(CHARACTER_TYPES)
+    assert features.n_hidden_rows == len(inner) == n_offsets * (n_types + DIM)
+    of_types = inner[: n_offsets * n_types].reshape(n_offsets, n_types, 4)
+    of_vectors = inner[n_offsets * n_types :].reshape(n_offsets, DIM, 4)
+    docs = docs_of(vocab)
+    scale = features.lookup.vector_column.scale  # type: ignore[union-attr]
+    expected = weights.potentials(find_features(model, docs)).emissions
+    token = 0
+    for doc in docs:
+        for i in range(len(doc)):
+            inputs = bias.copy()
+            for o in range(-hidden_window, hidden_window + 1):
+                if 0 <= i + o < len(doc):
+                    word = doc[i + o].text
+                    vector = WORDS.get(word, WORDS.get(word.lower(), [0, 0, 0]))
+                    inputs += of_types[o + hidden_window][
+                        CHARACTER_TYPES.index(character_type(word))
+                    ]
+                    inputs += scale * numpy.asarray(vector) @ of_vectors[o + hidden_window]
+            expected[token] += numpy.maximum(inputs, 0) @ outer
+            token += 1
+    assert_allclose(model.predict(docs).emissions, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("most_bytes", [0, 200, 1 << 27])
+def test_predictions_are_the_same_with_kept_products(
+    vocab: Vocab, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether there is room for the products of words or not, before and after an update."""
+    monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
+    model = crf(vocab)
+    _, weights = linear_part(model)
+    hidden = layer(model)
+    optimizer = Adam(0.1)
+    texts = ["a c b", "Rome", "A A x a", " ".join(f"b w{i} rome" for i in range(50))]
+    batches = [[Doc(vocab, words=text.split())] for text in texts] + [docs_of(vocab)]
+    for _ in range(2):
+        for docs in batches + batches[::-1]:
+            batch = find_features(model, docs)
+            expected = weights.potentials(batch).emissions + hidden.score(batch)
+            assert_allclose(model.predict(docs).emissions, expected, atol=1e-4)
+        sums = hidden._word_sums
+        assert sums is not None and sums.sums.nbytes <= most_bytes
+        scores, backprop = model.begin_update(docs_of(vocab))
+        backprop(sequential(scores, GOLD).gradient)
+        model.finish_update(optimizer)
+
+
+def test_threads_predict_the_same(vocab: Vocab) -> None:
+    model = crf(vocab)
+    texts = [f"a {word} rome w{i}" for i in range(40) for word in "bcd"]
+    docs = [Doc(vocab, words=text.split()) for text in texts]
+    expected = crf(vocab).predict(docs).emissions
+    found = in_threads(lambda i: model.predict(docs[i * 4 :] + docs[: i * 4]).emissions, 8)
+    for i, emissions in enumerate(found):
+        assert_allclose(numpy.roll(emissions, 16 * i, axis=0), expected, atol=1e-5)
+
+
+# Training
+
+
+@pytest.mark.usefixtures("nothing_lost")
+@pytest.mark.parametrize("hidden_window", [0, 1])
+def test_gradients_of_an_update(vocab: Vocab, hidden_window: int) -> None:
+    """Two batches count together."""
+    model = crf(vocab, hidden_window=hidden_window)
+    hidden = layer(model)
+    docs = docs_of(vocab)
+
+    def value() -> float:
+        hidden.restart(hidden.weights)  # makes it forget the products of words
+        return 2 * sequential(model.predict(docs), GOLD).value
+
+    for _ in range(2):
+        scores, backprop = model.begin_update(docs)
+        backprop(sequential(scores, GOLD).gradient)
+    gradient = hidden.gradient()
+    for name, d_array in gradient._asdict().items():
+        assert d_array.any(), name
+        for index in numpy.ndindex(d_array.shape):
+            expected = difference(value, hidden, name, index)
+            assert d_array[index] == pytest.approx(expected, abs=2e-2), (name, index)
+
+
+def difference(value: Any, hidden: HiddenLayer, name: str, index: Any) -> float:
+    """The derivative of a value by a weight of the layer. The step is small, as there is a kink
+    where a unit begins to be active."""
+    moved = {key: array.copy() for key, array in hidden.weights._asdict().items()}
+    before = HiddenWeights(**moved)
+    values = []
+    for step in (1e-3, -1e-3):
+        array = getattr(before, name).copy()
+        array[index] += step
+        hidden.restart(before._replace(**{name: array}))
+        values.append(value())
+    hidden.restart(before)
+    return (values[0] - values[1]) / 2e-3
+
+
+@pytest.mark.usefixtures("nothing_lost")
+def test_an_update_is_a_step_of_the_optimizer(vocab: Vocab) -> None:
+    model = crf(vocab)
+    hidden = layer(model)
+    before = hidden.weights._asdict()
+    scores, backprop = model.begin_update(docs_of(vocab))
+    backprop(sequential(scores, GOLD).gradient)
+    gradient = hidden.gradient()
+    expected: list[Any] = []
+    for name, array in before.items():
+        weights, _ = Adam(0.1)((0, name), array.copy(), getattr(gradient, name).copy())
+        expected.append(weights)
+    model.finish_update(Adam(0.1))
+    for array, expected_array in zip(hidden.weights, expected):
+        assert_allclose(array, expected_array, atol=1e-6)
+    updated_weights = hidden.weights
+    model.finish_update(Adam(0.1))  # nothing is kept
+    assert hidden.weights is updated_weights
+
+
+@pytest.mark.usefixtures("nothing_lost")
+def test_updates_leave_out_a_share_of_the_vectors(
+    vocab: Vocab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = crf(vocab)
+    hidden = layer(model)
+    batch = find_features(model, docs_of(vocab))
+    assert batch.hidden_ids is not None
+    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 1.0)
+    without = batch._replace(hidden_ids=numpy.full_like(batch.hidden_ids, -1))
+    assert_allclose(hidden.begin_update(batch)[0], hidden.score(without), atol=1e-5)
+    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 0.0)
+    assert_allclose(hidden.begin_update(batch)[0], hidden.score(batch), atol=1e-5)
+
+
+@pytest.mark.usefixtures("nothing_lost")
+def test_averages_are_used_temporarily(vocab: Vocab) -> None:
+    model = crf(vocab)
+    hidden = layer(model)
+    optimizer = Adam(0.1)
+    docs = docs_of(vocab)
+    for _ in range(3):
+        scores, backprop = model.begin_update(docs)
+        backprop(sequential(scores, GOLD).gradient)
+        model.finish_update(optimizer)
+    batch = find_features(model, docs)
+    last = hidden.score(batch)
+    with model.use_params(optimizer.averages):
+        average = hidden.score(batch)
+        assert_allclose(hidden.weights.outer, optimizer.averages[hidden.id, "outer"])
+    assert_array_equal(hidden.score(batch), last)
+    assert not numpy.allclose(average, last)
+    hidden.restart(hidden.averaged(optimizer))
+    assert_array_equal(hidden.score(batch), average)
+    assert_array_equal(hidden.averaged(Adam(0.1)).outer, hidden.weights.outer)  # none are kept
+
+
+def pairs_of_signs() -> tuple[dict[str, Any], list[tuple[str, str]], list[tuple[str, str]]]:
+    """The vectors of words, and texts to learn from and to test with: a word is a name if the
+    numbers of its vector have different signs, which no linear model can tell from other words."""
+    rng = numpy.random.default_rng(0)
+    vectors: dict[str, Any] = {}
+    texts: list[tuple[str, str]] = []
+    for _ in range(160):
+        vector = rng.choice([-1, 1], size=2) * rng.uniform(0.5, 1.5, size=2)
+        # Letters say nothing.
+        word = "".join(rng.choice([*"abcdefgh"], size=8))
+        vectors[word] = vector
+        texts.append((f"{word} and", "B-X O" if vector.prod() < 0 else "O O"))
+    return vectors, texts[:80], texts[80:]
+
+
+def pipeline(hidden: int = 16, **settings: Any) -> tuple[Language, list[Example], list[Example]]:
+    vectors, train, test = pairs_of_signs()
+    nlp = spacy.blank("xx")
+    for word, vector in vectors.items():
+        nlp.vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
+    features = {
+        "@misc": "spacy_costner.Features.v1",
+        "windows": {"LOWER": 0},
+        "include_static_vectors": True,
+    }
+    model = {**SPARSE, "features": features, "hidden": hidden}
+    config = {"model": model, "scheme": "IOB2", **settings}
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    return nlp, examples_of(nlp, train), examples_of(nlp, test)
+
+
+def updated(**settings: Any) -> tuple[Language, list[Example], list[Example]]:
+    """A pipeline after 300 updates."""
+    fix_random_seed(0)
+    nlp, train, test = pipeline(**settings)
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.02))
+    for _ in range(300):
+        nlp.update(train, sgd=optimizer)
+    return nlp, train, test
+
+
+def test_updates_learn_what_is_not_linear() -> None:
+    nlp, _, test = updated()
+    assert nlp.evaluate(test)["ents_f"] > 0.9
+    linear_nlp, _, _ = updated(hidden=0)
+    assert linear_nlp.evaluate(test)["ents_f"] < 0.8
+
+
+def test_any_loss_trains_it() -> None:
+    """MIRA, too, whose steps are measured on the features of the linear model."""
+    loss = {"@losses": "spacy_costner.MIRA.v1", "aggressiveness": 1.0}
+    nlp, _, test = updated(loss=loss)
+    assert nlp.evaluate(test)["ents_f"] > 0.85
+
+
+def test_alone_it_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 300)
+    fix_random_seed(0)
+    nlp, train, test = pipeline(hidden=64)
+    nlp.initialize(lambda: train)
+    ner = nlp.get_pipe("ner")
+    _, weights = linear_part(ner.model)
+    before = weights.rows.copy()
+    parts = (ner.model, ner.objective, ner.chain_tags, train)
+    trained = train_hidden_layer(*parts, Adam(0.02), ner.progress)
+    assert trained.n_epochs == 300
+    assert_array_equal(weights.rows, before)
+    assert nlp.evaluate(test)["ents_f"] > 0.9
+
+
+@pytest.mark.parametrize("most_words", [0, 100_000], ids=["together", "alone"])
+@pytest.mark.parametrize("few_sentences", [0, 1000], ids=["by updates", "at once"])
+@pytest.mark.parametrize("n_seeds", [1, 2])
+def test_fit_trains_it(
+    most_words: int,
+    few_sentences: int,
+    n_seeds: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Together with the weights or after them, however these are trained."""
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS", most_words)
+    monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 100)
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", few_sentences)
+    config = fit_config(tmp_path)
+    fitted = fit(config, tmp_path / "output", n_seeds=n_seeds)
+    assert fitted.scores["ents_f"] > 0.9
+    loaded = spacy.load(fitted.path)
+    _, _, test = pipeline()
+    assert loaded.evaluate(test)["ents_f"] == fitted.scores["ents_f"]
+
+
+def test_fit_trains_it_with_a_cache(tmp_path: Path) -> None:
+    config = fit_config(tmp_path)
+    fitted = fit(config, tmp_path / "output", cache=tmp_path / "cache")
+    assert fitted.scores["ents_f"] > 0.9
+    with pytest.raises(ValueError, match="--seeds: expected 1 with --cache and a hidden layer"):
+        fit(config, tmp_path / "output", cache=tmp_path / "cache", n_seeds=2)
+
+
+def fit_config(folder: Path) -> Config:
+    """A config with a hidden layer, and corpora and vectors in a folder."""
+    nlp, train, test = pipeline()
+    spacy.blank("xx", vocab=nlp.vocab).to_disk(folder / "vectors")
+    for name, examples in (("train", train), ("dev", test)):
+        docs = [eg.reference for eg in examples]
+        DocBin(docs=docs).to_disk(folder / f"{name}.spacy")
+    text = init(
+        lang="xx",
+        train_path=folder / "train.spacy",
+        dev_path=folder / "dev.spacy",
+        vectors=str(folder / "vectors"),
+    )
+    overrides = {"training.max_epochs": 40, "training.optimizer.learn_rate": 0.05}
+    config = Config().from_str(text, overrides=overrides, interpolate=False)
+    features = config["components"]["ner"]["model"]["features"]
+    features.update(windows={"LOWER": 0}, memory=None, elsewhere=None)
+    return config
+
+
+# Saved models
+
+
+def test_a_pipeline_with_a_layer_survives(tmp_path: Path) -> None:
+    nlp, train, test = updated()
+    texts = [eg.reference.text for eg in test]
+    expected = [doc.to_json()["ents"] for doc in nlp.pipe(texts)]
+    assert any(expected)
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    pickled = pickle.loads(pickle.dumps(nlp))
+    other, _, _ = pipeline()
+    for again in (loaded, pickled, other.from_bytes(nlp.to_bytes())):
+        assert [doc.to_json()["ents"] for doc in again.pipe(texts)] == expected
+    found = loaded.pipe(texts, n_process=2, batch_size=16)
+    assert [doc.to_json()["ents"] for doc in found] == expected
+    # Training goes on.
+    optimizer = loaded.resume_training()
+    loaded.update(train, sgd=optimizer)
+
+
+def test_a_copy_has_weights_of_its_own(vocab: Vocab) -> None:
+    model = crf(vocab)
+    docs = docs_of(vocab)
+    expected = model.predict(docs).emissions
+    copied = model.copy()
+    scores, backprop = copied.begin_update(docs)
+    backprop(sequential(scores, GOLD).gradient)
+    copied.finish_update(Adam(0.1))
+    assert layer(copied).id != layer(model).id
+    assert_array_equal(model.predict(docs).emissions, expected)
+
+
+def test_labels_can_be_added() -> None:
+    """Scores of the tags that were there stay."""
+    nlp, _, test = updated()
+    ner = nlp.get_pipe("ner")
+    docs = [eg.predicted for eg in test]
+    before = ner.model.predict(docs)
+    n_tags = len(before.start)
+    ner.add_label("DATE")
+    after = ner.model.predict(docs)
+    assert_allclose(after.emissions[:, :n_tags], before.emissions, atol=1e-5)
+    assert layer(ner.model).weights.outer.shape == (16, len(after.start))
+
+
+def saved_weights(**changes: Any) -> bytes:
+    """The saved weights of a layer of 4 units, with changes."""
+    weights = {"inner": (6, 4), "bias": (4,), "outer": (4, 3)}
+    arrays = {name: numpy.ones(shape, dtype="float32") for name, shape in weights.items()}
+    return srsly.msgpack_dumps({**arrays, **changes})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"x", "damaged data"),
+        (saved_weights(inner="x"), "damaged data"),
+        (saved_weights(bias=numpy.ones(3, dtype="float32")), "shapes"),
+        (saved_weights(outer=numpy.full((4, 3), numpy.nan, dtype="float32")), "finite"),
+    ],
+)
+def test_damaged_weights_are_refused(data: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=f"hidden layer: expected .*{message}"):
+        HiddenLayer(4).from_bytes(data)
+
+
+def test_a_layer_of_another_width_is_refused() -> None:
+    loaded = HiddenLayer(4).from_bytes(saved_weights())
+    assert loaded.weights.inner.shape == (6, 4)
+    with pytest.raises(ValueError, match=r"expected weights of shapes \[\(6, 5\)"):
+        HiddenLayer(5).from_bytes(saved_weights())
+
+
+# Settings
+
+
+@pytest.mark.parametrize("settings", [{"hidden": -1}, {"hidden": 4, "hidden_window": -1}])
+def test_numbers_below_0_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"SparseCRF: hidden.*: expected a number of at least 0"):
+        build_sparse_crf(Template(include_static_vectors=True), **settings)
+
+
+def test_without_static_vectors_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="hidden: expected 0 without include_static_vectors"):
+        build_sparse_crf(hidden=4)
+
+
+def test_without_training_docs_there_is_no_layer(vocab: Vocab) -> None:
+    model = build_sparse_crf(Template(include_static_vectors=True), hidden=4, nO=3)
+    model.initialize(X=[])
+    assert hidden_layer_of(model) is None
+    assert model.predict(docs_of(vocab)).emissions.shape == (9, 3)
+
+
+def test_explanations_add_up() -> None:
+    """The layer is one of the reasons for a tag."""
+    nlp, _, test = updated()
+    ner = nlp.get_pipe("ner")
+    text = test[0].reference.text
+    (token, _) = explain(nlp, text=text, n_features=1000).tokens
+    (of_layer,) = [feature for feature in token.features if feature.feature == HIDDEN]
+    scores = ner.model.predict([nlp.make_doc(text)])
+    tag = ner.chain_tags.names.index(token.tag)
+    assert token.score == pytest.approx(scores.emissions[0, tag], abs=1e-4)
+    assert token.score == pytest.approx(sum(f.weight for f in token.features), abs=1e-4)
+    assert of_layer.weight != 0
