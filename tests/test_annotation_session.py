@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import spacy
 
+from spacy_costner.analysis import annotation_session
 from spacy_costner.analysis.annotation_session import (
     LEAST_TEXTS,
     MODEL,
@@ -65,8 +66,13 @@ def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
     assert saved.config["paths"]["train"] == str(session.store.train_path)
 
 
-def test_the_next_texts_are_those_that_the_model_is_unsure_of(tmp_path: Path) -> None:
-    """Texts whose names it has not seen, before those with names that it has seen often."""
+@pytest.mark.parametrize("chooses", [True, False])
+def test_a_model_of_enough_texts_chooses_the_next_ones(
+    chooses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts whose names it has not seen, before those with names that it has seen often. By their
+    words, these come last: they stand nowhere else."""
+    monkeypatch.setattr(annotation_session, "ENOUGH_TO_CHOOSE", 12 if chooses else 13)
     store = AnnotationStore(tmp_path)
     known = [f"Yesterday Ana left Oslo with bag {i} ." for i in range(60)]
     unknown = [f"Tomorrow {word} Zik came to Wudu of Pim" for word in ("Aaron", "Berta", "Cleo")]
@@ -80,7 +86,8 @@ def test_the_next_texts_are_those_that_the_model_is_unsure_of(tmp_path: Path) ->
     session.train()
     texts = [store.texts[key].text for key in session._chosen]
     n_unknown = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
-    assert n_unknown and all("Zik" in text for text in texts[:n_unknown])
+    assert n_unknown
+    assert all("Zik" in text for text in texts[:n_unknown]) == chooses
 
 
 def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """An annotation session: which text comes next, what the model proposes, and training beside.
 
-A text to train on is chosen by the model or, before there is one, by its words. Between them come
+A text to train on is chosen by its words or, from 50 texts on, by the model. Between them come
 texts that measure: without proposals, as people accept what they see. Whenever there are new
 answers, a linear model is trained from scratch on all of them by a thread, while the one before
 proposes; F is measured on the texts that measure, and only there.
@@ -38,6 +38,10 @@ COMPONENT = "ner"
 
 LEAST_TEXTS = 10
 """A first model is trained on so many annotated texts."""
+
+ENOUGH_TO_CHOOSE = 50
+"""A model that was trained on so many texts chooses the next ones. Before, texts are chosen by
+their words, which is better at 50 texts on two corpora: see docs/no-annotation.md."""
 
 TURN_TO_MEASURE = 5
 """One of so many texts that are shown measures, as long as there are some."""
@@ -154,7 +158,9 @@ class AnnotationSession:
         model_path = store.folder / MODEL
         if (model_path / "config.cfg").exists():
             self._nlp = spacy.load(model_path)
-        self._chosen = self._choose(self._nlp)
+        n_train = len(store.accepted(is_measuring=False))
+        chooses = start_model is not None or n_train >= ENOUGH_TO_CHOOSE
+        self._chosen = self._choose(self._nlp if chooses else None)
 
     # The texts
 
@@ -375,7 +381,8 @@ class AnnotationSession:
         if is_better:
             # It proposes at once. Choosing texts takes about as long as training.
             self._nlp = nlp
-            self._chosen = self._choose(nlp)
+            if len(train_answers) >= ENOUGH_TO_CHOOSE:
+                self._chosen = self._choose(nlp)
         point = Point(
             len(train_answers),
             n_entities,
