@@ -105,6 +105,29 @@ def test_the_threshold_is_chosen_by_scores_of_held_out_docs(fitted: Fitted) -> N
     assert fitted.cfg["decoding"]["threshold"] == chosen["value"]
 
 
+def test_a_calibrated_pipeline_is_tuned_with_its_temperature(corpus: Path, tmp_path: Path) -> None:
+    """`tune` finds the same threshold for the saved pipeline with its calibrated probabilities."""
+    vocab = spacy.blank("xx").vocab
+    docs = []
+    for i in range(40):
+        label = random.Random(i).choice(["B-PER", "B-PER", "B-ORG", "O"])
+        words = ["From", f"z{i}y{i * i}", "they", "came", "."]
+        docs.append(Doc(vocab, words=words, ents=["O", label, "O", "O", "O"]))
+    dev = tmp_path / "dev.spacy"
+    DocBin(docs=docs).to_disk(dev)
+
+    options = ["--train", corpus, "--dev", dev, "--output", tmp_path / "out", *SHORT]
+    fitted = run("fit", *options, *BOTH, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    printed = json.loads(fitted.stdout)
+    assert abs(printed["calibration"]["temperature"]["overall"] - 1) > 0.2
+    tuned = run("tune", printed["path"], dev, "--output", tmp_path / "tuned", "--json")
+    assert tuned.exit_code == 0, tuned.output
+
+    expected = json.loads(tuned.stdout)["chosen"]["value"]
+    assert printed["tuning"]["chosen"]["value"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("fitted", [TUNE], indirect=True, ids=" ".join)
 def test_a_pipeline_that_is_only_tuned_is_not_calibrated(fitted: Fitted) -> None:
     assert fitted.printed["calibration"] is None
