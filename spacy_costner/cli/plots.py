@@ -360,7 +360,8 @@ def precision_recall(
     for table in tables:
         f_scores = f_beta(table[:, 1], table[:, 2])
         good_tables.append(table[f_scores >= 0.8 * f_scores.max()])
-    # The axes begin at a multiple of 0.1 below the lowest precision and recall of good points.
+    # The axes begin at a multiple of 0.1, at least 0.05 below the lowest precision and recall of
+    # good points.
     points = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
     lowest = points.min(axis=0)
     low_precision, low_recall = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)

@@ -61,7 +61,12 @@ class FirstPass(Shim):
         self, folds: Sequence[tuple[Features, Floats2d]], fold_of_text: dict[int, int]
     ) -> None:
         """Set the weights that are used in training: see `SparseWeights.set_folds`. Here each fold
-        has its transitions and its features, too. Shapes: (V + M + K + 2, K)"""
+        has its transitions and its features, too.
+
+        folds: The features of each fold, and the rows of weights. Shape of the rows, with V
+            features, M inputs of static vectors and K tags: (V + M + K + 2, K)
+        fold_of_text: See `SparseWeights.set_folds`.
+        """
         self._folds = []
         self._fold_of_text = fold_of_text
         for features, rows in folds:

@@ -154,7 +154,8 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
 
 
 def check_rows(rows: Ints1d, n_rows: int) -> None:
-    """Check that saved rows are numbered as they should be: ascending, from 0."""
+    """Check that the numbers of saved rows ascend, and that each is one of `n_rows`. Rows that
+    aren't saved have no number here."""
     is_ascending = (rows[1:] > rows[:-1]).all()
     if len(rows) and not (is_ascending and 0 <= rows[0] <= rows[-1] < n_rows):
         raise ValueError(f"expected rows from 0 to {n_rows - 1} in order")

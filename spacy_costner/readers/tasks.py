@@ -325,6 +325,7 @@ def _check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> No
     for start, end, _ in [*tokens, end_of_text]:
         text_between = text[previous_end:start]
         if start < previous_end or text_between.strip():
+            # No text is between tokens that overlap.
             got = shown(text_between or text[start:end])
             raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
         previous_end = end

@@ -39,7 +39,8 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """What epochs take that cut docs at their borders: `by_doc` if no doc has borders."""
+        """The parts of docs that are cut at their borders. If no doc has borders, these are whole
+        docs: `by_doc`."""
         if self.by_sequence is None:
             return self.by_doc
         return self.by_sequence

@@ -260,7 +260,7 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
         left, singular_values, _ = svds(matrix, k=dim, v0=first_vector)
         order = numpy.argsort(-singular_values)
     largest = singular_values[order]
-    # Those that rounding leaves of 0 are no singular values.
+    # Singular values of 0 are very small numbers after rounding: leave their vectors out.
     rounding = largest[0] * smaller_side * numpy.finfo("float32").eps
     order = order[largest > rounding]
     return to_unit_length(left[:, order] * singular_values[order] ** POWER)
