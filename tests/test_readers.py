@@ -32,6 +32,7 @@ from spacy_costner.readers import (
 )
 from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.schemes import decode_tags
+from spacy_costner.readers.tasks import TaskToken
 
 from .support.commands import run
 
@@ -583,7 +584,7 @@ def test_words_and_entities_come_back_from_columns(docs: list[Doc], tmp_path_fac
 def test_tasks_come_back(tmp_path: Path) -> None:
     """With what docs don't have: scores, other keys, and texts without tokens or annotation."""
     spans = [TaskSpan(0, 3, "PER", {"score": 0.1}), TaskSpan(0, 7, "\u00e9", {"rank": [1, None]})]
-    tokens = [(0, 3, None), (4, 7, True), (8, 9, False)]
+    tokens = [TaskToken(0, 3, None), TaskToken(4, 7, True), TaskToken(8, 9, False)]
     full_task = Task("Kim met \u20ac", spans, tokens, ((0, 1), (3, 8)), True, {"": {"a": [2]}})
     without_spans = full_task._replace(spans=[], missing=())
     without_annotation = full_task._replace(spans=None, tokens=None)

@@ -2,7 +2,11 @@
 
 `make_prediction` computes what is written, `annotate` writes it: entities to `doc.ents` or
 `doc.spans`, and span groups with probabilities to `doc.spans`. A preset token was annotated before
-the component ran, and stays as it is. Begin and end are tokens, counted over the batch.
+the component ran, and stays as it is. A free token is not preset. Begin and end are tokens, counted
+over the batch.
+
+In shapes, B is the number of docs, N the number of their tokens, E the number of entities, S the
+number of other spans.
 """
 
 import warnings
@@ -26,14 +30,15 @@ from ..validation import number
 from .promises import Promise, Terms
 
 SOURCE = "cost_sensitive_ner"
-"""In the attributes of our span groups, to find the scores of their spans."""
+"""The attribute "source" of span groups that our components have written."""
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
-"""What the spans of a group are, if not the predicted entities: "set" in its attributes."""
+"""The attribute "set" of span groups with other spans than the predicted entities."""
 
 SMOOTHING = 0.05
-"""How much the labels of an extent share their probability in the scores of guaranteed sets."""
+"""The share of the probability of an extent that is divided equally among all labels, in the scores
+of guaranteed sets: see `guarantee_scores`."""
 
 ScoredSpans = tuple[list[Span], Floats1d | None]
 """The spans of a doc, and their probabilities, if they have some."""
@@ -85,12 +90,17 @@ def make_confidence(
 
 
 def register(confidence: Confidence) -> None:
-    """Register the extension attribute of spans, if no other extension has its name."""
+    """Register the extension attribute of spans.
+
+    RAISES (ValueError): If another extension has its name.
+    """
     name = confidence.extension
     if not Span.has_extension(name):
-        # Forced, as another thread that loads a pipeline may have registered it meanwhile.
+        # `force`: another thread that loads a pipeline may have registered it meanwhile.
         Span.set_extension(name, getter=confidence_of, force=True)
-    elif Span.get_extension(name)[2] is not confidence_of:  # the third is the getter
+        return
+    _default, _method, getter, _setter = Span.get_extension(name)
+    if getter is not confidence_of:
         raise ValueError(
             "spacy_costner.Confidence: extension: expected a name that no other extension of "
             f"Span has, got {name!r}"
@@ -98,8 +108,9 @@ def register(confidence: Confidence) -> None:
 
 
 def register_default() -> None:
-    """Register the default extension for a component without probabilities, so that reading it says
-    why there are none. An extension of that name stays."""
+    """Register the default extension for a component that writes no probabilities, so that
+    `span._.confidence` is None with a warning, in place of an error. If there is an extension of
+    that name, it stays."""
     name = Confidence.extension
     if not Span.has_extension(name):
         Span.set_extension(name, getter=confidence_of, force=True)
@@ -107,20 +118,22 @@ def register_default() -> None:
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn, once in a process."""
+    """Warn, but only once in a process: the cache remembers which messages were shown."""
     warnings.warn(message, stacklevel=3)
 
 
 def scored_groups(doc: Doc) -> list[SpanGroup]:
-    """The groups of a doc that our components have written: the predicted entities first."""
+    """The span groups of a doc that our components have written. Groups of predicted entities
+    precede those of alternatives and guaranteed sets."""
     groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
-    # Only alternatives and guaranteed sets have the attribute "set": False comes before True.
+    # Groups of predicted entities have no attribute "set", and False is sorted before True.
     return sorted(groups, key=lambda group: "set" in group.attrs)
 
 
 def prob_of(span: Span) -> float | None:
-    """The probability of an entity, as a component has written it to the doc, found by its
-    characters and label; None if there is none."""
+    """Look up the probability that a component has written for an entity. It is found by the
+    characters and the label of the entity, so the tokens may have been merged or split since. None:
+    the doc has no probability for it."""
     place = (span.start_char, span.end_char, span.label_)
     for group in scored_groups(span.doc):
         prob = score_of(group, place)
@@ -130,7 +143,8 @@ def prob_of(span: Span) -> float | None:
 
 
 def confidence_of(span: Span) -> float | None:
-    """The getter of `span._.confidence`: see `prob_of`. It says why a doc has no probabilities."""
+    """The getter of `span._.confidence`: see `prob_of`. If the doc has no probabilities at all, it
+    warns and says why."""
     prob = prob_of(span)
     if prob is None and not scored_groups(span.doc):
         warn_once(
@@ -143,21 +157,28 @@ def confidence_of(span: Span) -> float | None:
 
 
 def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
-    """The group of the predicted entities of a component, which it wrote to the key of `free_key`:
-    this one or, if another component had written there, one with its name. Without a name, whatever
-    has this key."""
+    """Find the span group of the predicted entities of a component, which was written to the key
+    that `free_key` has chosen.
+
+    doc (Doc): The doc.
+    key (str): The key of the component's confidence.
+    name (str | None): The name of the component. None: the group under the key is taken, whichever
+        component has written it.
+    RETURNS (SpanGroup | None): The group, if there is one.
+    """
     if name is None:
         return doc.spans.get(key)
-    for candidate in (f"{key}_{name}", key):
-        group = doc.spans.get(candidate)
+    for possible_key in (f"{key}_{name}", key):
+        group = doc.spans.get(possible_key)
+        # A group that a user has made has no attribute "component".
         if group is not None and group.attrs.get("component", name) == name:
             return group
     return None
 
 
 def free_key(doc: Doc, key: str, name: str) -> str:
-    """The key that a component writes to: this one or, if another component has written there
-    before, with the name of the component."""
+    """Choose the key that a component writes probabilities to: `key` or, if another component has
+    written there before, `key` with the name of this component, and a warning."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]
@@ -172,7 +193,8 @@ def free_key(doc: Doc, key: str, name: str) -> str:
 
 
 class SpanSet(NamedTuple):
-    """Other spans of a batch of docs than the predicted entities.
+    """Spans of a batch of docs that are written beside the predicted entities: alternatives, or a
+    guaranteed set.
 
     spans (Entities): The spans, ordered by begin and end. They may overlap.
     probs (Floats1d): Their probabilities. Shape: (S,)
@@ -185,9 +207,10 @@ class SpanSet(NamedTuple):
 
 
 class ShiftMeasures(NamedTuple):
-    """What the test for a shift takes of each doc of a batch: see `measure`.
+    """What the test for a shift needs to know of each doc of a batch: see `measure`.
 
-    entropies (Floats1d): The entropy of the path for an expected entity. Shape: (B,)
+    entropies (Floats1d): The entropy of the path of each doc, divided by 1 + the expected number of
+        its entities. NaN for a doc without free tokens. Shape: (B,)
     expected_counts (Floats2d): The expected number of entities of each label that the component
         writes. Shape: (B, labels)
     """
@@ -199,14 +222,16 @@ class ShiftMeasures(NamedTuple):
 class Prediction(NamedTuple):
     """The entities of a batch of docs.
 
-    tokens (TokenAttrs): The tokens of the docs with preset annotation.
-    labels (tuple[str, ...]): The names of all labels; those of the chain come first.
-    other_labels (Sequence[int]): The labels whose entities are left out, as indices.
-    entities (Entities): The predicted entities, ordered, without white space at their ends and
-        without those in preset tokens.
+    tokens (TokenAttrs): The tokens of the docs, with their preset annotation.
+    labels (tuple[str, ...]): The names of all labels. Those of the chain come first. Inner nodes of
+        a label tree may follow.
+    other_labels (Sequence[int]): The labels that the component doesn't write, as indices in
+        `labels`.
+    entities (Entities): The predicted entities, ordered, without those of other labels and those
+        that include preset tokens. None begins or ends with white space.
     probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
-    sets (dict[str, SpanSet]): Other spans, by `ALTERNATIVES` and `GUARANTEED`.
-    measures (ShiftMeasures | None): What the test for a shift takes, if asked for.
+    sets (dict[str, SpanSet]): Other spans, by the keys `ALTERNATIVES` and `GUARANTEED`.
+    measures (ShiftMeasures | None): What the test for a shift needs to know, if asked for.
     """
 
     tokens: TokenAttrs
@@ -230,23 +255,23 @@ def make_prediction(
     is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Leave out decoded entities that are preset or of other labels, and compute what is written
-    beside the others.
+    """Make the prediction of a batch: choose the decoded entities that the component may write, and
+    compute their probabilities, alternatives and guaranteed sets, as far as they are asked for.
 
-    decoded (DecodedSpans): The entities, without white space at their ends.
+    decoded (DecodedSpans): The decoded entities, without white space at their ends.
     posterior (Posterior): The probabilities.
-    tokens (TokenAttrs): The tokens with their presets.
-    confidence (Confidence | None): What is written beside entities. None: nothing.
+    tokens (TokenAttrs): The tokens with their preset annotation.
+    confidence (Confidence | None): Which probabilities are written. None: none are.
     promise (Promise | None): The promise of a guaranteed set, if there is one.
-    groups (Sequence[str | None]): With a promise, the group of each doc. Shape: (B,)
+    groups (Sequence[str | None]): If there is a promise, the group of each doc. Shape: (B,)
     other_labels (Sequence[int]): The labels whose entities are left out, as indices.
-    is_scored (bool): Whether entities have probabilities also without a confidence.
-    is_measured (bool): Whether to compute what the test for a shift takes.
+    is_scored (bool): Whether entities get probabilities even without a confidence.
+    is_measured (bool): Whether to compute what the test for a shift needs.
     RETURNS (Prediction): The prediction.
     """
     entities = decoded.entities
     if tokens.has_annotation or other_labels:
-        entities = entities.select(is_free(entities, tokens, other_labels))
+        entities = entities.select(is_writable(entities, tokens, other_labels))
     if confidence is None and not is_scored:
         # Probabilities take longer than the best path, and nobody has asked for them.
         return Prediction(tokens, decoded.labels, other_labels, entities)
@@ -255,7 +280,7 @@ def make_prediction(
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
-        is_alternative = is_new(spans, entities) & is_free(spans, tokens, other_labels)
+        is_alternative = is_new(spans, entities) & is_writable(spans, tokens, other_labels)
         sets[ALTERNATIVES] = SpanSet(
             spans.select(is_alternative),
             span_probs[is_alternative],
@@ -263,10 +288,10 @@ def make_prediction(
         )
     if confidence is not None and promise is not None:
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
-        is_free_span = is_free(spans, tokens, other_labels)
+        is_writable_span = is_writable(spans, tokens, other_labels)
         sets[GUARANTEED] = SpanSet(
-            spans.select(is_free_span),
-            span_probs[is_free_span],
+            spans.select(is_writable_span),
+            span_probs[is_writable_span],
             has_set=[group in promise.groups for group in groups],
         )
 
@@ -276,65 +301,77 @@ def make_prediction(
     return Prediction(tokens, decoded.labels, other_labels, entities, probs, sets, measures)
 
 
-def is_free(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
-    """True for the entities that the component may write: those of its own labels without preset
-    tokens. Shape: (E,)"""
-    is_writable = numpy.ones(len(entities.label), dtype=bool)
+def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
+    """True for the entities that the component may write: those of its own labels that include no
+    preset token. Shape: (E,)"""
+    is_allowed = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
-        # The number of preset tokens before each token, and in all. Shape: (N + 1,)
+        # The number of preset tokens before each token; at last, of all tokens. Shape: (N + 1,)
         n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        # An entity without preset tokens has as many before its end as before its begin.
-        is_writable &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+        # The number is the same at both ends of an entity that includes no preset token.
+        is_allowed &= n_preset_before[entities.end] == n_preset_before[entities.begin]
     if other_labels:
-        is_writable &= ~numpy.isin(entities.label, other_labels)
-    return is_writable
+        is_allowed &= ~numpy.isin(entities.label, other_labels)
+    return is_allowed
 
 
 def measure(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
 ) -> ShiftMeasures:
-    """Measure how sure the model is of each doc, for the test for a shift. Preset tokens don't
-    count. A doc that has no others has the entropy NaN.
+    """Measure how unsure the model is of each doc, for the test for a shift.
+
+    The measure is the entropy H of the path of the doc, divided by 1 + the expected number n of its
+    entities:
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
-    A model finds few entities in text that it doesn't know: for each token, H may even be less.
-    `Posterior.entropy` has no rounding errors, and takes twenty times as long.
+    H is not divided by the number of tokens: in text that a model doesn't know it finds few
+    entities, so that H for each token may even be lower. Preset tokens don't count. A doc in which
+    all tokens are preset has the measure NaN.
+
+    posterior (Posterior): The probabilities.
+    tokens (TokenAttrs): The tokens with their preset annotation.
+    other_labels (Sequence[int]): The labels that the component doesn't write, as indices.
+    RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
     """
     tags = posterior.tags
+    # The entropy of each sequence. `Posterior.entropy` has no rounding errors, but takes twenty
+    # times as long. Rounding may make the entropy of a sure sequence negative.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
-    # Rounding may make the entropy of a sure sequence negative.
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
+    # The entropy of a doc is the sum over its sequences.
     doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(tokens.lengths))
 
     # The probability that a token opens an entity of each label. Shape: (N, labels)
     opening_probs = posterior.chain_marginals @ tags.opens_label
-    n_free_tokens = tokens.lengths  # of each doc
+    n_free_tokens = tokens.lengths  # the number of tokens of each doc that are not preset, (B,)
     if tokens.has_annotation:
         opening_probs[tokens.is_annotated] = 0
         doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
         n_free_tokens = numpy.bincount(doc_of_free_token, minlength=len(tokens.lengths))
     expected_counts = posterior.sum_by_doc(opening_probs)
 
-    scores = doc_entropies / (1 + expected_counts.sum(axis=1))
-    scores[n_free_tokens == 0] = numpy.nan
+    entropies_by_entity = doc_entropies / (1 + expected_counts.sum(axis=1))
+    entropies_by_entity[n_free_tokens == 0] = numpy.nan
     if other_labels:
         expected_counts = numpy.delete(expected_counts, other_labels, axis=1)
-    return ShiftMeasures(scores, expected_counts)
+    return ShiftMeasures(entropies_by_entity, expected_counts)
 
 
 def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
 ) -> list[float]:
-    """Add what a component has measured of a doc to the expected numbers of entities.
+    """Read what a component has measured of a doc and written to its span group: see `measure`. The
+    expected numbers of entities are added to those of other docs.
 
     doc (Doc): A doc that the component has predicted.
-    key (str): The key of the span group with its entities.
+    key (str): The key of the component's confidence.
     name (str): The name of the component.
-    labels (Sequence[str]): The labels that it writes.
-    counts (Counts): The expected numbers, which are changed.
-    RETURNS (list[float]): The score of the doc, or none if all its tokens are preset.
+    labels (Sequence[str]): The labels that the component writes.
+    counts (Counts): The numbers of other docs, by label. They are changed.
+    RETURNS (list[float]): The measure of the doc as the only item, or an empty list if all tokens
+        of the doc are preset.
     RAISES (ValueError): If the doc has no such group.
     """
     group = group_of_component(doc, key, name)
@@ -344,7 +381,7 @@ def add_measures(
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
 
-    # The probability of a predicted entity is the number of correct ones that is expected of it.
+    # A predicted entity with the probability .9 is expected to be .9 correct entities.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
@@ -363,13 +400,21 @@ def _add_counts(
     predicted: float = 0.0,
     annotated: float = 0.0,
 ) -> None:
-    """Add expected numbers of entities to those of their label."""
+    """Add the expected numbers of some entities to those of their label: how many of them are
+    correct, predicted, and annotated."""
     n_correct, n_predicted, n_annotated = counts.get(label, (0.0, 0.0, 0.0))
     counts[label] = [n_correct + correct, n_predicted + predicted, n_annotated + annotated]
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
-    """The group of a doc, by a key of its `user_data`: None if it has none, "" without a key."""
+    """The group of docs that a doc belongs to. A promise may have other thresholds for each group.
+
+    doc (Doc): The doc.
+    key (str | None): The key of `doc.user_data` whose value names the group. None: all docs are one
+        group.
+    RETURNS (str | None): The name of the group, which is "" if all docs are one group. None: the
+        doc has no value for the key.
+    """
     if key is None:
         return ""
     value = doc.user_data.get(key)
@@ -385,11 +430,12 @@ def guaranteed_set(
     promise: Promise,
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
-    """The set of a promise: the spans whose score is at least the threshold of the group of their
-    doc and, if a miss rate is promised, the predicted entities. Its spans may overlap.
+    """Choose the spans of a guaranteed set. These are the spans whose score reaches the threshold
+    of their doc's group. If the promise limits misses, the predicted entities are in the set, too.
+    Spans of the set may overlap.
 
-    entities (Entities), probs (Floats1d): The predicted entities, and their probabilities.
-        Shape: (E,)
+    entities (Entities): The predicted entities. Shape: (E,)
+    probs (Floats1d): Their probabilities. Shape: (E,)
     posterior (Posterior): The probabilities.
     promise (Promise): The promise, with the thresholds of each group.
     groups (Sequence[str | None]): The group of each doc. Shape: (B,)
@@ -399,7 +445,8 @@ def guaranteed_set(
     spans, scores = guarantee_scores(posterior, promise)
     tags = posterior.tags
 
-    # Docs of other groups have no spans in the set. Shape: (B, labels)
+    # The threshold of each label in each doc. In docs of a group without a promise it is infinite,
+    # so that they have no spans in the set. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
@@ -411,7 +458,7 @@ def guaranteed_set(
         spans = spans.select(is_chosen)
         return spans, posterior.entity_probs(spans)
 
-    # More spans than predicted entities never miss more: the set has these, too.
+    # A larger set never misses more, so the predicted entities can be added to it.
     spans = spans.select(is_chosen & is_new(spans, entities))
     united = Entities(
         begin=numpy.append(entities.begin, spans.begin),
@@ -424,21 +471,27 @@ def guaranteed_set(
 
 
 def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floats1d]:
-    """Spans that may be in a guaranteed set, and the scores that are compared with thresholds.
+    """Find the spans that may be in a guaranteed set, and their scores, which are compared with the
+    thresholds of the set. With p(b, e, l), the probability of an entity with begin b, end e and
+    label l, the score of a span is
 
-        p(b, e, l)                                                            for false alarms
-        ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count
-        sum_k p(b, e, k) / sqrt(max(1, n)), of the most probable label l      otherwise
+        p(b, e, l)                                                     if false alarms are limited
+        ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
+        sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
 
-    S is `SMOOTHING`: models confuse labels more than they think. n is the expected number of
-    entities in the doc, if the miss rate is by doc: one of many entities is a smaller share of
-    them. Otherwise it is left out. Any score is valid; these need fewer spans than p at the same
-    miss rate.
+    In the last case only the most probable label l has this score. S is `SMOOTHING`: a model
+    confuses labels more often than its probabilities say. n is the expected number of entities in
+    the doc: if many entities are expected, one of them is a small share. If the miss rate is not
+    one by doc, n is left out.
+
+    The promise holds with any score. With these scores, fewer spans reach the threshold for the
+    same miss rate than with p alone.
 
     posterior (Posterior): The probabilities.
     terms (Terms): The terms of the promise.
-    RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, with a probability of
-        at least `FINEST` and, if labels count, their other labels; and their scores. Shape: (S,)
+    RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
+        spans have a probability of at least `FINEST`. If labels count, the same tokens are there
+        with other labels, too. Shape: (S,)
     """
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
     if not terms.limits_misses or not len(probs):
@@ -446,9 +499,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     n_labels = len(posterior.tags.labels)
     extents = join_labels(spans, probs, n_labels)
 
-    # The probability that an entity of any label has the extent, (X, 1); and the score of each
-    # extent with each label, (X, labels).
+    # The probability of each of X extents that it is an entity of any label. Shape: (X, 1)
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
+    # The score of each extent with each label. Shape: (X, labels)
     labels_count = terms.per_label or terms.found == "exact"
     if labels_count:
         smoothed_part = SMOOTHING * total_probs / n_labels
@@ -459,28 +512,28 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         scores = numpy.where(is_best_label, total_probs, 0.0)
 
     if terms.by == "doc":
-        # n of each doc: for each label, (docs, labels), or for all together, (docs, 1).
+        # n of each doc: of each label, (docs, labels), or of all labels together, (docs, 1).
         doc_of_extent = posterior.doc_of_token[extents.begin]
         counted_probs = total_probs
         if terms.per_label:
             counted_probs = extents.label_probs
-        n_docs = doc_of_extent[-1] + 1  # up to the last one that has extents
+        n_docs = doc_of_extent[-1] + 1  # the docs up to the last one that has extents
         expected_numbers = numpy.zeros((n_docs, counted_probs.shape[1]))
         numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
         divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
         scores = scores / divisors[doc_of_extent]
 
-    # A tenth of `FINEST`: the score of a span with this probability may be lower.
+    # `FINEST` limits probabilities. The score may be lower, as it is divided by the square root.
     extent, label = numpy.nonzero(scores >= FINEST / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]
 
 
 class Extents(NamedTuple):
-    """Stretches of tokens that may be entities, whatever their label.
+    """Extents: stretches of tokens that may be entities, whatever their label.
 
-    begin (Ints1d): The first token of each. Shape: (X,)
-    end (Ints1d): The token after its last. Shape: (X,)
+    begin (Ints1d): The first token of each extent. Shape: (X,)
+    end (Ints1d): The token after the last one of each extent. Shape: (X,)
     label_probs (Floats2d): The probability of an entity of each label there. Shape: (X, labels)
     """
 
@@ -490,14 +543,18 @@ class Extents(NamedTuple):
 
 
 def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
-    """Join spans, at least one, to extents. Spans with the same begin and end differ in their label
-    and have the same extent. They are ordered by begin and end. `probs` are their probabilities,
-    (S,)."""
+    """Join spans that have the same begin and end, and differ in their label, to extents.
+
+    spans (Entities): At least one span. They are ordered by begin and end. Shape: (S,)
+    probs (Floats1d): Their probabilities. Shape: (S,)
+    n_labels (int): The number of labels.
+    RETURNS (Extents): The extents, in the same order.
+    """
     begin, end, label = spans
     # Spans of one extent stand next to each other: a new one begins where begin or end changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
-    # T F F T is 1 1 1 2: the number of extents up to each span. Extents are numbered from 0.
+    # The extent of each span, numbered from 0: True, False, False, True becomes 0, 0, 0, 1.
     extent_of_span = numpy.cumsum(is_first) - 1
     label_probs = numpy.zeros((int(is_first.sum()), n_labels))
     label_probs[extent_of_span, label] = probs
@@ -505,7 +562,7 @@ def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
 
 
 def is_new(entities: Entities, predicted: Entities) -> Array1d:
-    """True for entities that are not predicted anyway. Shape: (E,)"""
+    """True for the entities that are not among the predicted ones. Shape: (E,)"""
     predicted_tuples = set(_as_tuples(predicted))
     is_not_predicted = [entity not in predicted_tuples for entity in _as_tuples(entities)]
     return numpy.asarray(is_not_predicted, dtype=bool)
@@ -526,14 +583,15 @@ def annotate(
     confidence: Confidence | None,
     spans_key: str | None = None,
 ) -> None:
-    """Write predicted entities to docs, with their probabilities and other spans if there is a
-    confidence.
+    """Write predicted entities to docs. If there is a confidence, write their probabilities, the
+    alternatives and the guaranteed sets as well.
 
     docs (Sequence[Doc]): The docs of the prediction.
     prediction (Prediction): What is written.
     name (str): The name of the component.
-    confidence (Confidence | None): Where the probabilities are written.
-    spans_key (str | None): The key of `doc.spans` of the entities. None: they are in `doc.ents`.
+    confidence (Confidence | None): Where the probabilities are written. None: nowhere.
+    spans_key (str | None): The key of `doc.spans` for the entities. None: they are written to
+        `doc.ents`.
     """
     lengths = prediction.tokens.lengths
     label_hashes = add_labels(docs, prediction.labels)
@@ -542,6 +600,7 @@ def annotate(
         spans_of_docs = [spans for spans, _ in predicted]
         write_entities(docs, spans_of_docs, prediction.tokens)
     else:
+        # Spans with labels of other components stay in the group.
         own_labels: list[str] = []
         for i, label in enumerate(prediction.labels):
             if i not in prediction.other_labels:
@@ -551,13 +610,15 @@ def annotate(
     if confidence is None:
         return
 
-    # The predicted entities with their probabilities, and what the test for a shift takes
+    # The group of the predicted entities has their probabilities and the measures for the test for
+    # a shift.
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 
-    # Alternatives and guaranteed sets: under the same key with their name
+    # The groups of alternatives and guaranteed sets have the same key with the name of the set
+    # after it.
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
@@ -573,8 +634,14 @@ def write_groups(
     spans_of_docs: Sequence[ScoredSpans],
     attrs_of_docs: Sequence[dict[str, Any]],
 ) -> None:
-    """Write the spans of each doc to a group under its key. The attributes of the group are these
-    and, for each span, its probability, characters and label. A doc without a key gets none."""
+    """Write a span group to each doc. Beside the attributes given here, a group has the
+    probability, the characters and the label of each of its spans: see `scored_attrs`.
+
+    docs (Sequence[Doc]): The docs.
+    keys (Sequence[str | None]): The key of the group in `doc.spans`. None: the doc gets no group.
+    spans_of_docs (Sequence[ScoredSpans]): The spans of each doc.
+    attrs_of_docs (Sequence[dict[str, Any]]): The attributes of the group of each doc.
+    """
     rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
     for doc, key, (spans, _), span_attrs, attrs in rows:
         if key is not None:
@@ -582,8 +649,8 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """What the test for a shift takes of each doc, as attributes of its group, which `add_measures`
-    reads. Without measures there are none."""
+    """The measures of each doc for the test for a shift, as attributes of its span group, where
+    `add_measures` reads them. If the prediction has no measures, the attributes are empty."""
     measures = prediction.measures
     if measures is None:
         return [{} for _ in prediction.tokens.lengths]
@@ -594,8 +661,11 @@ def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
 
 
 def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
-    """Add labels to the strings of docs, which may have another vocab than the component: a span
-    needs its label there. Returns the hashes of the labels, which are the same in all vocabs."""
+    """Add labels to the string stores of docs, where spaCy looks for the label of a span. The docs
+    may have another vocab than the component.
+
+    RETURNS (list[int]): The hashes of the labels, which are the same in all vocabs.
+    """
     hashes: list[int] = []
     last_vocab: Vocab | None = None
     for doc in docs:
@@ -608,13 +678,19 @@ def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
 def write_entities(
     docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
 ) -> None:
-    """Write entities to `doc.ents`. Preset tokens stay as they are."""
+    """Write entities to `doc.ents`. Preset tokens stay as they are.
+
+    docs (Sequence[Doc]): The docs.
+    spans_of_docs (Sequence[list[Span]]): The entities of each doc, none of which includes a preset
+        token.
+    tokens (TokenAttrs): The tokens of all docs, with their preset annotation.
+    """
     if not tokens.has_annotation:
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
-    is_token_free = ~tokens.is_annotated  # of all tokens, (N,)
-    begin = 0  # the first token of the doc
+    is_token_free = ~tokens.is_annotated  # False for preset tokens, (N,)
+    begin = 0  # the first token of the doc, counted over the batch
     for doc, spans in zip(docs, spans_of_docs):
         end = begin + len(doc)
         set_free_tokens(doc, spans, is_token_free[begin:end])
@@ -622,15 +698,20 @@ def write_entities(
 
 
 def set_free_tokens(doc: Doc, spans: list[Span], is_token_free: Array1d) -> None:
-    """Set the entities of a doc, some of whose tokens may be preset. Those stay. `is_token_free`:
-    True for the others, (T,), which are outside if no span has them."""
+    """Set the entities of a doc. Its preset tokens stay as they are. A free token is outside if it
+    is in no entity.
+
+    doc (Doc): The doc.
+    spans (list[Span]): The entities, which consist of free tokens.
+    is_token_free (Array1d): True for the tokens that are not preset. Shape: (T,)
+    """
     if is_token_free.all():
         doc.set_ents(spans)
         return
     is_outside = is_token_free.copy()
     for span in spans:
         is_outside[span.start : span.end] = False
-    # spaCy takes the tokens of O as spans of one token.
+    # `set_ents` expects the tokens outside of entities as spans of one token each.
     outside = [doc[i : i + 1] for i in numpy.flatnonzero(is_outside).tolist()]
     doc.set_ents(spans, outside=outside, default="unmodified")
 
@@ -642,19 +723,21 @@ def spans_by_doc(
     lengths: Ints1d,
     probs: Floats1d | None = None,
 ) -> list[ScoredSpans]:
-    """The entities of each doc as spans, to write them to the doc.
+    """Make spaCy's spans of the entities of a batch, doc by doc.
 
     docs (Iterable[Doc]): The docs.
-    entities (Entities): Their entities, ordered, in the tokens of all docs. Shape: (E,)
-    labels (Sequence[Any]): The names of labels, or their hashes, which are faster.
-    lengths (Ints1d): The lengths of the docs. Shape: (B,)
+    entities (Entities): The entities of all docs, ordered, with tokens counted over the batch.
+        Shape: (E,)
+    labels (Sequence[Any]): The names of the labels, or their hashes, which are faster.
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
-    RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if there are some.
+    RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if `probs` are
+        given.
     """
     entity_tuples = _as_tuples(entities)
     doc_ends = lengths.cumsum()
-    # How many entities begin before each doc ends. Those of a doc are the ones from this number for
-    # the doc before (`first`) to that for the doc itself (`stop`).
+    # For each doc, the number of entities that begin before its end. As entities are ordered, those
+    # of a doc are entities[first:stop], where `first` is the number for the doc before.
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
     spans_of_docs: list[ScoredSpans] = []
@@ -675,8 +758,13 @@ def spans_by_doc(
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc: its entities, and the probability that they are exactly these. Of many
-    long docs it is so small that it is 0 as a float, but its logarithm isn't lost."""
+    """One analysis of a doc.
+
+    ents (list[Span]): Its entities.
+    prob (float): The probability that these, and no others, are the entities of the doc. For a long
+        doc it may be too small for a float, and is 0.
+    log_probability (float): The logarithm of the probability, which never gets lost.
+    """
 
     ents: list[Span]
     prob: float

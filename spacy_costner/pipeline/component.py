@@ -1,7 +1,14 @@
 """The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
 
-The work is done elsewhere: `training.objective` computes the loss, `annotations` writes entities,
-`calibration_state` keeps what calibration docs say, `serialization` reads and writes files.
+The component calls other modules for the work: `training.objective` computes the loss,
+`annotations` writes entities, `calibration_state` keeps what calibration docs say, `serialization`
+reads and writes files.
+
+The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
+is the probability distribution over tags and entities that follows from them, and *decoding*
+chooses entities from it. A *preset* entity is one that a doc has before the component runs. A
+*promise* (of the command `guarantee`) says, for example, that a set of spans misses at most 5 % of
+the entities.
 """
 
 import warnings
@@ -188,7 +195,8 @@ class CostSensitiveNER(TrainablePipe):
         self._tokenizer = nlp.tokenizer  # whose tokens those of docs are compared with
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
         self.cfg = new_cfg(scheme, outside)
-        # What was made of `cfg`, which may be edited: kept until it is.
+        # Both are made from `cfg`, and made again if `cfg` was edited: see `chain_tags` and
+        # `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
         # The settings of the config, to see at load whether it was edited since the component was
@@ -207,19 +215,23 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        # The test for a shift is of the model's probabilities, whatever is decoded from them.
+        # The test for a shift reads the probabilities of the model, which decoding doesn't change.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit the labels."""
+        """Check that the settings of decoding fit the labels.
+
+        tags (Tags): The tags of the labels.
+        RAISES (ValueError): If they don't.
+        """
         self._decoding.check(tags, self.cfg["decoding"])
 
     @property
     def confidence(self) -> Confidence | None:
-        """Where the probabilities of entities are written."""
+        """Where the probabilities of entities are written. None: they are not written."""
         settings = self.cfg["confidence"]
         if not settings:
             return None
@@ -231,12 +243,15 @@ class CostSensitiveNER(TrainablePipe):
 
     def set_confidence(self, confidence: Confidence | None) -> None:
         """Change where the probabilities of entities are written. The settings are in
-        `cfg["confidence"]`. With a `spans_key`, the name of the component precedes the default key
-        "confidence", as several components may share their `spans_key`, but not this one.
+        `cfg["confidence"]`.
+
+        Several components may share a `spans_key`, but each needs its own key for probabilities. So
+        if the component has a `spans_key`, the default key is not "confidence", but begins with the
+        name of the component: "ner_confidence".
 
         confidence (Confidence | None): The settings. None: they are not written.
-        RAISES (ValueError): If another extension attribute of spans has that name, or the spans of
-            entities have that key.
+        RAISES (ValueError): If the name of the extension attribute is taken by another extension of
+            spans, or the key of the probabilities is the `spans_key` of the component.
         """
         if confidence is None:
             register_default()
@@ -285,7 +300,7 @@ class CostSensitiveNER(TrainablePipe):
         """The tags of the chain."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Making tags takes long, and `cfg` may have been edited since they were made.
+        # Making tags takes long, so they are made again only if `cfg` was edited since.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -301,7 +316,8 @@ class CostSensitiveNER(TrainablePipe):
 
         label (str): The label.
         RETURNS (int): 1, or 0 if the component already has the label.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with "!".
+        RAISES (ValueError): If the label is not a string, is empty, or begins with "!", which marks
+            spans that are not entities.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -343,6 +359,7 @@ class CostSensitiveNER(TrainablePipe):
         """
 
         def first_examples() -> list[Example]:
+            # As in spaCy, ten are enough to check their form and to infer the sizes of layers.
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -350,10 +367,7 @@ class CostSensitiveNER(TrainablePipe):
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
 
         corpus_labels = self._read_corpus(get_examples(), labels)
-        vectors = None
-        if nlp is not None:
-            vectors = nlp.config.interpolate()["initialize"]["vectors"]
-        self.cfg["raw_text"] = pack_ids(read_raw_sentences(vectors).tolist())
+        self._note_raw_text(nlp)
         if labels is None:
             labels = sorted(corpus_labels)
         for label in labels:
@@ -368,24 +382,39 @@ class CostSensitiveNER(TrainablePipe):
         # Settings that don't fit the labels are refused before anything is trained.
         self.cfg["cost_tables"] = self.objective.prepare(self.tags)
         self.check_decoding(self.tags)
-        # What an earlier training has left doesn't hold for the new weights.
-        self.drop_guarantee("training")
-        self.cfg["temperature"] = Temperature()._asdict()
-        self.cfg["untrained"] = []
-        self.reading = None
+        self._forget_calibration()
 
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # The first pass of a linear model and the linear part of a hybrid begin trained.
+        # A linear model with two passes gets its first pass trained, and a hybrid its linear part.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
-        # A pipeline may be initialized again: losses that keep state lose that of before.
+        # A pipeline may be initialized a second time. A loss that keeps state starts anew.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
+    def _note_raw_text(self, nlp: Language | None) -> None:
+        """Keep the hashes of the raw text that the static vectors of the pipeline were learned
+        from, if they were: see `raw_text`."""
+        vectors_path = None
+        if nlp is not None:
+            vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
+        self.cfg["raw_text"] = pack_ids(read_raw_sentences(vectors_path).tolist())
+
+    def _forget_calibration(self) -> None:
+        """Drop what an earlier training and calibration have left: it doesn't hold for new
+        weights."""
+        self.drop_guarantee("training")
+        self.cfg["temperature"] = Temperature()._asdict()
+        self.cfg["untrained"] = []
+        self.reading = None  # the new weights have not been measured on any docs
+
     def _check_own_labels(self) -> None:
-        """RAISES (ValueError): If an own label is not among the labels, and so never written."""
+        """Check that the component has each of its own labels, as it would never write the others.
+
+        RAISES (ValueError): If it doesn't.
+        """
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
@@ -396,9 +425,12 @@ class CostSensitiveNER(TrainablePipe):
     def _read_corpus(
         self, examples: Iterable[Example], expected_labels: Sequence[str] | None
     ) -> set[str]:
-        """Read the corpus once, as it may be too large to keep: count its examples, collect
-        features, and return its labels. With a `spans_key`, spans of other labels than those
-        expected are left out."""
+        """Count the examples of the corpus, collect its features, and return its labels.
+
+        All of it is done while the corpus is read once, as it may be too large to keep. With a
+        `spans_key`, spans are left out if their label is neither expected nor a label of the
+        component already.
+        """
         labels: set[str] = set()
         corpus_sentences: set[int] = set()
         self.cfg["n_examples"] = 0
@@ -407,7 +439,8 @@ class CostSensitiveNER(TrainablePipe):
             span_labels = {*expected_labels, *self.labels}
 
         def read_references() -> Iterator[Doc]:
-            # Whoever reads the annotated docs here, what the component needs to know is noted.
+            # The model reads the docs to collect features. The component notes what it needs from
+            # each doc as it passes.
             for eg in examples:
                 reference = self.annotation.as_entities(eg, span_labels).reference
                 labels.update(labels_of(reference))
@@ -428,13 +461,15 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def raw_text(self) -> Array1d:
         """The hashes of the long sentences of the raw text that the static vectors of the pipeline
-        were learned from, ascending. None of other vectors. Shape: (S,)"""
+        were learned from, ascending. Empty if they are vectors from elsewhere, or there are no
+        vectors. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
         """The hashes of the long sentences that the component was initialized with, ascending:
-        see `sentence_ids`. None of models that were saved before these were kept. Shape: (S,)"""
+        see `sentence_ids`. Empty for models that were saved before hashes were kept.
+        Shape: (S,)"""
         return unpack_ids(self.cfg["trained_on"])
 
     @property
@@ -459,7 +494,8 @@ class CostSensitiveNER(TrainablePipe):
             the exact value of the objective, divided by the number of annotated tokens.
         RETURNS (dict[str, float]): The losses.
         """
-        losses = {} if losses is None else losses
+        if losses is None:
+            losses = {}
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.update")
@@ -473,7 +509,7 @@ class CostSensitiveNER(TrainablePipe):
         if features is None:
             scores, backprop = self.model.begin_update(docs)
         else:
-            # They are looked up once, for the scores and for the loss.
+            # The features that were looked up for the loss give the scores, too.
             scores, backprop = self.model.attrs["score_features"](self.model, features)
         loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
@@ -489,8 +525,9 @@ class CostSensitiveNER(TrainablePipe):
         return losses
 
     def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
-        """Note that the model has learned something of the labels of the entities of a batch. A
-        label that `add_label` added to a trained model is predicted from then on."""
+        """Take the labels of the entities of a batch off the list of untrained labels. A label that
+        `add_label` has added to a trained model is on that list, and isn't predicted, until the
+        model has learned from an entity that has it."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -526,9 +563,9 @@ class CostSensitiveNER(TrainablePipe):
         targets = self.objective.targets_in_epoch(
             examples, self.chain_tags, self.progress.epochs, feature_rows
         )
-        # The number is 1 if the loss is one ratio.
-        result, n_annotated = self.objective.evaluate(targets, scores, self.progress)
-        return result.value / n_annotated, result.gradient
+        # The divisor is the number of annotated tokens, or 1 if the loss is one ratio.
+        result, divisor = self.objective.evaluate(targets, scores, self.progress)
+        return result.value / divisor, result.gradient
 
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
         """The features of training docs, if the loss uses them and the model has some."""
@@ -546,8 +583,9 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model to keep its predictions from before `nlp.resume_training`, by their
-        divergence from the new ones. Labels that were added since then are ignored.
+        """Update the model so that it keeps the predictions that it made before
+        `nlp.resume_training`. The loss is the divergence of the new predictions from those. Labels
+        that were added since then are ignored.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
@@ -558,7 +596,8 @@ class CostSensitiveNER(TrainablePipe):
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
-        losses = {} if losses is None else losses
+        if losses is None:
+            losses = {}
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.rehearse")
@@ -570,7 +609,7 @@ class CostSensitiveNER(TrainablePipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
-        # Which entities are annotated doesn't matter: the earlier model is the teacher.
+        # The teacher is the earlier model, not the annotation.
         tokens = read_presets(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
@@ -610,14 +649,14 @@ class CostSensitiveNER(TrainablePipe):
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
         """
-        # `cfg` may have been edited since the last call.
+        # A setting in `cfg` may have been edited since the last call.
         self.check_guarantee()
         docs = list_docs(docs)
         self.compare_reading(docs)
         tokens, posterior = self._posterior(docs, preset=True)
 
         promise = self.calibration.promise
-        groups: list[str | None] = []
+        groups: list[str | None] = []  # of each doc, if there is a promise
         if promise is not None:
             groups = [group_of(doc, promise.by_group) for doc in docs]
             self._warn_of_new_groups(promise, groups)
@@ -634,7 +673,8 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn of groups of docs that nothing is promised of, as no calibration doc was of them."""
+        """Warn if docs are of groups that no calibration doc was of: nothing is promised of these
+        groups."""
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
             group_names = ", ".join(sorted(new_groups))
@@ -658,15 +698,18 @@ class CostSensitiveNER(TrainablePipe):
         """Compute the probabilities of tags and entities.
 
         docs (Iterable[Doc]): The docs.
-        preset (bool): Whether the entities of the docs are taken as given, or ignored.
+        preset (bool): Whether the entities that docs already have are certain. Otherwise they are
+            ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
         """
         _, posterior = self._posterior(list_docs(docs), preset=preset)
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """Compute the probabilities of docs, and return their tokens, too. `preset`: whether
-        entities that are set already rule out all other tags of their tokens."""
+        """Compute the probabilities of tags and entities: see `posterior`.
+
+        RETURNS (tuple[TokenAttrs, Posterior]): The tokens of the docs, and the probabilities.
+        """
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
@@ -675,8 +718,8 @@ class CostSensitiveNER(TrainablePipe):
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        # The model scores whole docs. Only the chain is cut into sequences.
-        sequence_lengths, doc_of = self.annotation.cut(docs, tokens)
+        # The model scores whole docs. Only the chain is cut into sequences. Shapes: (B,)
+        sequence_lengths, doc_of_sequence = self.annotation.cut(docs, tokens)
         if len(tokens.orth):
             self._require_labels()
             scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
@@ -688,7 +731,7 @@ class CostSensitiveNER(TrainablePipe):
             tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
-            doc_of=doc_of,
+            doc_of=doc_of_sequence,
         )
         return tokens, posterior
 
@@ -704,51 +747,53 @@ class CostSensitiveNER(TrainablePipe):
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags = self.tags
-        # Row i of both is of the i-th best path of each doc: its tags, (k, N), and its
-        # log-probability, (k, B), minus infinity for a doc that has fewer paths.
+        # Row i of both arrays is about the i-th best path of each doc: its tags, (k, N), and its
+        # log probability, (k, B). The latter is minus infinity for a doc with fewer paths.
         paths, log_probs = posterior.best_paths(k)
-        hypotheses: list[list[Hypothesis]] = [[] for _ in docs]  # of each doc
+        hypotheses_of_docs: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            rows = zip(hypotheses, spans_of_docs, log_probs_of_docs.tolist())
-            for doc_hypotheses, (spans, _), log_prob in rows:
+            rows = zip(hypotheses_of_docs, spans_of_docs, log_probs_of_docs.tolist())
+            for hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
-                    doc_hypotheses.append(Hypothesis(spans, exp(log_prob), log_prob))
-        return hypotheses
+                    hypotheses.append(Hypothesis(spans, exp(log_prob), log_prob))
+        return hypotheses_of_docs
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding. None begins or ends in white
-        space."""
+        """Decode entities, with the current settings of decoding. White space at the ends of an
+        entity is cut off."""
         decoded = self._decoding.decode(posterior, self.cfg["decoding"])
         return decoded._replace(entities=decoded.entities.trim(posterior.is_space))
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of mistakes, if decoding is by cost."""
+        """The cost of mistakes, if decoding minimises the expected cost. None otherwise."""
         decode = self._decoding.decode
         if isinstance(decode, MinCost):
             return decode.cost
         return None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token by decoding by cost. With
-        another decoding, a wrong tag costs 1.
+        """The expected cost of the tag that is predicted for each token if expected costs are
+        minimised. If the component decodes in another way, a wrong tag costs 1.
 
         posterior (Posterior): The probabilities.
         RETURNS (Floats1d): The costs. Shape: (N,)
         """
-        decode = self._decoding.decode
-        if isinstance(decode, MinCost):
-            return decode.expected_costs(posterior)
-        return MinCost(hamming_cost, tree=None).expected_costs(posterior)
+        min_cost = self._decoding.decode
+        if not isinstance(min_cost, MinCost):
+            min_cost = MinCost(hamming_cost, tree=None)
+        return min_cost.expected_costs(posterior)
 
-    # What calibration docs say: the state is in `self.calibration`, the warnings are here
+    # What calibration docs say. The state is in `self.calibration`, which gives no warnings: these
+    # are given here.
 
     @property
     def guarantee(self) -> Promise | None:
-        """The promise of `doc.spans[spans_key + "_guaranteed"]`: its terms, the thresholds and the
-        calibration docs. None: there is none, or it doesn't hold for the current settings."""
+        """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
+        the confidence: its terms, its thresholds and its calibration docs. None: there is none, or
+        it doesn't hold for the current settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
@@ -764,7 +809,8 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def reading(self) -> Reading | None:
-        """How the docs were read that the component is calibrated, tuned or guaranteed on."""
+        """How docs were read for `calibrate`, `tune` or `guarantee`, whichever was last. None: it
+        is not known."""
         return self.calibration.reading
 
     @reading.setter
@@ -773,28 +819,29 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes. None: all its labels."""
+        """The labels of the entities that the component writes. None: all its labels, which
+        `cfg["labels"]` has already."""
         if self.annotation.own_labels is None:
             return None
         return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
-        """Promise something of the component's sets, with its current settings. The promise is in
-        `nlp.meta["guarantee"]`, too, by the name of the component.
+        """Keep a promise, which holds for the current settings of the component. People can read it
+        in `nlp.meta["guarantee"]`, too, by the name of the component.
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
         # The meta is for people. It is without the settings, which are in the config and in `cfg`.
-        promise = replace(promise, reading=self.reading, holds_for=None)
-        self.meta.setdefault("guarantee", {})[self.name] = promise.to_dict()
+        promise_for_meta = replace(promise, reading=self.reading, holds_for=None)
+        self.meta.setdefault("guarantee", {})[self.name] = promise_for_meta.to_dict()
         holds_for = current_settings(self.cfg, self._labels_if_not_all, PROMISE_SETTINGS)
-        self.calibration.set_promise(replace(promise, holds_for=holds_for))
+        self.calibration.set_promise(replace(promise_for_meta, holds_for=holds_for))
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
-        """Drop the promise, if there is one, with a warning, and the scores of calibration docs.
+        """Drop the scores of calibration docs and the promise. Warn if there was a promise.
 
         reason (str): The change after which the promise doesn't hold.
-        keep_shift (bool): Whether the scores of calibration docs still hold.
+        keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
         """
         if not keep_shift:
             self.calibration.scores = None
@@ -809,11 +856,12 @@ class CostSensitiveNER(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was edited, and
-        likewise the scores of calibration docs."""
-        changed = self.calibration.check(self.cfg, self._labels_if_not_all)
-        if changed is not None:
-            self.drop_guarantee(f"another setting of {changed}", keep_shift=True)
+        """Drop the promise, with a warning, if a setting that it depends on was edited. Drop the
+        scores of calibration docs, too, if they depend on an edited setting."""
+        # `check` drops the scores.
+        changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
+        if changed_setting is not None:
+            self.drop_guarantee(f"another setting of {changed_setting}", keep_shift=True)
 
     def shift(
         self,
@@ -822,22 +870,23 @@ class CostSensitiveNER(TrainablePipe):
         earlier: Shift | Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Shift:
-        """Test without labels whether docs are still like the calibration docs, and compute the
-        scores that are expected of them. Only text of which the model is less sure alarms.
+        """Test, without annotation, whether docs are still like the calibration docs, and estimate
+        precision, recall and F on them. The test sounds an alarm only if the model is less sure of
+        the docs than of the calibration docs.
 
         The same docs in the same batches have the same result, whatever threads and processes
         predicted them. In other batches some scores differ in their fourth digit, and their
         p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
-            random order. Those without tokens that it predicts are left out.
-        earlier (Shift | Mapping[str, Any] | None): The result of docs before them, or what its
-            `to_json` returned, to go on from. They are not tested again.
-        seed (int): The seed of the test: that of the earlier docs.
+            random order. Docs in which all tokens are preset are left out.
+        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or what its
+            `to_json` returned. The test goes on from there, and doesn't need these docs again.
+        seed (int): The seed of the test. For one stream of docs it is always the same.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted
-            without, `docs` is a doc, or the earlier docs had another seed or other calibration
-            docs.
+        RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted when
+            there were none, `docs` is a single doc, or the earlier docs had another seed or other
+            calibration docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
@@ -871,18 +920,19 @@ class CostSensitiveNER(TrainablePipe):
         self.calibration.set_scores(calibration_scores)
 
     def set_reading(self, reading: Reading) -> None:
-        """Keep how the docs were read that the component is calibrated, tuned or guaranteed on.
-        Warn if they were read in the other way before.
+        """Keep how docs were read for `calibrate`, `tune` or `guarantee`. Warn if the docs of an
+        earlier one of these commands were read in the other way.
 
-        reading (Reading): See `reading.find_reading`.
+        reading (Reading): How they were read, as `find_reading` finds it.
         """
         conflict = self.calibration.set_reading(reading)
         if conflict is not None:
             warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn, once, if docs have other sentence starts or tokens than those that the component
-        was measured on. Of a batch the longest doc is compared, in the first batches.
+        """Warn, once, if docs differ in their sentence starts or tokens from the docs that the
+        component was measured on. To save time, only the longest doc of a batch is compared, and
+        only in the first batches.
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
@@ -916,7 +966,8 @@ class CostSensitiveNER(TrainablePipe):
         return pack_parts(cfg, model, self.vocab, exclude)
 
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """The contents of the files cfg and model; no bytes for a model to leave out."""
+        """The contents of the files "cfg" and "model". Those of "model" are empty if it is
+        excluded."""
         cfg = {**self.cfg, **self.calibration.to_dict()}
         cfg["configured"] = self._configured
         cfg["decoding_tables"] = None
@@ -951,8 +1002,13 @@ class CostSensitiveNER(TrainablePipe):
         return self._load(saved, "")
 
     def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
-        """Load the contents of the files "cfg" and "model", as far as they were read, if they fit
-        each other and the config. `folder` is for messages."""
+        """Load the contents of the files "cfg" and "model", as far as they were read.
+
+        saved (dict[str, Any]): The content of each part that was read.
+        folder (str): The folder with a slash at its end, for messages, or nothing.
+        RETURNS (CostSensitiveNER): The component itself.
+        RAISES (ValueError): If the parts don't fit each other or the config.
+        """
         if "cfg" in saved and "model" in saved:
             check_digest(saved["cfg"], saved["model"], f"{self.name}: {folder}model")
         with reading_part("cfg", self.name, folder):
@@ -968,10 +1024,12 @@ class CostSensitiveNER(TrainablePipe):
         return self
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Take over a saved cfg that was checked, and what was made of it."""
+        """Take the settings of a saved cfg, which was checked before, and restore what depends on
+        them: tables of costs, strings of labels, the extension of spans."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The file of a cost or of a tree may be gone: what was made of it is saved, too.
+        # The file of a cost or of a tree may be gone, so the tables that were made from it are
+        # saved.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
@@ -997,12 +1055,19 @@ make_cost_sensitive_ner = Language.factory(
 
 
 def refuse_doc(docs: Iterable[Doc]) -> None:
-    """RAISES (ValueError): If docs are one doc, whose items are tokens."""
+    """Refuse a single doc where several are expected. It can be iterated over, too, but gives
+    tokens.
+
+    RAISES (ValueError): If `docs` is a doc.
+    """
     if isinstance(docs, Doc):
         raise ValueError("docs: expected several docs, as [doc], got a Doc")
 
 
 def list_docs(docs: Iterable[Doc]) -> list[Doc]:
-    """Docs as a list. RAISES (ValueError): If they are one doc."""
+    """Make a list of docs.
+
+    RAISES (ValueError): If `docs` is a single doc.
+    """
     refuse_doc(docs)
     return list(docs)

@@ -1,7 +1,8 @@
-"""What the reader of a file is given: a `Context`.
+"""The `Context` that the reader of a file is given.
 
-It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`, to which the reader
-reports the format of the file and what it could not read as it is written (`Problem`).
+It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`. To the latter the
+reader reports the format of the file, and each *problem*: something that the file has but docs
+can't have, such as a span that ends within a token.
 """
 
 from collections import Counter
@@ -15,29 +16,32 @@ from spacy.tokens import Doc
 from .files import FilePlace
 
 Predicted = WeakKeyDictionary[Doc, Doc]
-"""The doc that the tokenizer made, by the annotated doc of the same text."""
+"""Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
+as its annotated doc."""
 
 MAX_PLACES = 3
-"""How many places of a problem are shown. Later ones are only counted."""
+"""How many places of a problem are shown. Later places are only counted."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices that the files of a corpus leave open.
+    """How to read a corpus, where its files can be read in several ways.
 
-    n_sents (int | None): For formats of sentences: sentences of a doc. 0: all up to the next
-        -DOCSTART- line or the end of the file. None: docs end at -DOCSTART- lines and, in files
-        without, at each sentence.
-    column (int | None): For columns: the column of the tags, from 2, or from -1 at the end.
-        None: the last.
-    tag_names (list[str] | None): The names of tags that are numbers, in their order.
+    n_sents (int | None): The number of sentences of a doc, for formats that have sentences. 0: a
+        doc has all sentences up to the next -DOCSTART- line or the end of the file. None: the same
+        if there are -DOCSTART- lines; otherwise each sentence is a doc.
+    column (int | None): The number of the column that has the tags, for files of columns: at least
+        2 from the left, where the first column is 1, or negative from the right, where the last
+        column is -1. None: the last column.
+    tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
-        `doc.ents`. Where a format has no such spans, it gets the entities.
+        `doc.ents`. If a format has no such spans, the entities are written there.
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
-        the extension attribute of docs. Those of a document become one doc.
-    sentences (bool | None): True: predicted docs have the sentence starts of the annotation.
-        None: they have none, but training also cuts docs there. False: not even that.
+        the extension attribute of docs that has it. All texts with the same id become one doc.
+    sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
+        None: they don't, but in some epochs of training docs are cut there. False: they don't, and
+        training doesn't cut docs there either.
     RAISES (ValueError): If a number is out of its range.
     """
 
@@ -61,11 +65,11 @@ DEFAULTS = ReadOptions()
 
 
 class Problem(NamedTuple):
-    """Something that could not be read as it is written.
+    """Something that a file has, but docs can't have.
 
-    message (str): What it is, and what happens to it.
-    n (int): How often it was met.
-    places (list[str]): The first places: file, line and text.
+    message (str): What it is, and how it was read.
+    n (int): How often the readers have met it.
+    places (list[str]): Where they met it first: the file, the line and the text there.
     """
 
     message: str
@@ -102,8 +106,8 @@ class CorpusInfo:
 
         message (str): What the problem is. The same message is the same problem.
         place (FilePlace | None): Where it is, if that is known.
-        text (str): The text there, to show it.
-        more (int): How often the problem is at later places, which are only counted.
+        text (str): The text at this place, which is shown.
+        more (int): How often the problem is at further places, which are counted but not shown.
         """
         earlier = self._problems.get(message, Problem(message, n=0, places=[]))
         n = earlier.n + 1 + more
@@ -123,10 +127,11 @@ class Context(NamedTuple):
     """What the reader of a file needs.
 
     nlp (Language): The pipeline, for its tokenizer and its vocab.
-    options (ReadOptions): Choices that the file leaves open.
-    info (CorpusInfo): Gets the format, the scheme and the problems of the file.
-    predicted (Predicted | None): Gets, for docs whose tokens are from the pipeline's tokenizer, the
-        doc that the tokenizer made, as an example needs both.
+    options (ReadOptions): How to read the file, where there are several ways.
+    info (CorpusInfo): The reader adds the format, the scheme and the problems of the file to it.
+    predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
+        it, as a spaCy example needs both an annotated doc and one without annotation. None: they
+        are not kept.
     """
 
     nlp: Language

@@ -1,8 +1,11 @@
-"""Corpora of any format to docs, and the readers that configs name.
+"""Read corpora of any format as docs, and as the examples that a config asks for.
 
-`read_docs` reads a corpus, file by file; `read_file` finds the format of a file and calls its
-reader. Here are those of .spacy files and of Hugging Face datasets. `AnyCorpus` makes spaCy's
-examples of the docs: an annotated doc, the reference, and the predicted doc, which a pipeline gets.
+`read_docs` reads a corpus, file by file. `read_file` finds the format of a file and calls the
+reader of that format. The readers of .spacy files and of Hugging Face datasets are in this file,
+the others in files of their own.
+
+`AnyCorpus` makes spaCy's examples of the docs. An example has two docs of the same text: the
+*reference* has the annotation, and the *predicted* doc is given to the pipeline.
 """
 
 import warnings
@@ -58,9 +61,10 @@ def read_docs(
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
-    options (ReadOptions): Choices that the files leave open.
-    info (CorpusInfo | None): Gets formats, schemes and problems. None: problems are warnings.
-    predicted (Predicted | None): Gets the docs that the tokenizer made: see `Context`.
+    options (ReadOptions): How to read the files, where there are several ways.
+    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems become
+        warnings.
+    predicted (Predicted | None): The docs that the tokenizer makes are added to it: see `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
     """
@@ -76,8 +80,8 @@ def read_docs(
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
-    """The docs of a file, without those that have no tokens. If the option `spans_key` is set, a
-    doc without spans under this key gets its entities there."""
+    """Read the docs of a file, without those that have no tokens. If the option `spans_key` is set
+    and a doc has no spans under this key, its entities are written there."""
     spans_key = context.options.spans_key
     for doc in read_file(path, context):
         if not len(doc):
@@ -121,7 +125,9 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         context.info.add_file("spaCy's binary format")
         for doc in docbin.get_docs(context.nlp.vocab):
             for group in doc.spans.values():
-                list(group)  # spaCy makes its spans only now, and refuses those outside of the doc
+                # spaCy makes the spans of a group when they are asked for. Only then it refuses
+                # spans outside of the doc.
+                list(group)
             yield doc
     except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         expected = "a file that spaCy's DocBin has saved"
@@ -168,10 +174,10 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): What the reader needs.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (ImportError): If `datasets` isn't installed.
-    RAISES (CorpusError): If it is no dataset, or several splits of one.
+    RAISES (CorpusError): If it is no dataset, or a dataset of several splits.
     """
-    missing = f"{path}: a {DATASET} requires the library `datasets`"
-    datasets = require("datasets", "datasets", missing)
+    message = f"{path}: a {DATASET} requires the library `datasets`"
+    datasets = require("datasets", "datasets", message)
     try:
         dataset = datasets.load_from_disk(str(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -185,8 +191,8 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
             yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # The type of the column of tags is a Sequence, and within it, in `feature`, a ClassLabel.
-        # This has the names, where tags are numbers.
+        # In a dataset a column is a "feature". That of tags is a Sequence, whose attribute
+        # `feature` is a ClassLabel. If tags are numbers, the ClassLabel has their names.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
@@ -202,22 +208,24 @@ def _read_records(
     find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
-    """Make docs of the values of a file of JSON or of a dataset, in the format that the first value
-    shows: tokens and tags, tasks of Label Studio, or texts and spans.
+    """Make docs of the records of a JSON file or a dataset. The first record shows the format:
+    tokens and tags, tasks of Label Studio, or texts and spans.
 
-    records (Values): The values, each with its place.
-    begin (FilePlace): The beginning of the file, for the error that it has no values.
+    records (Values): The records, each with its place.
+    begin (FilePlace): The beginning of the file, for error messages.
     format_name (str): "JSON", "JSONL" or "Hugging Face dataset".
-    find_names (Callable[[str], list[str] | None]): Finds the names of tags that are numbers, by the
-        key of the tags.
+    find_names (Callable[[str], list[str] | None]): Takes the key of the tags, and returns the names
+        of tags that are numbers, if it finds them.
     context (Context): What the reader needs.
     RETURNS (Iterator[Doc]): The docs.
+    RAISES (CorpusError): If there are no records, or they can't be read.
     """
-    place_and_record = next(records, None)
-    if place_and_record is None:
+    first_item = next(records, None)
+    if first_item is None:
         raise begin.refuse("expected texts, got nothing in it")
-    _, first_record = place_and_record
-    records = chain([place_and_record], records)  # the reader needs the first, too
+    _place, first_record = first_item
+    # The reader of the format gets all records again, from the first on.
+    records = chain([first_item], records)
 
     tag_key = find_tag_key(first_record)
     if tag_key is not None:
@@ -233,8 +241,8 @@ def _read_records(
 
 
 def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
-    """Read texts and spans. In Prodigy's export, annotations of the same text are known by their
-    hash."""
+    """Read texts and spans. In Prodigy's export, all annotations of a text have the same
+    "_input_hash"."""
     for place, record in records:
         task = task_from_json(record, place)
         input_hash = task.extra.get("_input_hash")
@@ -245,8 +253,10 @@ def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
 class AnyCorpus(Corpus):
     """Iterate over examples of a corpus of any format: see `make_reader`.
 
-    options (ReadOptions): Choices that the files leave open.
-    info (CorpusInfo | None): Gets formats, schemes and problems. None: problems are warnings.
+    options (ReadOptions): How to read the files, where there are several ways.
+    predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
+    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems become
+        warnings.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -276,13 +286,18 @@ class AnyCorpus(Corpus):
 
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                if augmented is not eg:  # it isn't the example itself, kept beside its copies
+                # An augmenter may also return the example itself, which has lost nothing.
+                if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore in an augmented example what spaCy's augmenters lose, as they tokenize its text
-        again: the tokens of the file, and sentence starts."""
+        """Restore what an augmented example has lost. spaCy's augmenters tokenize its text again,
+        so the tokens of the file and the sentence starts are gone.
+
+        eg (Example): The example that the augmenter was given.
+        augmented (Example): The example that it has made, which is changed.
+        """
         if eg.reference.has_unknown_spaces:
             augmented.predicted = copy_tokens(augmented.reference)
         # Sentences can be found again only if the augmenter moved no characters.
@@ -291,23 +306,24 @@ class AnyCorpus(Corpus):
         self._add_sentences(augmented.reference, augmented.predicted)
 
     def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
-        """Put the sentence starts of the file on a predicted doc, or a mark that training is to
-        ignore them, as the settings say."""
+        """Copy the sentence starts of the reference to the predicted doc if the settings ask for
+        them. If the option `sentences` is False, mark the doc, so that training ignores them."""
         if self.file_tokens or self.options.sentences:
             copy_sentences(reference, predicted)
         elif self.options.sentences is False:
             predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """Make an example of an annotated doc, in place of spaCy's method of this name: it doesn't
-        tokenize a second time what the reader has tokenized, and loops over no tokens in Python.
+        """Make an example of an annotated doc. This replaces spaCy's method of the same name. It
+        doesn't tokenize a text again that the reader has tokenized, and it doesn't loop over tokens
+        in Python.
 
         nlp (Language): The pipeline.
         reference (Doc): The annotated doc.
         gold_preproc (bool): Whether the predicted doc has the tokens of the annotation.
         RETURNS (Example): The example.
         """
-        # Of a text without tokens the reader has kept the doc that the tokenizer made.
+        # If the file has no tokens, the reader has kept the doc that the tokenizer made.
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
             predicted = copy_tokens(reference)
@@ -327,9 +343,10 @@ def examples_to_measure(
     """Read the examples of a corpus that a pipeline is measured on.
 
     nlp (Language): The pipeline.
-    corpus (Callable): The reader. Sentence starts that its settings ask for are kept.
-    file_tokens (bool): False: predicted docs are made as in `spacy evaluate`: see
-        `as_spacy_evaluates`. True: as in `spacy apply`: see `as_spacy_applies`.
+    corpus (Callable): The reader of the corpus. Sentence starts that its settings ask for are kept.
+    file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file, as
+        in `spacy apply` (see `as_spacy_applies`). Otherwise they are made of its text, as in `spacy
+        evaluate` (see `as_spacy_evaluates`).
     YIELDS (Example): The examples.
     """
     if isinstance(corpus, AnyCorpus):
@@ -361,10 +378,11 @@ def make_reader(
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
 
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
-    gold_preproc (bool): Whether predicted docs have the sentences and tokens of the annotation.
-    max_length (int): Longer docs are split into sentences. 0: no limit.
-    limit (int): Read only so many docs. 0: all.
-    augmenter (Callable | None): Makes more examples.
+    gold_preproc (bool): Whether each sentence of the annotation becomes an example, with the tokens
+        of the annotation.
+    max_length (int): The length, in tokens, above which docs are split into sentences. 0: no limit.
+    limit (int): The number of docs that are read. 0: all.
+    augmenter (Callable | None): Makes one or more examples of each example.
     n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
         `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
@@ -394,8 +412,8 @@ def make_reader(
 def make_copies(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
-    """Make an augmenter that keeps each example, and adds what another augmenter makes of it:
-    "spacy_costner.copies.v1". spaCy's own replace the example.
+    """Make an augmenter that keeps each example, and adds the examples that another augmenter makes
+    of it: "spacy_costner.copies.v1". spaCy's own augmenters replace the example.
 
     augmenter (Callable): The other augmenter.
     RETURNS (Callable[[Language, Example], Iterator[Example]]): The augmenter.

@@ -1,8 +1,9 @@
-"""Tasks to docs and back.
+"""Convert tasks to docs and back.
 
-A task is a text with annotated spans (`tasks`). Spans that docs can't have, such as spans that
-don't begin and end with tokens, are missing annotation, and are reported. Several annotations of
-one text become one doc. Spans of tasks are in characters, `TokenSpan` is in tokens.
+A task is a text with annotated spans (`tasks`). Its spans count characters, those of a doc tokens.
+A doc can't have every span of a task: for example, spans have to begin and end with tokens. Where a
+doc can't have a span, the annotation of the tokens there is missing, and the span is reported as a
+problem. Several annotations of one text become one doc.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ ID_KEY = "id"
 """The key of a span's other id: `span.ent_id_`."""
 
 SpanKey = tuple[int, int, str]
-"""Start, end and label: spans with the same are one."""
+"""Start, end and label of a span. Spans that are alike in these are the same span."""
 
 MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
 MISPLACED = "spans are not where their own text is: all of their text is missing annotation"
@@ -52,12 +53,12 @@ class TokenOffsets(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """The tokens of a span of a task.
+    """A stretch of tokens, and the span of a task that has these tokens.
 
     start (int): The first token.
     end (int): The token after the last.
-    span (TaskSpan | None): The span. None: the doc can't have it, so the annotation of these tokens
-        is missing.
+    span (TaskSpan | None): The span. None: the doc can't have the span that is there in the task,
+        so the annotation of these tokens is missing.
     """
 
     start: int
@@ -66,11 +67,12 @@ class TokenSpan(NamedTuple):
 
 
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
-    """Make docs of tasks. If the options have a key of `doc.spans` for rejected spans, the span of
-    a rejected task is there, and everything else in its doc is missing annotation.
+    """Make docs of tasks. Tasks that were rejected or ignored are left out. But if the options have
+    an `incorrect_spans_key`, a task with one span that was rejected becomes a doc with the span
+    under that key of `doc.spans`, and all annotation of the doc is missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    context (Context): What the reader needs. Its info gets what docs can't have.
+    context (Context): What the reader needs. The problems are added to its info.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If spaCy can't make a doc of a text.
     """
@@ -80,7 +82,7 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
             context.info.add_problem(EMPTY, place)
             continue
         answer = task.extra.get("answer", "accept")
-        # Of several spans it isn't known which of them are wrong.
+        # If a task with several spans was rejected, nobody knows which of them are wrong.
         has_one_span = task.spans is not None and len(task.spans) == 1
         is_rejected_span = options.incorrect_spans_key and answer == "reject" and has_one_span
         if answer != "accept" and not is_rejected_span:
@@ -93,8 +95,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 
 def _reject_entities(doc: Doc, options: ReadOptions) -> None:
-    """Move the entities of a doc to the key of `doc.spans` for rejected spans. What would be right
-    in their place isn't known, so all annotation of the doc becomes missing."""
+    """Move the entities of a doc to the `incorrect_spans_key` of `doc.spans`. Nobody knows which
+    entities would be right in their place, so all annotation of the doc becomes missing."""
     assert options.incorrect_spans_key is not None
     entities: Iterable[Span] = doc.ents
     if options.spans_key is not None:
@@ -107,12 +109,17 @@ def _reject_entities(doc: Doc, options: ReadOptions) -> None:
 def _merge_tasks(
     tasks: Iterable[AnnotatedTask], info: CorpusInfo
 ) -> Iterator[tuple[FilePlace, Task]]:
-    """Merge annotations of the same text into one, so that no doc contradicts another. Merged tasks
-    come last, each with its first place."""
+    """Merge all annotations of the same text into one task, so that no doc contradicts another.
+
+    tasks (Iterable[AnnotatedTask]): The tasks.
+    info (CorpusInfo): The problems are added to it.
+    YIELDS (tuple[FilePlace, Task]): Tasks and their places: first those without a text key, which
+        stay as they are, then the merged ones, with the place of their first annotation.
+    """
     groups: dict[Hashable, list[tuple[FilePlace, Task]]] = {}
     for place, text_key, task in tasks:
         task = _make_explicit(task)
-        if text_key is None:  # its text is annotated once
+        if text_key is None:  # nobody else has annotated the text
             yield place, task
         else:
             answer = task.extra.get("answer") or "accept"
@@ -120,11 +127,11 @@ def _merge_tasks(
             groups.setdefault(group_key, []).append((place, task))
 
     for group in groups.values():
-        place, first = group[0]
+        place, first_task = group[0]
         annotations = [task for _, task in group]
         merged = _merge_annotations(annotations)
-        # Answers to several questions about a text complete each other.
-        if len(group) > 1 and not _is_binary(first):
+        # Answers to several yes-no questions about a text complete each other: that's no problem.
+        if len(group) > 1 and not _is_binary(first_task):
             is_disputed = any(_span_keys(task) != _span_keys(merged) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
             info.add_problem(message, place, shown(merged.text))
@@ -132,8 +139,9 @@ def _merge_tasks(
 
 
 def _make_explicit(task: Task) -> Task:
-    """Add to a task of Prodigy what its export only implies: a yes-no question says nothing of the
-    text but of its span, and an accepted task without spans has no entity."""
+    """Add to a task of Prodigy what its export only implies. A yes-no question is about one span,
+    so the annotation of the rest of the text is missing. If a task without a list of spans was
+    accepted, its text has no entities."""
     if _is_binary(task):
         return task._replace(spans=task.spans or [], missing=((0, len(task.text)),))
     if task.spans is None and task.extra.get("answer") == "accept":
@@ -142,47 +150,52 @@ def _make_explicit(task: Task) -> Task:
 
 
 def _merge_annotations(annotations: list[Task]) -> Task:
-    """Merge several annotations of one text, at least one. Where some annotate all of its entities,
-    only these count: spans that all of them have are kept, and what only some have is missing
-    annotation. Otherwise the spans of all yes-no questions are kept."""
-    binary: list[Task] = []
-    complete: list[Task] = []
+    """Merge the annotations of one text, at least one, into one task.
+
+    An annotation is complete if a person has looked for all entities of the text, and binary if it
+    is the answer to a yes-no question about one span. If there are complete annotations, binary
+    ones don't count. A span that all complete annotations have is kept. Where only some have a
+    span, annotation becomes missing. If all annotations are binary, all their spans are kept.
+    """
+    binary_tasks: list[Task] = []
+    complete_tasks: list[Task] = []
     for task in annotations:
         if _is_binary(task):
-            binary.append(task)
+            binary_tasks.append(task)
         elif task.spans is not None:
-            complete.append(task)
-    best = complete or binary
-    if not best:  # nobody has annotated the text
+            complete_tasks.append(task)
+    merged_tasks = complete_tasks or binary_tasks
+    if not merged_tasks:  # nobody has annotated the text
         return annotations[0]
-    if len(best) == 1:
-        return best[0]
+    if len(merged_tasks) == 1:
+        return merged_tasks[0]
 
-    # What is said of a span beside its label, such as an id, is that of the last annotation.
+    # The last annotation of a span replaces earlier ones. They may differ in `extra`, such as in
+    # the id of the span.
     spans: dict[SpanKey, TaskSpan] = {}
     missing: set[Range] = set()
-    for task in best:
+    for task in merged_tasks:
         missing.update(task.missing)
         for span in task.spans or ():
             spans[_span_key(span)] = span
 
-    if complete:
-        agreed = set.intersection(*map(_span_keys, complete))  # the keys that all annotations have
-        for disputed in spans.keys() - agreed:
-            start, end, _ = disputed
+    if complete_tasks:
+        agreed_keys = set.intersection(*map(_span_keys, complete_tasks))
+        for disputed_key in spans.keys() - agreed_keys:
+            start, end, _label = disputed_key
             missing.add((start, end))
-            del spans[disputed]
-    return best[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
+            del spans[disputed_key]
+    return merged_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
 
 
 def _is_binary(task: Task) -> bool:
-    """Whether a task is the answer to a yes-no question about one span: "_is_binary" in Prodigy's
-    export."""
+    """Whether a task is the answer to a yes-no question about one span. Prodigy's export says so
+    under the key "_is_binary"."""
     return bool(task.extra.get("_is_binary"))
 
 
 def _span_key(span: TaskSpan) -> SpanKey:
-    """What makes two spans the same, whatever else is said of them."""
+    """The key by which spans of a text are compared: see `SpanKey`."""
     return span.start, span.end, span.label
 
 
@@ -197,7 +210,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
     task (Task): The task.
     place (FilePlace): Its place, for errors and problems.
-    context (Context): What the reader needs. Its info gets the spans that the doc can't have.
+    context (Context): What the reader needs. Spans that the doc can't have are added to its info as
+        problems.
     RETURNS (Doc): The doc.
     RAISES (CorpusError): If spaCy can't make a doc of the text.
     """
@@ -214,15 +228,21 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
 
 def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
-    """Write the spans of a task, and what nobody has annotated, to its doc: to `doc.ents` or, if
-    the options have a `spans_key`, to `doc.spans`. Reports the spans that the doc can't have."""
+    """Write the annotation of a task to its doc: to `doc.ents` or, if the options have a
+    `spans_key`, to `doc.spans`. Spans that the doc can't have are reported as problems.
+
+    doc (Doc): The doc.
+    task (Task): The task, with spans.
+    place (FilePlace): Its place, for errors and problems.
+    context (Context): What the reader needs.
+    """
     spans_key = context.options.spans_key
     offsets = _token_offsets(doc)
     token_spans = _align_spans(doc, offsets, task, place, context.info)
     if spans_key is None:
         token_spans = list(_without_overlap(token_spans, doc, place, context.info))
 
-    is_missing = numpy.zeros(len(doc), dtype=bool)
+    is_missing = numpy.zeros(len(doc), dtype=bool)  # whether the annotation of a token is missing
     for start_char, end_char in task.missing:
         start, end = _touched_tokens(offsets, start_char, end_char)
         is_missing[start:end] = True
@@ -232,7 +252,8 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
             is_missing[start:end] = True
             continue
         if spans_key is None:
-            # An entity says what all of its tokens are. Spans may have other spans beside them.
+            # The entity annotates all its tokens. (Under a `spans_key` other spans of these tokens
+            # could still be missing.)
             is_missing[start:end] = False
         spans.append(_make_span(doc, start, end, span, place))
 
@@ -244,8 +265,9 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
-    """Make a doc of the text of a task: with the tokens of the task, or else with the pipeline's
-    tokenizer. The doc that the tokenizer makes is kept in `context.predicted`, if it is wanted."""
+    """Make a doc of the text of a task, with the tokens of the task or, if it has none, those of
+    the pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`,
+    unless this is None, and the new doc is a copy."""
     if task.tokens is None:
         predicted = context.nlp.make_doc(task.text)
         if context.predicted is None:
@@ -262,7 +284,8 @@ def _tokenize(task: Task, context: Context) -> Doc:
         spaces.append(text.startswith(" ", end))
     n_characters = sum(map(len, words)) + sum(spaces)
     if n_characters < len(text):
-        # There is other white space between the words, which spaCy has as tokens.
+        # Words and single spaces are not all of the text. In spaCy, the rest of the white space is
+        # tokens, too.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
         return Doc(context.nlp.vocab, words=words)
@@ -270,11 +293,11 @@ def _tokenize(task: Task, context: Context) -> Doc:
 
 
 def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
-    """Set the sentence starts of a doc to those of the tokens of its task. Where a token doesn't
-    say whether a sentence starts, it is unknown in the doc, too."""
+    """Set the sentence starts of a doc to those of the tokens of its task. For a token of the doc
+    that no token of the task says it of, it is unknown whether it starts a sentence."""
     if not len(doc):
         return
-    # The values of spaCy's SENT_START: 1, -1 for no start, 0 for unknown.
+    # The values of spaCy's SENT_START are 1 for a start, -1 for no start, and 0 for unknown.
     value_at_char: dict[int, int] = {}
     for token in tokens:
         if token.sent_start in (True, False):
@@ -286,7 +309,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
 
 
 def _token_offsets(doc: Doc) -> TokenOffsets:
-    """Read the characters of the tokens of a doc."""
+    """Read at which characters the tokens of a doc begin and end."""
     starts = doc.to_array([IDX]).astype("int64").reshape(-1)
     lengths = doc.to_array([LENGTH]).astype("int64").reshape(-1)
     return TokenOffsets(starts, starts + lengths)
@@ -295,40 +318,43 @@ def _token_offsets(doc: Doc) -> TokenOffsets:
 def _align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, info: CorpusInfo
 ) -> list[TokenSpan]:
-    """Find the tokens of each span of a task: see `_align`. Of spans with the same tokens and label
-    the last is kept."""
-    # By first token, end and label. The label is None where the doc can't have the span.
-    token_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
-    for span in task.spans or ():
-        token_span = _align(doc, offsets, task.text, span, place, info)
-        label = None
-        if token_span.span is not None:
-            label = token_span.span.label
-        token_spans[token_span.start, token_span.end, label] = token_span
-    return list(token_spans.values())
+    """Find the tokens of each span of a task: see `_align`. If several spans have the same tokens
+    and label, as their white space differs, the last one is kept."""
+    # The key is the first token, the token after the last, and the label. The label is None if the
+    # doc can't have the span.
+    aligned: dict[tuple[int, int, str | None], TokenSpan] = {}
+    for task_span in task.spans or ():
+        token_span = _align(doc, offsets, task.text, task_span, place, info)
+        can_have_span = token_span.span is not None
+        label = task_span.label if can_have_span else None
+        aligned[token_span.start, token_span.end, label] = token_span
+    return list(aligned.values())
 
 
 def _align(
     doc: Doc, offsets: TokenOffsets, text: str, span: TaskSpan, place: FilePlace, info: CorpusInfo
 ) -> TokenSpan:
-    """Find the tokens of a span of a task, and report what is wrong with the span. If the doc can't
-    have it, these are the tokens whose annotation is missing in its place.
+    """Find the tokens of a span of a task. If something is wrong with the span, report it.
 
-    doc (Doc): The doc, and `offsets` the characters of its tokens.
-    text (str): The text of the task, from which the span counts.
-    span (TaskSpan): The span.
+    doc (Doc): The doc.
+    offsets (TokenOffsets): The characters of its tokens.
+    text (str): The text of the task.
+    span (TaskSpan): The span, in characters of the text.
     place (FilePlace): The place of the task, for the problems.
-    info (CorpusInfo): Gets the problems.
-    RETURNS (TokenSpan): The tokens.
+    info (CorpusInfo): The problems are added to it.
+    RETURNS (TokenSpan): The tokens with the span. If the doc can't have the span, the tokens whose
+        annotation is missing for that reason, without a span.
     """
     span_text = text[span.start : span.end]
     span_and_label = f"{span_text!r} {span.label}"
     if not has_its_text(text, span):
         expected = f"{span_and_label}, expected {span.extra['text']!r}"
         info.add_problem(MISPLACED, place, expected)
-        return TokenSpan(0, len(doc), None)  # the entity may be anywhere
+        # The entity may be anywhere in the text, so all of its annotation is missing.
+        return TokenSpan(0, len(doc), None)
 
-    # White space is a token of its own, or of none: a span with it would not align.
+    # White space at the ends of the span belongs to no word. With it the span would not begin and
+    # end with tokens.
     n_leading = len(span_text) - len(span_text.lstrip())
     n_trailing = len(span_text) - len(span_text.rstrip())
     start = span.start + n_leading
@@ -349,12 +375,14 @@ def _align(
 
 
 def _touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
-    """Find the tokens that have at least one of the characters from `start` to `end`, as the first
-    token and the one after the last."""
-    # The first token that ends after the start, and the first that doesn't begin before the end.
+    """Find the tokens that have at least one of the characters from `start` up to, and without,
+    `end`. Returns the first of these tokens and the one after the last; (0, 0) if there are
+    none."""
+    # The first token that ends after `start`
     first_token = int(numpy.searchsorted(offsets.ends, start, side="right"))
+    # The first token that begins at `end` or after it
     end_token = int(numpy.searchsorted(offsets.starts, end, side="left"))
-    if first_token >= end_token:  # the characters are all between two tokens
+    if first_token >= end_token:  # all characters are between two tokens
         return 0, 0
     return first_token, end_token
 
@@ -362,11 +390,19 @@ def _touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
 def _without_overlap(
     token_spans: list[TokenSpan], doc: Doc, place: FilePlace, info: CorpusInfo
 ) -> Iterator[TokenSpan]:
-    """Replace spans that overlap, which entities can't, by missing annotation of all their tokens,
-    and report them."""
-    # Spans that overlap, directly or by others between them, are a group.
+    """Make spans free of overlaps, as entities have to be: where some overlap, the annotation of
+    all their tokens becomes missing, and they are reported.
+
+    token_spans (list[TokenSpan]): The spans of a doc.
+    doc (Doc): The doc.
+    place (FilePlace): The place of its task, for the problems.
+    info (CorpusInfo): The problems are added to it.
+    YIELDS (TokenSpan): The spans without overlaps.
+    """
+    # A group is a chain of spans: each overlaps with one before it in the group. A span that
+    # overlaps with no other is a group of its own.
     groups: list[list[TokenSpan]] = []
-    group_end = 0
+    group_end = 0  # the token after the last one of the current group
     for token_span in sorted(token_spans, key=lambda span: (span.start, span.end)):
         if token_span.start >= group_end:
             groups.append([])
@@ -380,7 +416,7 @@ def _without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, None)
-        # Spans that don't align were reported already.
+        # A stretch without a span was reported by `_align`. It is no problem that it overlaps, too.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"
@@ -388,16 +424,23 @@ def _without_overlap(
 
 
 def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace) -> Span:
-    """Make a span of tokens, with the label and the ids of a span of the task. `place` is that of
-    the task, for errors."""
+    """Make a span of a doc, with the label and the ids of a span of the task.
+
+    doc (Doc): The doc.
+    start (int): The first token.
+    end (int): The token after the last.
+    span (TaskSpan): The span of the task.
+    place (FilePlace): The place of the task, for error messages.
+    RETURNS (Span): The span of the doc.
+    """
     kb_id = _read_id(span, KB_ID_KEY, place)
     span_id = _read_id(span, ID_KEY, place)
     return Span(doc, start, end, span.label, kb_id=kb_id, span_id=span_id)
 
 
 def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
-    """The id that a span of a task has under a key; "" if it has none, or one that isn't text,
-    which spaCy can't have. `place` is that of the task, for errors."""
+    """The id that a span of a task has under a key. It is "" if there is none or, as spaCy's ids
+    are strings, if it is not a string. `place` is that of the task, for error messages."""
     span_id = span.extra.get(key)
     if not isinstance(span_id, str):
         return ""
@@ -408,13 +451,14 @@ def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
 
 
 def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | None = None) -> Task:
-    """Make a task of a doc, to write it in the form of an annotation tool: its tokens, sentence
-    starts, entities and missing annotation.
+    """Make a task of a doc, to write it in the form of an annotation tool. The task has the tokens,
+    the sentence starts, the entities and the missing annotation of the doc.
 
-    doc (Doc): The doc. Blocked tokens count as O.
-    extra (Mapping[str, Any]): Other keys of the task.
-    spans_key (str | None): A key in `doc.spans`, for its spans in place of the entities.
-    RETURNS (Task): The task. `task_to_doc` makes the same doc of it.
+    doc (Doc): The doc. Its blocked tokens count as tokens outside of entities.
+    extra (Mapping[str, Any]): Other keys and values of the task.
+    spans_key (str | None): A key of `doc.spans`. If given, the spans there are written in place of
+        the entities.
+    RETURNS (Task): The task. `task_to_doc` makes an equal doc of it.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())
@@ -446,10 +490,16 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
 
 
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:
-    """The characters, from and to, of each run of tokens whose annotation is missing. `is_missing`
-    has a truth value for each token, (T,)."""
-    # A run begins and ends where a token differs from the one before it. The places of F T T F T
-    # are 1 3 4 5: begins at even indices, ends at odd ones. (2 * runs,)
+    """Find the stretches of text whose annotation is missing: one for each run of tokens that
+    follow each other.
+
+    tokens (Sequence[TaskToken]): The tokens of the text.
+    is_missing (Array1d): True for the tokens whose annotation is missing. Shape: (T,)
+    RETURNS (tuple[Range, ...]): The stretches, in characters.
+    """
+    # The tokens that differ from the one before them: for False, True, True, False, True these are
+    # 1, 3, 4 and, after the last token, 5. Runs begin at every second of them, and end at the
+    # others. Shape: (2 * number of runs,)
     edges = numpy.flatnonzero(numpy.diff(is_missing, prepend=False, append=False)).tolist()
     begins = edges[::2]
     ends = edges[1::2]

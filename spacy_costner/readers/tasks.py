@@ -1,8 +1,8 @@
-"""Tasks: a text and annotated spans of it, as a value of JSON.
+"""Tasks: texts with annotated spans, as the JSON of annotation tools has them.
 
-They are read in the forms of several annotation tools (see `task_from_json` and
-`read_label_studio`), and written in those of `TASK_FORMS`. A record is the value of JSON of a task,
-`json_span` that of a span. Offsets are in characters, unless UTF-16 code units are named.
+`task_from_json` and `read_label_studio` read the forms of several tools. `save_tasks` writes the
+forms in `TASK_FORMS`. A *record* is what JSON has for a task, and a *json_span* what it has for a
+span. Offsets count characters, except where UTF-16 code units are named.
 """
 
 import json
@@ -17,30 +17,32 @@ from ..saving import save_file
 from .files import SURROGATE, FilePlace, Values, read_values, shown
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
-"""Keys of the list of spans: Prodigy, spaCy and Hugging Face, spaCy's `Doc.to_json`, doccano."""
+"""The keys under which tools have the list of spans: Prodigy "spans", spaCy 2 and Hugging Face
+"entities", spaCy's `Doc.to_json` "ents", doccano "labels" or "label"."""
 
 START_KEYS = ("start", "start_offset")
 END_KEYS = ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type")
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
-"""Keys of a span that don't become part of `TaskSpan.extra`."""
+"""The keys of a span that `TaskSpan.extra` doesn't have."""
 
 ANSWERS = ("accept", "reject", "ignore")
+"""What an annotator can answer to a task in Prodigy."""
 
 ANNOTATION_KEYS = ("annotations", "completions")
-"""Keys of the annotations of a task of Label Studio: now, and before version 1."""
+"""The keys under which Label Studio has the annotations of a task: since version 1, and before."""
 
 Range = tuple[int, int]
-"""Characters of a text or tokens of a doc, from and to."""
+"""The first character of a stretch of text and the character after its last; or likewise tokens."""
 
 
 class TaskSpan(NamedTuple):
     """An annotated span of a text.
 
-    start (int): Its first character.
+    start (int): The first character of the span.
     end (int): The character after its last.
-    label (str): Its label.
-    extra (Mapping[str, Any]): Other keys of its JSON, such as a score.
+    label (str): The label.
+    extra (Mapping[str, Any]): The other keys and values of its JSON, such as a score.
     """
 
     start: int
@@ -52,7 +54,7 @@ class TaskSpan(NamedTuple):
 class TaskToken(NamedTuple):
     """A token of a text.
 
-    start (int): Its first character.
+    start (int): The first character of the token.
     end (int): The character after its last.
     sent_start (bool | None): Whether it begins a sentence. None: that isn't known.
     """
@@ -68,9 +70,11 @@ class Task(NamedTuple):
     text (str): The text.
     spans (list[TaskSpan] | None): The entities. None: nobody has annotated the text.
     tokens (list[TaskToken] | None): The tokens. None: the pipeline's tokenizer finds them.
-    missing (tuple[Range, ...]): Other characters, from and to, that nobody has annotated.
-    has_unknown_spaces (bool): Whether the text was made of tokens, with single spaces.
-    extra (Mapping[str, Any]): Other keys, such as "meta" and "answer".
+    missing (tuple[Range, ...]): The parts of an annotated text, in characters, that nobody has
+        annotated.
+    has_unknown_spaces (bool): Whether it is not known if there were spaces between the tokens. The
+        text then has a single space between any two.
+    extra (Mapping[str, Any]): The other keys and values of its JSON, such as "meta" and "answer".
     """
 
     text: str
@@ -82,8 +86,13 @@ class Task(NamedTuple):
 
 
 class AnnotatedTask(NamedTuple):
-    """A task and its place. Tasks with the same text key, unless it is None, are annotations of one
-    text."""
+    """One annotation of a text. Several people may have annotated the same text.
+
+    place (FilePlace): The file and the line or row that it was read from.
+    text_key (int | None): A number that all annotations of the text share. None: there is only this
+        one.
+    task (Task): The text with the annotation.
+    """
 
     place: FilePlace
     text_key: int | None
@@ -115,7 +124,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
     RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
-    # The pair of spaCy 2 becomes one object.
+    # spaCy 2 has a pair, of the text and an object. It becomes one object.
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
         record = {"text": record[0], **record[1]}
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
@@ -142,8 +151,8 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 
 def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Range, ...]:
-    """Read which characters of a text nobody has annotated: "missing", as `task_to_json` writes
-    it."""
+    """Read which characters of a text nobody has annotated. `task_to_json` writes them under the
+    key "missing"."""
     pairs = record.get("missing", [])
     if not isinstance(pairs, list):
         raise place.refuse(f"missing: expected a list of [start, end], got {shown(pairs)}")
@@ -155,33 +164,39 @@ def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Ran
 
 
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
-    """Find the key under which a task has its spans, as each tool has another; None if nobody has
-    annotated the text."""
-    present = [key for key in SPAN_KEYS if record.get(key) is not None]
-    lists = [key for key in present if isinstance(record[key], list)]
-    if present and not lists:
-        key = present[0]
+    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`.
+
+    RETURNS (str | None): The key. None: there is no such list, as nobody has annotated the text.
+    RAISES (CorpusError): If there is no list under these keys, but something else, or there are two
+        different lists.
+    """
+    present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
+    list_keys = [key for key in present_keys if isinstance(record[key], list)]
+    if present_keys and not list_keys:
+        key = present_keys[0]
         raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
-    # A tool may write several of the keys, and leave those empty that it doesn't use.
-    filled = [key for key in lists if record[key]]
-    if len(filled) > 1 and record[filled[0]] != record[filled[1]]:
-        raise place.refuse(f"expected one list of spans, got {' and '.join(filled)}")
-    if filled:
-        return filled[0]
-    if lists:
-        return lists[0]
+    # A tool may write several of the keys, and leave the lists empty that it doesn't use.
+    filled_keys = [key for key in list_keys if record[key]]
+    if len(filled_keys) > 1 and record[filled_keys[0]] != record[filled_keys[1]]:
+        raise place.refuse(f"expected one list of spans, got {' and '.join(filled_keys)}")
+    if filled_keys:
+        return filled_keys[0]
+    if list_keys:
+        return list_keys[0]
     return None
 
 
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read the spans of a text. A span with several labels is read once for each label. Offsets may
-    count UTF-16 code units, as JavaScript does, if that fits the texts of the spans, which some
-    tools write beside the offsets.
+    """Read the spans of a text. A span with several labels becomes a span for each label.
 
-    json_spans (list[Any]): The values of the spans: [start, end, label], or objects.
+    Some tools write the text of a span beside its offsets. If these texts are not where the offsets
+    say, but are there if the offsets count UTF-16 code units, as JavaScript does, the offsets are
+    read so.
+
+    json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
     text (str): The text.
-    key (str): The key of the list, for errors.
-    place (FilePlace): The place of the task, for errors.
+    key (str): The key of the list, for error messages.
+    place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, in characters.
     RAISES (CorpusError): If something isn't a span of the text.
     """
@@ -192,21 +207,29 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     if n_units == len(text):
         return spans
 
-    # Some characters are two code units, so offsets may count either. Characters are tried first.
-    fits = partial(has_its_text, text)
-    if not all(map(fits, spans)):
-        in_characters = _spans_in_characters(spans, text)
-        if all(map(fits, in_characters)):
-            spans = in_characters
-    # Up to now ends were allowed up to the number of code units.
+    # Some characters are two code units, so the offsets may count characters or code units.
+    # Characters are tried first.
+    is_in_place = partial(has_its_text, text)
+    if not all(map(is_in_place, spans)):
+        converted_spans = _spans_in_characters(spans, text)
+        if all(map(is_in_place, converted_spans)):
+            spans = converted_spans
+    # `_span_from_json` has allowed ends up to the number of code units. Now they count characters.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
 def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read a span, once for each of its labels. `limit` is the largest end that it may have. `key`
-    and `place` are for errors."""
+    """Read a span, and make a span for each of its labels.
+
+    json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
+    limit (int): The largest end that the span may have.
+    key (str): The key of the list of spans, for error messages.
+    place (FilePlace): The place of the task, for error messages.
+    RETURNS (list[TaskSpan]): The spans, with the offsets as they are in the JSON.
+    RAISES (CorpusError): If it isn't a span.
+    """
     extra: Mapping[str, Any] = {}
     if isinstance(json_span, dict):
         start = _first_value(json_span, START_KEYS)
@@ -231,7 +254,8 @@ def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> l
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """The value of the first of these keys that a record has; None if it has none of them."""
+    """The value of a record under the first of these keys that it has. None: it has none of
+    them."""
     for key in keys:
         if key in record:
             return record[key]
@@ -239,10 +263,10 @@ def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range:
-    """Check that a value is [start, end], two numbers of characters of a text. `limit` is the
-    length of the text; `key` and `place` are for errors."""
+    """Check that a value is a list [start, end] of two offsets in a text, and return them. The end
+    is at most `limit`, the length of the text. `key` and `place` are for error messages."""
     is_pair = isinstance(pair, list) and len(pair) == 2
-    # `type`, as JSON's true is an instance of int, too.
+    # `type` in place of `isinstance`, as True is an instance of int, too.
     if not is_pair or type(pair[0]) is not int or type(pair[1]) is not int:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(pair)}")
     start, end = pair
@@ -253,38 +277,45 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether the offsets of a span fit the text that a tool has written beside them, in `extra`.
-    True if there is no such text."""
+    """Whether a span has the text that a tool has written beside its offsets, under the key "text".
+    True if the tool has written none."""
     span_text = span.extra.get("text")
     if not isinstance(span_text, str):
         return True
     if span.end > len(text):
         return False
-    # Tools may change the white space.
+    # Only the words are compared, as a tool may have changed the white space.
     return span_text.split() == text[span.start : span.end].split()
 
 
 def utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 code units, by which JavaScript counts. Each is two bytes.
-    "surrogatepass" lets half of a surrogate pair be one, too."""
+    """The length of a text in UTF-16 code units, which JavaScript counts in place of characters."""
+    # A code unit is two bytes. "surrogatepass" lets half of a surrogate pair count as one, too.
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def utf16_ends(text: str) -> list[int]:
-    """Where each of the C characters of a text ends, in UTF-16 code units: those after U+FFFF, such
-    as emoji, are two. Shape: (C,)"""
+    """The end of each character of a text, in UTF-16 code units from the beginning of the text. A
+    character above U+FFFF, such as an emoji, is two code units. Length: the number of
+    characters."""
     return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 
 
 def range_in_characters(units: Range, ends: Sequence[int]) -> Range:
-    """Convert a range of code units of a text to one of characters. `ends` are its `utf16_ends`."""
-    start, end = units
-    # The characters before a code unit are those that end at it or before.
-    return bisect_right(ends, start), bisect_right(ends, end)
+    """Convert a range of UTF-16 code units of a text to one of characters.
+
+    units (Range): The first code unit and the one after the last.
+    ends (Sequence[int]): The `utf16_ends` of the text.
+    RETURNS (Range): The first character and the one after the last.
+    """
+    start_unit, end_unit = units
+    # The number of characters that end at a code unit or before it is the index of the character
+    # that begins there.
+    return bisect_right(ends, start_unit), bisect_right(ends, end_unit)
 
 
 def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
-    """Convert the offsets of spans from code units to characters."""
+    """Convert the offsets of spans from UTF-16 code units of the text to characters."""
     ends = utf16_ends(text)
     converted = []
     for span in spans:
@@ -294,8 +325,14 @@ def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]
 
 
 def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
-    """Read the tokens of a task, None if it has none, and check that they are all words of its
-    text, in order."""
+    """Read the tokens of a task, and check that they cover its text in order.
+
+    json_tokens (Any): What JSON has under the key "tokens".
+    text (str): The text of the task.
+    place (FilePlace): The place of the task, for error messages.
+    RETURNS (list[TaskToken] | None): The tokens. None: the task has none.
+    RAISES (CorpusError): If they aren't tokens, or don't cover the text.
+    """
     if json_tokens is None:
         return None
     is_list = isinstance(json_tokens, list)
@@ -308,6 +345,7 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
         start, end = _range_from_json(offsets, len(text), "tokens", place)
         tokens.append(TaskToken(start, end, json_token.get("sent_start")))
 
+    # A tool may have written the text of a token beside its offsets.
     for json_token, (start, end, _) in zip(json_tokens, tokens):
         expected = text[start:end]
         if json_token.get("text", expected) != expected:
@@ -318,16 +356,18 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
 
 
 def _check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
-    """Check that tokens follow each other, with nothing but white space between them and at both
-    ends of the text."""
-    end_of_text = TaskToken(len(text), len(text), None)
+    """Check that each word of a text is in exactly one token: that tokens don't overlap, and that
+    nothing but white space is between them, before the first one and after the last one."""
+    expected = "expected all words of the text, once each"
+    end_of_text = TaskToken(start=len(text), end=len(text), sent_start=None)
     previous_end = 0
     for start, end, _ in [*tokens, end_of_text]:
+        overlaps = start < previous_end
+        if overlaps:
+            raise place.refuse(f"tokens: {expected}, got {shown(text[start:end])}")
         text_between = text[previous_end:start]
-        if start < previous_end or text_between.strip():
-            # No text is between tokens that overlap.
-            got = shown(text_between or text[start:end])
-            raise place.refuse(f"tokens: expected all words of the text, once each, got {got}")
+        if text_between.strip():
+            raise place.refuse(f"tokens: {expected}, got {shown(text_between)}")
         previous_end = end
 
 
@@ -337,11 +377,12 @@ def is_label_studio(record: Any) -> bool:
 
 
 def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
-    """Read the tasks of Label Studio's JSON export, with the annotations of several people.
-    Skipped annotations are left out, and if some are marked as ground truth, the others, too.
+    """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
+    people. Those that were skipped are left out. If some are marked as ground truth, only these are
+    read.
 
     records (Values): The records of the file.
-    YIELDS (AnnotatedTask): Each annotation.
+    YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
     RAISES (CorpusError): If a record is no task with a text and annotations.
     """
     for text_key, (place, record) in enumerate(records):
@@ -353,18 +394,19 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
         if not annotations:
             yield AnnotatedTask(place, text_key, Task(text, extra=extra))
             continue
-        truths = [annotation for annotation in annotations if annotation.get("ground_truth")]
-        if truths:
-            annotations = truths
-        for annotation in annotations:
+        true_annotations = [
+            annotation for annotation in annotations if annotation.get("ground_truth")
+        ]
+        for annotation in true_annotations or annotations:
             json_spans = _label_studio_spans(annotation["result"])
             spans = spans_from_json(json_spans, text, "annotations", place)
             yield AnnotatedTask(place, text_key, Task(text, spans, extra=extra))
 
 
 def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
-    """The text of a task of Label Studio: that under "text" or, if the labeling interface has
-    another name for it, the only text of its data."""
+    """The text of a task of Label Studio. It stands in its data under the key "text". If it has
+    another key, as the user has named it in the labeling interface, it has to be the only string
+    there."""
     texts = {name: value for name, value in data.items() if isinstance(value, str)}
     if "text" not in texts and len(texts) != 1:
         raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
@@ -374,8 +416,8 @@ def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
 
 
 def _label_studio_metadata(data: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """What a task of Label Studio was imported with beside its text; the values of its "meta" are
-    among the others."""
+    """The metadata of a task of Label Studio: all its data except for the text. The values that
+    stand under "meta" and those beside it become one dictionary."""
     metadata: dict[str, Any] = {}
     if isinstance(data.get("meta"), Mapping):
         metadata.update(data["meta"])
@@ -388,12 +430,12 @@ def _label_studio_metadata(data: Mapping[str, Any], text: str) -> dict[str, Any]
 def _label_studio_annotations(
     record: Mapping[str, Any], place: FilePlace
 ) -> list[Mapping[str, Any]]:
-    """The annotations of a task of Label Studio, one of each person, but for those that were
+    """The annotations of a task of Label Studio, one by each person, without those that were
     skipped."""
-    present = [key for key in ANNOTATION_KEYS if key in record]
-    if not present:
+    present_keys = [key for key in ANNOTATION_KEYS if key in record]
+    if not present_keys:
         return []
-    key = present[0]
+    key = present_keys[0]
     annotations = record[key]
     if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
         got = shown(annotations)
@@ -402,13 +444,13 @@ def _label_studio_annotations(
 
 
 def _has_result(annotation: Any) -> bool:
-    """Whether an annotation of Label Studio has the list of what a person has marked."""
+    """Whether an annotation of Label Studio has its list of results: what a person has marked."""
     return isinstance(annotation, dict) and isinstance(annotation.get("result"), list)
 
 
 def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
-    """The values of the spans among the results of an annotation. Relations and other results are
-    no entities."""
+    """The spans among the results of an annotation of Label Studio, in a form that
+    `spans_from_json` reads. Other results, such as relations, are left out."""
     json_spans: list[Mapping[str, Any]] = []
     for result in results:
         if not isinstance(result, dict):
@@ -420,34 +462,13 @@ def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
 
 
 def task_to_json(task: Task) -> dict[str, Any]:
-    """A task in Prodigy's form, which `task_from_json` reads. Two keys are ours: "missing" and
-    "has_unknown_spaces"."""
-    text = task.text
-    record: dict[str, Any] = {"text": text}
-    # The numbers of the tokens that begin and end at a character, for the tokens of spans. Empty if
-    # the task has no tokens.
-    token_at_start: dict[int, int] = {}
-    token_at_end: dict[int, int] = {}
+    """Make the record of a task in Prodigy's form, which `task_from_json` reads. Prodigy doesn't
+    know the keys "missing" and "has_unknown_spaces": they are for `task_from_json`."""
+    record: dict[str, Any] = {"text": task.text}
     if task.tokens is not None:
-        record["tokens"] = []
-        for i, (start, end, sent_start) in enumerate(task.tokens):
-            has_space = text.startswith(" ", end)
-            token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
-            if sent_start is not None:
-                token["sent_start"] = sent_start
-            record["tokens"].append(token)
-            token_at_start[start] = i
-            token_at_end[end] = i
-
+        record["tokens"] = _tokens_to_json(task.tokens, task.text)
     if task.spans is not None:
-        record["spans"] = []
-        for start, end, label, extra in task.spans:
-            span = {"start": start, "end": end, "label": label, **extra}
-            if start in token_at_start and end in token_at_end:
-                span["token_start"] = token_at_start[start]
-                span["token_end"] = token_at_end[end]
-            record["spans"].append(span)
-
+        record["spans"] = _spans_to_json(task.spans, task.tokens or ())
     if task.missing:
         record["missing"] = [list(characters) for characters in task.missing]
     if task.has_unknown_spaces:
@@ -455,10 +476,43 @@ def task_to_json(task: Task) -> dict[str, Any]:
     return {**record, **task.extra}
 
 
+def _tokens_to_json(tokens: Iterable[TaskToken], text: str) -> list[dict[str, Any]]:
+    """The tokens of a text as Prodigy has them. "ws" says whether a space follows. Prodigy doesn't
+    know "sent_start"."""
+    json_tokens: list[dict[str, Any]] = []
+    for i, (start, end, sent_start) in enumerate(tokens):
+        has_space = text.startswith(" ", end)
+        token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
+        if sent_start is not None:
+            token["sent_start"] = sent_start
+        json_tokens.append(token)
+    return json_tokens
+
+
+def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> list[dict[str, Any]]:
+    """The spans of a text as Prodigy has them. A span that begins and ends with tokens has the
+    numbers of its first and its last token, too."""
+    # The number of the token that begins, or ends, at a character.
+    token_at_start = {token.start: i for i, token in enumerate(tokens)}
+    token_at_end = {token.end: i for i, token in enumerate(tokens)}
+    json_spans: list[dict[str, Any]] = []
+    for start, end, label, extra in spans:
+        span = {"start": start, "end": end, "label": label, **extra}
+        if start in token_at_start and end in token_at_end:
+            span["token_start"] = token_at_start[start]
+            span["token_end"] = token_at_end[end]
+        json_spans.append(span)
+    return json_spans
+
+
 def _task_to_doccano(task: Task) -> dict[str, Any]:
-    """A task for doccano: {"text": "…", "label": [[start, end, label], …], "scores": […], …}. Its
-    spans can't have scores, so these are a list beside them. doccano shows other keys as metadata
-    of the text."""
+    """Make the record of a task for doccano:
+
+        {"text": "…", "label": [[start, end, label], …], "scores": […], …}
+
+    A span of doccano has no place for a score, so the scores are a list of their own. doccano shows
+    other keys as metadata of the text.
+    """
     labels = []
     scores = []
     has_scores = False
@@ -467,7 +521,7 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
         scores.append(extra.get("score"))
         has_scores = has_scores or "score" in extra
     record: dict[str, Any] = {"text": task.text}
-    if task.spans is not None:  # else nobody has annotated the text
+    if task.spans is not None:  # None: nobody has annotated the text
         record["label"] = labels
     if has_scores:
         record["scores"] = scores
@@ -475,30 +529,34 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
 
 
 def _task_to_label_studio(task: Task) -> dict[str, Any]:
-    """A task for Label Studio: {"data": {"text": "…", …}, "predictions": [{"result": […]}]}. The
-    labeling interface needs <Labels name="label" toName="text"> and <Text name="text"
-    value="$text"/>. Offsets count UTF-16 code units, as JavaScript does."""
+    """Make the record of a task for Label Studio:
+
+        {"data": {"text": "…", …}, "predictions": [{"result": […]}]}
+
+    The labeling interface of the project needs <Labels name="label" toName="text"> and <Text
+    name="text" value="$text"/>. Offsets count UTF-16 code units, as JavaScript does.
+    """
     text = task.text
-    # The code unit before each character, and the one after the last. (C + 1,)
-    units = [0, *utf16_ends(text)]
+    # For each offset in characters the offset in code units. Length: the number of characters + 1.
+    unit_at = [0, *utf16_ends(text)]
     results = []
     for i, (start, end, label, extra) in enumerate(task.spans or []):
         value = {
-            "start": units[start],
-            "end": units[end],
+            "start": unit_at[start],
+            "end": unit_at[end],
             "text": text[start:end],
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
         results.append({**result, "value": value, **extra})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
-    if task.spans is not None:  # else the annotator begins with nothing
+    if task.spans is not None:  # None: annotators begin without predicted spans
         record["predictions"] = [{"result": results}]
     return record
 
 
 class TaskForm(NamedTuple):
-    """The form of the files of tasks that a tool imports.
+    """The form of the files of tasks that an annotation tool imports.
 
     to_json (Callable[[Task], dict[str, Any]]): Makes the JSON of a task.
     suffix (str): ".json" for an array of tasks, ".jsonl" for a task on each line.
@@ -513,7 +571,7 @@ TASK_FORMS: dict[str, TaskForm] = {
     "doccano": TaskForm(_task_to_doccano, ".jsonl"),
     "label-studio": TaskForm(_task_to_label_studio, ".json"),
 }
-"""What annotation tools import, by the name of the tool."""
+"""The form of the files that each annotation tool imports, by the name of the tool."""
 
 
 def check_task_form(name: str, path: Path) -> None:
@@ -531,12 +589,14 @@ def check_task_form(name: str, path: Path) -> None:
 
 
 def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Write tasks to a file that an annotation tool imports: see `save_tasks`."""
+    """Write tasks to a file that an annotation tool imports: see `save_tasks`. If writing fails,
+    part of the file is there."""
     to_json, suffix = TASK_FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
-    # Python's escape for half of a surrogate pair, such as in metadata, is that of JSON.
+    # Metadata may have half of a surrogate pair, which can't be UTF-8. "backslashreplace" writes it
+    # as \udc00, say, which is its escape in JSON, too.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
-        if suffix == ".json":  # an array
+        if suffix == ".json":  # one array of all tasks
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
             return
         for line in lines:
@@ -544,7 +604,8 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Save tasks to a file that an annotation tool imports. The file is there when it is whole.
+    """Save tasks to a file that an annotation tool imports. If saving fails, an earlier file of
+    that name stays as it was.
 
     path (Path): The file.
     tasks (Iterable[Task]): The tasks.
