@@ -10,6 +10,9 @@ more than two standard errors; `over` the share of splits in which it is promise
 limit; `spans` the size of the set for each annotated entity. In brackets: splits in which nothing
 could be promised. `p` is the size at the same promise with the probability as score. By group,
 `own` is the promise with a threshold for each value of the key, `one` with the same for all.
+
+At the end it prints in how many splits `watch` alarms on the second half, with the first one as
+calibration docs. Both are from the same source, so each alarm is a false one.
 """
 
 import argparse
@@ -19,13 +22,16 @@ from typing import Any
 
 import numpy
 import spacy
+from spacy.language import Language
 from spacy.training import Example
 
 from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.analysis.predictions import get_component
+from spacy_costner.analysis.predictions import get_component, turn_on_confidence
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import FINEST
 from spacy_costner.metrics import conformal
+from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, rounded
+from spacy_costner.pipeline.annotations import Counts, add_measures
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
@@ -199,6 +205,34 @@ def rows_of(
     return rows
 
 
+def scores_to_watch(nlp: Language, ner: CostSensitiveNER, examples: list[Example]) -> Any:
+    """The score of each doc that `watch` tests. Shape: (D,)"""
+    turn_on_confidence(nlp, ner)
+    assert ner.confidence is not None
+    scores: list[float] = []
+    counts: Counts = {}
+    for doc in nlp.pipe([eg.predicted.copy() for eg in examples]):
+        scores += add_measures(doc, ner.confidence.spans_key, ner.name, ner.own_labels, counts)
+    return rounded(scores)
+
+
+def count_alarms(scores: Any, splits: int) -> int:
+    """In how many splits `watch` alarms on the second half. Shape of the scores: (D,)"""
+    n_alarms = 0
+    for seed in range(splits):
+        is_first = numpy.random.default_rng(seed).permutation(len(scores)) < len(scores) // 2
+        first_half = scores[is_first]
+        calibration = {
+            "scores": sorted(first_half.tolist()),
+            "digest": digest_of(first_half),
+            "approximate": False,
+        }
+        new_scores = in_random_order(scores[~is_first].tolist(), seed)
+        shift = find_shift(calibration, new_scores, seed=seed)
+        n_alarms += shift.alarm is not None
+    return n_alarms
+
+
 def read_options() -> Any:
     """The options of the command line."""
     parser = argparse.ArgumentParser()
@@ -249,6 +283,8 @@ def main() -> None:
     print(f"{len(examples):,} docs, {options.splits} splits, by {options.by}")
     if not options.by_group:
         print(f"\n{text_table(rows)}")
+    n_alarms = count_alarms(scores_to_watch(nlp, ner, examples), options.splits)
+    print(f"`watch` alarms in {n_alarms} of {options.splits} splits")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ texts from elsewhere, abstracts.txt.xz and news.txt.xz of the folder RAW_TEXTS, 
 blanks.
 
 Systems are `fit`, as `costner fit` trains it without a config, `CRFsuite` with the features of
-`windows`, and `ner`, spaCy's, with the config of `spacy init config --optimize accuracy` and its
-patience, without vectors and with those of the most raw text. Seconds are those of CPU for reading
-and training, and for learning the vectors; those of `ner` include its evaluations.
+`windows`, and `ner`, spaCy's, as vectors.py trains it, without vectors and with those of the most
+raw text. Seconds are those of CPU for reading and training, and for learning the vectors, without
+the evaluations of `ner`.
 
 FOLDER gets `results.jsonl`, a line for each training. If it is called again, it goes on where it
 stopped. Then it prints the tables, and draws raw_text.svg there, F on development data. The
@@ -25,7 +25,6 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -33,7 +32,6 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import spacy
 from few import (
     Articles,
     FindFeatures,
@@ -46,12 +44,9 @@ from few import (
 )
 from linear import features
 from matplotlib.figure import Figure
-from spacy.cli.init_config import init_config
 from spacy.language import Language
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train as train_by_spacy
 from thinc.api import Config
-from vectors import examples
+from vectors import configure_ner, examples, train_ner
 
 from spacy_costner.analysis.initial_config import init
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
@@ -169,21 +164,17 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     """Train spaCy's `ner`, with vectors of the raw text of the setting."""
     began = time.process_time()
     n_tokens = 0
-    # Its "efficiency" is the same model without vectors.
-    optimize = "efficiency" if setting.raw == NONE else "accuracy"
-    config = init_config(lang=data.lang, pipeline=["ner"], optimize=optimize)
+    vectors: Path | None = None
     if setting.raw != NONE:
-        n_tokens = save_vectors(data, train, setting, folder / "vectors")
-        config["paths"]["vectors"] = str(folder / "vectors")
-    config["paths"]["train"] = str(save(train, folder / "train.spacy"))
-    config["paths"]["dev"] = str(data.files["dev"])
-    config["system"]["seed"] = setting.seed
-    with redirect_stdout(sys.stderr):
-        nlp = init_nlp(config)
-        train_by_spacy(nlp, folder)
-    seconds = time.process_time() - began
-    scores = score_pipeline(spacy.load(folder / "model-best"), data)
-    return Result(**scores, seconds=seconds, tokens=n_tokens)
+        vectors = folder / "vectors"
+        n_tokens = save_vectors(data, train, setting, vectors)
+    seconds_of_vectors = time.process_time() - began
+
+    train_path = save(train, folder / "train.spacy")
+    config = configure_ner(data.lang, train_path, data.files["dev"], setting.seed, vectors)
+    nlp, seconds_of_training = train_ner(config, folder)
+    seconds = seconds_of_vectors + seconds_of_training
+    return Result(**score_pipeline(nlp, data), seconds=seconds, tokens=n_tokens)
 
 
 def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
