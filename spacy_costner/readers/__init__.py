@@ -1,22 +1,23 @@
-"""Corpora of any format to docs, and docs to files.
+"""Read corpora of any format as docs, and write docs to files.
 
 `read_docs` lists the files of a corpus, finds the format of each (`read_file`), and calls its
 reader:
 
-columns            a line for each token, as in CoNLL; also writes them
-sentences          records of tokens and tags; makes docs of tagged tokens, those of columns, too
-schemes            tags of any scheme to entities
-brat               a .txt and an .ann file for each text
-tasks, task_docs   records of texts and spans, as annotation tools have them, to docs and back
-corpus             .spacy files, datasets; chooses the reader; the reader of configs
-texts              texts without annotation, and large files in parts
+columns            reads and writes files with a line for each token, as in CoNLL
+sentences          reads sentences in JSON; makes docs of tokens and tags, which columns have, too
+schemes            finds the entities that tags stand for, in any scheme
+brat               reads a .txt and an .ann file for each text
+tasks, task_docs   read and write texts with spans, as annotation tools have them
+corpus             chooses the reader of a file; reads .spacy files and datasets; makes examples
+texts              reads texts without annotation, and large files in parts
+raw_text           reads more text than fits in memory
 
 All of them use these:
 
 context            what a reader is given, and where it reports problems
 files              names, text and JSON of files; places and errors
-documents          metadata, and sentences of one document to one doc
-inputs             what a pipeline gets of a doc of a file
+documents          copies metadata to docs, and joins the sentences of a document to one doc
+inputs             makes the doc that a pipeline gets from a doc of a file
 
 How a new format is added is in docs/develop.md.
 """

@@ -1,11 +1,12 @@
-"""brat standoff: a text in a .txt file, and its annotation in the .ann file of the same name.
+"""Read brat standoff: a text in a .txt file, and its annotation in the .ann file of the same name.
 
     T1	PER 0 7	Kim Lee
     T2	LOC 10 14;20 26	East London
 
-An entity is a line: its id, its label with its offsets, its text. An entity in several fragments is
-discontinuous. Other lines have relations, events, attributes and notes. Offsets count the
-characters of the file, line ends as they are.
+Each entity has a line with its id, its label, its offsets, and its text. An entity may consist of
+several *fragments*, as the second one does. If there are words between them it is discontinuous.
+Other lines have relations, events, attributes and notes, and are left out. Offsets count the
+characters of the .txt file, and "\\r\\n" as two.
 """
 
 import re
@@ -30,13 +31,13 @@ from .tasks import (
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
 ENTITY = re.compile(rf"T\S*\t(\S+) ({FRAGMENT}(?:;{FRAGMENT})*)\t(.*)")
-"""The line of an entity: label, fragments, text."""
+"""Matches the line of an entity. The groups are its label, its fragments and its text."""
 
 SPACE = re.compile(r"\s+")
 
 OTHER_LINE = re.compile(r"[REAMN]\S*\t|\*\t|#")
-"""The beginning of a line of a relation, an event, an attribute, an id of another database, an
-equivalence or a note."""
+"""Matches the beginning of another line: of a relation, an event, an attribute, an id of another
+database, an equivalence or a note."""
 
 DISCONTINUOUS = "entities have several fragments: their tokens are missing annotation"
 
@@ -44,9 +45,9 @@ DISCONTINUOUS = "entities have several fragments: their tokens are missing annot
 class BratEntity(NamedTuple):
     """An entity of an .ann file.
 
-    place (FilePlace): Its line.
+    place (FilePlace): The line of the entity.
     label (str): Its label.
-    fragments (list[Range]): The characters of its text, at least one range.
+    fragments (list[Range]): The characters of each fragment, at least one.
     text (str): Its text, with a space between fragments.
     """
 
@@ -57,11 +58,11 @@ class BratEntity(NamedTuple):
 
 
 def read_brat(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a text and its annotation: one doc. Discontinuous entities are missing annotation, and
-    are reported.
+    """Read a text and its annotation as one doc. A doc can't have discontinuous entities: the
+    annotation of their tokens is missing, and they are reported as problems.
 
     path (Path): The .ann file or the .txt file.
-    context (Context): What the reader needs. Its info gets what the doc can't have.
+    context (Context): What the reader needs. The problems are added to its info.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If one of the files can't be read, or a line isn't of the format.
     """
@@ -73,11 +74,12 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_task(path: Path, info: CorpusInfo) -> Task:
-    """Read an .ann file, and the .txt file beside it. `info` gets the discontinuous entities."""
+    """Read an .ann file and the .txt file beside it as a task. Discontinuous entities are added to
+    `info` as problems."""
     text_path = path.with_suffix(".txt")
     if not text_path.is_file():
         raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
-    # Offsets count both characters of a line end "\r\n".
+    # Line ends are kept, as offsets count "\r\n" as two characters.
     text = read_text(text_path, keep_line_ends=True)
     entities = _in_characters(list(_read_entities(path, utf16_length(text))), text)
 
@@ -99,10 +101,15 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
 
 
 def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
-    """The entities of an .ann file. `limit` is the largest end that a fragment may have. An empty
-    file has none."""
+    """Read the entities of an .ann file.
+
+    path (Path): The file.
+    limit (int): The largest end that a fragment may have.
+    YIELDS (BratEntity): The entities, with the offsets of the file.
+    RAISES (CorpusError): If a line is not of the format.
+    """
     if not path.stat().st_size:
-        return
+        return  # an empty file: the text has no entities
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         place = FilePlace(path, number)
         if not line.strip() or OTHER_LINE.match(line):
@@ -123,15 +130,15 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Whether the fragments of an entity have the text that stands beside them. It makes no
-    difference which white space is within it."""
+    """Whether the offsets of an entity fit the text that the .ann file has beside them. Differences
+    in white space don't count."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
-    """The entities with offsets in characters. A browser counts UTF-16 code units: they are
-    converted if all texts of the entities fit only then."""
+    """Make the offsets of entities count characters. Some count UTF-16 code units, as browsers do.
+    They are converted if only then each entity has the text that stands beside its offsets."""
     if all(_has_its_text(entity, text) for entity in entities):
         return entities
     ends = utf16_ends(text)
@@ -145,8 +152,8 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
 
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:
-    """Join fragments with nothing but white space between them: brat divides an entity at the end
-    of a line."""
+    """Join fragments that overlap or have only white space between them. brat divides each entity
+    that crosses the end of a line, though it isn't discontinuous."""
     joined: list[Range] = []
     for start, end in sorted(fragments):
         if joined:

@@ -1,11 +1,13 @@
-"""Columns as in the CoNLL shared tasks: a line for each token, with its tag.
+"""Read and write files of columns, as in the CoNLL shared tasks: a line for each token, with its
+tag.
 
-Columns are separated by one TAB or by blanks. A line of nothing but white space ends a sentence. A
-line that begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of
-a sentence, is a comment if it isn't a token and its tag.
+Columns are separated by one TAB or by blanks. A line of white space ends a sentence. A line that
+begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
+sentence, is a comment if it isn't a token and its tag.
 
-A field is what a line has in a column. The fields of all lines with a token stand in one list, line
-after line: of n columns, every n-th field is of the same column.
+A *field* is the text of a line in one column. For speed, the fields of all lines with a token stand
+in one list, line after line. So in a file with n columns, every n-th field is of the same column:
+`fields[column::n]`.
 """
 
 import re
@@ -28,19 +30,22 @@ from .sentences import TaggedTokens, make_docs
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
-"""White space at which `str.split` splits, but no column ends: no-break spaces and others, up to
-U+3000, the last that Unicode has."""
+"""White space that doesn't separate columns, though `str.split` splits there: no-break spaces and
+others. U+3000 is the last character of white space in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
+"""Matches a token that would be read otherwise than it is written."""
+
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
-"""Tokens and labels that would not be read as they were written."""
+"""Matches a label that would be read otherwise than it is written."""
 
 
 class Layout(NamedTuple):
     """The columns of a file.
 
-    split (Callable[[str], list[str]]): Makes the fields of a line: none if it is white space.
-    separator (str): "TABs" or "blanks".
+    split (Callable[[str], list[str]]): Splits a line into its fields. A line of white space has
+        none.
+    separator (str): The name of what separates columns: "TABs" or "blanks".
     n_columns (int): The number of columns.
     tag_column (int): The index of the column of the tags.
     """
@@ -55,16 +60,16 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
     path (Path): The file.
-    context (Context): What the reader needs. Its info gets the format and the problems.
+    context (Context): What the reader needs. The format and the problems are added to its info.
     RETURNS (Iterator[Doc]): The docs.
-    RAISES (CorpusError): If a line has another number of columns than the first, or something else
-        than a tag in its tag column.
+    RAISES (CorpusError): If a line has another number of columns than the first one, or no tag in
+        the column of the tags.
     """
     text = read_text(path)
     lines = text.split("\n")
     is_docstart = numpy.asarray([line.startswith(DOCSTART) for line in lines])
     for i in numpy.flatnonzero(is_docstart).tolist():
-        lines[i] = ""  # such a line ends the sentence before it, as an empty line does
+        lines[i] = ""  # a -DOCSTART- line ends a sentence, as an empty line does
 
     layout = _find_layout(path, text, lines, context.options.column)
     _remove_comments(path, lines, layout, context.info)
@@ -81,14 +86,16 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         raise place_of(token).refuse(f"expected a token, got {got}")
     _check_tag_column(fields, layout, place_of(0))
 
-    # A token begins a sentence if the line before it has no token, (N,). The first token begins
-    # one, too: -2 is as if the last token before it were two lines above the file.
+    # A token begins a sentence if there is a line without a token above it: if its line is not the
+    # one after that of the token before. The first token always does, so the line before line 0 is
+    # said to be -2. Shape: (N,)
     sent_start = numpy.diff(line_of_token, prepend=-2) > 1
+    n_docstarts_up_to_line = numpy.cumsum(is_docstart)
     tokens = TaggedTokens(
         words,
         tags,
         sent_start,
-        n_docstarts=numpy.cumsum(is_docstart)[line_of_token],
+        n_docstarts=n_docstarts_up_to_line[line_of_token],
         pos=_find_parts_of_speech(fields, layout),
     )
     format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
@@ -96,9 +103,14 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _check_tag_column(fields: list[str], layout: Layout, place: FilePlace) -> None:
-    """Check that there are tags of entities in their column, unless the file has only two: then the
-    second has the tags, whatever they are. `fields` are those of all tokens; `place` is that of the
-    first."""
+    """Check that the column of the tags has tags of entities. A file of two columns always passes:
+    its second column has the tags, whatever they are.
+
+    fields (list[str]): The fields of all tokens.
+    layout (Layout): The columns of the file.
+    place (FilePlace): The place of the first token, for the error.
+    RAISES (CorpusError): If there are none.
+    """
     tags = fields[layout.tag_column :: layout.n_columns]
     if layout.n_columns == 2 or _has_tags(tags):
         return
@@ -108,9 +120,15 @@ def _check_tag_column(fields: list[str], layout: Layout, place: FilePlace) -> No
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
-    """Split all lines into fields. Returns the fields of all tokens as one list; and the index of
-    the line of each token, (N,). Refuses a line that has another number of columns than the
-    layout."""
+    """Split all lines into fields.
+
+    path (Path): The file, for errors.
+    lines (list[str]): Its lines.
+    layout (Layout): The columns of the file.
+    RETURNS (tuple[list[str], Ints1d]): The fields of all tokens in one list; and the index of the
+        line of each token, (N,).
+    RAISES (CorpusError): If a line has another number of columns than the layout.
+    """
     split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
@@ -130,9 +148,16 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
 
 
 def _find_layout(path: Path, text: str, lines: list[str], column: int | None) -> Layout:
-    """Find how the lines of a file are split into columns, and which column has the tags, from the
-    first line with a token. `text` is all of the file, `column` the option for the column of the
-    tags: see `_tag_column`."""
+    """Find how the lines of a file are split into columns, and which column has the tags. The first
+    line with a token shows it.
+
+    path (Path): The file, for errors.
+    text (str): The text of the file.
+    lines (list[str]): Its lines.
+    column (int | None): The user's option for the column of the tags: see `_tag_column`.
+    RETURNS (Layout): The columns of the file.
+    RAISES (CorpusError): If there is no token, only one column, or no such column of tags.
+    """
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
@@ -146,7 +171,7 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
         split = partial(_split_at_tabs, is_padded=is_padded)
     else:
         separator = "blanks"
-        # `str.split` is faster, so it is used where it does the same.
+        # `str.split` is faster. It gives the same fields if there is no odd white space.
         has_odd_space = any(space in text for space in ODD_SPACES)
         split = _split_at_blanks if has_odd_space else str.split
 
@@ -157,22 +182,29 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
 
 
 def _tag_column(column: int | None, n_columns: int, place: FilePlace) -> int:
-    """The index of the column of the tags, from 0. `column` is the option for it: from 1, or from
-    -1 at the end; None: the last. `place` is for the error that there is no such column."""
+    """Find the index of the column of the tags.
+
+    column (int | None): The user's option: the number of the column, where the first column is 1
+        and the last is -1. None: the last.
+    n_columns (int): The number of columns.
+    place (FilePlace): The place of the first token, for the error.
+    RETURNS (int): The index, from 0.
+    RAISES (CorpusError): If there is no such column, or it is the first, which has the tokens.
+    """
     if column is None:
         column = n_columns
     elif column < 0:
-        column += n_columns + 1  # -1 is the last
-    if not 1 < column <= n_columns:  # the first has the tokens
+        column += n_columns + 1  # so that -1 becomes n_columns
+    if not 1 < column <= n_columns:
         expected = f"expected a column of tags from 2 to {n_columns}"
         raise place.refuse(f"column: {expected}, got {column}")
     return column - 1
 
 
 def _find_first_row(lines: list[str]) -> int | None:
-    """The index of the first line that has a token; None if no line has one. Lines that begin with
-    "#" are taken for comments. If all do, it is the first that ends with a tag, as "#" may be a
-    token."""
+    """Find the first line that has a token, and return its index. Lines that begin with "#" are
+    taken for comments. If all lines are, "#" may be a token, and it is the first line that ends
+    with a tag. None: no line has a token."""
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith("#"):
             return i
@@ -183,31 +215,32 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 
 def _split_at_blanks(line: str) -> list[str]:
-    """Split at blanks and TABs only: unlike `str.split`, not at no-break spaces. A line of white
-    space has no fields."""
+    """Split a line at blanks and TABs. `str.split` would split at other white space, too, such as
+    no-break spaces. A line of white space has no fields."""
     if not line.strip():
         return []
     return BLANKS.split(line.strip(" \t"))
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split at TABs. If columns are padded with blanks, these are no part of a field; but a field
-    of nothing but blanks stays as it is. A line of white space has no fields."""
+    """Split a line at TABs. A line of white space has no fields.
+
+    line (str): The line.
+    is_padded (bool): Whether there may be blanks beside TABs. They are left out, but a field of
+        blanks alone stays as it is.
+    RETURNS (list[str]): The fields.
+    """
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
     if not is_padded:
         return fields
-    stripped_fields = []
-    for field in fields:
-        stripped = field.strip(" ")
-        stripped_fields.append(stripped if stripped else field)
-    return stripped_fields
+    return [field.strip(" ") or field for field in fields]
 
 
 def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
-    """Replace comments by empty lines, in place, and report them: lines that begin with "#" at the
-    beginning of a sentence, unless "#" is a token there and has its tag."""
+    """Replace comments by empty lines in the list, and report them as a problem. A comment is a
+    line at the beginning of a sentence that begins with "#", unless it is a token and its tag."""
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
@@ -220,20 +253,24 @@ def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusI
 
 
 def _is_tag(field: str) -> bool:
-    """Whether a field may be a tag of entities: O, a sign for missing annotation, or a prefix and a
-    label, such as B-PER."""
+    """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
+    "_", which stand for missing annotation."""
     return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
 
 
 def _has_tags(column: list[str]) -> bool:
-    """Whether a column has tags of entities. In CoNLL-U "_" is any empty field, so it is no sign of
-    tags."""
+    """Whether a column has tags of entities. "_" doesn't count, as in CoNLL-U any empty field has
+    it."""
     return any(_is_tag(field) for field in set(column) - {"_"})
 
 
 def _hint_at_tags(fields: list[str], n_columns: int) -> str:
-    """Say in which column tags of entities are, for the error that the chosen column has none.
-    `fields` are those of all tokens, one token after another."""
+    """Say which column has tags of entities, for the error that the column of the tags has none.
+
+    fields (list[str]): The fields of all tokens.
+    n_columns (int): The number of columns.
+    RETURNS (str): The end of the message.
+    """
     for column in range(1, n_columns):
         for field in fields[column::n_columns]:
             if PREFIXED.match(field):
@@ -242,9 +279,14 @@ def _hint_at_tags(fields: list[str], n_columns: int) -> str:
 
 
 def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None:
-    """The second column as the part of speech of each token, as `spacy convert -c ner` reads it; ""
-    where it is missing. Returns None if that is the column of the tags, or if it has prefixes, as
-    tags of chunks have. `fields` are those of all tokens, one token after another."""
+    """Read parts of speech from the second column, as `spacy convert -c ner` does.
+
+    fields (list[str]): The fields of all tokens.
+    layout (Layout): The columns of the file.
+    RETURNS (list[str] | None): The part of speech of each token, "" where it is missing. None:
+        there are none, as the second column has the tags of entities, or other tags with prefixes,
+        such as those of chunks.
+    """
     if layout.n_columns < 3 or layout.tag_column == 1:
         return None
     column = fields[1 :: layout.n_columns]
@@ -257,17 +299,18 @@ def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
-    """Write docs in two columns with a TAB between them: tokens, and tags in IOB2 or, where
-    annotation is missing, "-". If a doc has several sentences, docs begin with -DOCSTART- lines.
+    """Write docs in two columns with a TAB between them: the tokens, and their tags in the scheme
+    IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
+    a -DOCSTART- line. Tokens of white space are left out, as columns can't have them.
 
     path (Path): The file.
     docs (Sequence[Doc]): The docs.
-    RETURNS (int): The number of white-space tokens: columns can't have them, they are left out.
-    RAISES (ValueError): If a token or a label would not be read as it is.
+    RETURNS (int): The number of tokens that are left out.
+    RAISES (ValueError): If a token or a label would be read otherwise than it is written.
     """
     has_documents = any(map(_has_several_sentences, docs))
     n_left_out = 0
-    blocks: list[str] = []  # of the text of the file
+    blocks: list[str] = []  # the text of the file, in pieces
     for doc in docs:
         sents: Iterable[Doc | Span] = [doc]
         if has_documents:
@@ -282,23 +325,25 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
                 blocks.append("\n")  # an empty line ends the sentence
 
     text = "".join(blocks)
-    if text.startswith("\ufeff"):  # at the beginning of a file it would be a byte order mark
+    if text.startswith("\ufeff"):
+        # At the beginning of a file this character would be read as a byte order mark.
         text = f"\n{text}"
     path.write_text(text, encoding="utf8", newline="\n")
     return n_left_out
 
 
 def _has_several_sentences(doc: Doc) -> bool:
-    """Whether a sentence begins after the first token."""
+    """Whether a doc is known to have several sentences: one begins after its first token."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
 
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
-    """The lines of the tokens of a sentence, each a token and its IOB2 tag. White-space tokens have
-    none."""
+    """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2. Tokens
+    of white space are left out."""
     begins_entity = False
     for token in sent:
-        # Where an entity begins with white space, which is left out, the next token has the B.
+        # If the first token of an entity is white space, which is left out, the next token gets the
+        # prefix B.
         if token.ent_iob == BEGIN:
             begins_entity = True
         if token.is_space:

@@ -1,7 +1,8 @@
-"""What is known of a doc beside its text: metadata in `doc.user_data`; and the id of the document
-that a sentence is from, by which sentences are joined to one doc.
+"""The metadata of docs, in `doc.user_data`, and documents whose sentences are separate docs.
 
-A record is the object of JSON, or the row of a dataset, that a doc is made of.
+Many corpora have a doc for each sentence, with the id of the document that it is from. By this id
+`join_documents` makes one doc of each document. A *record* is the object of JSON, or the row of a
+dataset, that a doc is made of.
 """
 
 import warnings
@@ -14,7 +15,7 @@ from spacy.tokens import Doc
 from .files import SURROGATE, FilePlace
 
 MAX_LENGTH = 100
-"""The most characters of a value that docs can be grouped by."""
+"""The largest number of characters of a value that docs can be grouped by."""
 
 
 def extension_key(name: str) -> Any:
@@ -24,14 +25,16 @@ def extension_key(name: str) -> Any:
 
 
 def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
-    """Copy to `doc.user_data` what a record says of a doc, such as its language or its id: the
-    short values of the record and of its "meta". Returns the doc.
+    """Copy the metadata of a record, such as its language or its source, to `doc.user_data`. These
+    are the short values of the record and of its "meta".
 
-    doc (Doc): The doc.
+    doc (Doc): The doc, which is changed.
     record (Mapping[Any, Any]): A line of JSON, or the `user_data` of another doc.
-    id_key (str | None): The key of the id of the document, which becomes an extension attribute.
+    id_key (str | None): The key of the id of the document. The id is also written to the extension
+        attribute of that name.
+    RETURNS (Doc): The same doc.
     """
-    # The record comes after its "meta", so its values replace those of "meta".
+    # If both have a key, the value of the record replaces that of "meta".
     for metadata in (record.get("meta"), record):
         if not isinstance(metadata, Mapping):
             continue
@@ -42,8 +45,8 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
 
 
 def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """The values that docs can be grouped by, such as a language or a source: integers, truth
-    values and short texts. What can't be saved with a doc is left out."""
+    """The values among metadata that docs can be grouped by, such as a language or a source:
+    integers, truth values and short texts. Values that can't be saved with a doc are left out."""
     short: dict[str, Any] = {}
     for key, value in metadata.items():
         is_text_key = isinstance(key, str) and can_be_saved(key)
@@ -53,22 +56,22 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether msgpack and JSON can have a value: text that can be UTF-8, a truth value, or an
-    integer of 64 bits."""
+    """Whether a value can be saved in msgpack and in JSON: it is text that can be UTF-8, a truth
+    value, or an integer of 64 bits."""
     if isinstance(value, str):
         return not SURROGATE.search(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
 def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterator[Doc]:
-    """Make a document of the docs that follow each other with the same id. Each of them is a
-    sentence, if its sentences are not known. Docs without an id stay as they are.
+    """Join docs that follow each other and have the same id of a document to one doc. Docs without
+    an id stay as they are.
 
     docs (Iterable[Doc]): The docs.
     id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
     YIELDS (Doc): The documents.
-    RAISES (CorpusError): If no doc has an id, or those of a document don't follow each other.
+    RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
     """
     joined_ids: set[Any] = set()
 
@@ -91,10 +94,13 @@ def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterat
 
 
 def join(docs: list[Doc]) -> Doc:
-    """Join docs, at least one, to one doc. It has the short values of `user_data` that are the same
-    for all. Each doc begins a sentence of it, and is a single sentence if its own are not known."""
+    """Join docs, at least one, to one doc.
+
+    A sentence of the joined doc begins where each doc begins. A doc whose own sentences are not
+    known is one sentence. The joined doc has the short values of `user_data` that all docs have.
+    """
     with warnings.catch_warnings():
-        # spaCy warns of each extension attribute that it leaves out.
+        # spaCy warns of each extension attribute that it doesn't copy.
         warnings.filterwarnings("ignore", message=r"\[W101\]")
         joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None  # it is None only if there are no docs
@@ -104,7 +110,7 @@ def join(docs: list[Doc]) -> Doc:
             joined.user_data[key] = value
     joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
 
-    first_token = 0  # of `doc` in the joined doc
+    first_token = 0  # the token of the joined doc at which `doc` begins
     for doc in docs:
         tokens = joined[first_token : first_token + len(doc)]
         if not doc.has_annotation("SENT_START"):

@@ -1,6 +1,8 @@
-"""The files of a corpus: which they are, their text, their values of JSON, and their digest.
+"""The files of a corpus.
 
-A `FilePlace` is a line of a file. It makes the errors, which name file and line.
+`corpus_files` lists them. `read_text` and `read_values` read their text and their JSON, and
+`digest` tells whether they have changed. Errors name the file and the line: a `FilePlace`, from
+which each error is made.
 """
 
 import json
@@ -13,42 +15,51 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
+"""The byte order mark that some programs write at the beginning of a text in UTF-8."""
+
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
-"""Files whose names begin so are about a corpus and not part of it."""
+"""A file whose name begins with one of these is about a corpus, and not part of it."""
 
 ABOUT_SUFFIXES = frozenset(
     [".cfg", ".conf", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"]
 )
+"""A file with one of these suffixes is about a corpus, too."""
+
 BRAT_ANNOTATION = ".ann"
 """The suffix of the annotation of a text in brat standoff, which is in the .txt file beside it."""
 
 DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
+"""The names of files in which the library `datasets` describes a dataset."""
+
 DATASET_MARKS = ("state.json", "dataset_dict.json")
-"""What the library `datasets` writes into the folders that it saves."""
+"""The names of files by which a folder that the library `datasets` has saved is known."""
 
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
+"""White space between values of JSON."""
+
 JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
+"""The beginning of an object, or of an array of arrays, objects or strings."""
 
 HEAD = 4096
-"""Bytes at the beginning of a file, by which its format is known."""
+"""The number of bytes at the beginning of a file that are read to find its format."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which UTF-8 can't have. JSON and names of files may have it."""
+"""Half of a surrogate pair. UTF-8 can't have it, but JSON and names of files may."""
 
 SHOWN = 60
-"""Characters of a line that an error message shows."""
+"""The number of characters of a value that an error message shows."""
 
 SHOWN_JSON = 40
-"""Characters of JSON that an error message shows, from the error on."""
+"""The number of characters of JSON that an error message shows, from the error on."""
 
 BEFORE_ERROR = 9
-"""Characters of a line of JSON that are shown before the error."""
+"""The number of characters of a line of JSONL that a message shows before the error."""
 
 CHUNK = 1 << 20
-"""Bytes of a file that are read at once for its digest."""
+"""The number of bytes of a file that are read at once for its digest."""
 
 
 class CorpusError(ValueError):
@@ -56,7 +67,12 @@ class CorpusError(ValueError):
 
 
 class FilePlace(NamedTuple):
-    """A line or row of a file, or of the folder of a dataset, from 1."""
+    """A place in a file, for error messages.
+
+    path (Path): The file, or the folder of a dataset.
+    number (int): The number of the line or row, counted from 1.
+    unit (str): "line" or "row".
+    """
 
     path: Path
     number: int
@@ -66,12 +82,12 @@ class FilePlace(NamedTuple):
         return f"{self.path}, {self.unit} {self.number}"
 
     def refuse(self, message: str) -> CorpusError:
-        """Make the error for a problem here: "expected X, got Y"."""
+        """Make an error whose message begins with this place. The caller raises it."""
         return CorpusError(f"{self}: {message}")
 
 
 Values = Iterator[tuple[FilePlace, Any]]
-"""The values of a file of JSON, each with its place."""
+"""The values of a file of JSON, or the rows of a dataset, each with its place."""
 
 
 def shown(value: Any) -> str:
@@ -81,19 +97,21 @@ def shown(value: Any) -> str:
 
 
 def encodable(value: Any) -> str:
-    """A value as text that can be written in UTF-8: in place of half of a surrogate pair it has an
-    escape, such as "\\ud800"."""
+    """A value as text that can be written in UTF-8. Half of a surrogate pair, which can't, is
+    replaced by its escape, such as "\\ud800"."""
     return str(value).encode("utf8", "backslashreplace").decode("utf8")
 
 
 def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
-    If a folder has .spacy files, only these are listed, as spaCy does. Otherwise every file is but
-    hidden files and those about the corpus, such as README.md. A Hugging Face dataset in a folder
-    is one of its "files". What is no file, such as a pipe, is left out, and links to a folder that
-    is read already are not followed.
+    If a folder has .spacy files, only these are listed, as spaCy does. Otherwise all files are
+    listed, except for hidden ones and those about the corpus, such as README.md. A Hugging Face
+    dataset in the folder counts as one file. Pipes and devices are left out, and a link to a folder
+    that was listed before is not followed.
 
+    path (Path): A file, a folder, or a Hugging Face dataset.
+    RETURNS (list[Path]): The files.
     RAISES (CorpusError): If there is none.
     """
     if not path.exists():
@@ -108,13 +126,17 @@ def corpus_files(path: Path) -> list[Path]:
 
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
-    """The files of a corpus in a folder and, recursively, in its folders; a dataset is one file.
-    `visited` has the device and inode of each folder that was read: a link may lead back to it."""
+    """Yield the files of a corpus in a folder and in the folders within it. A dataset is one file.
+
+    folder (Path): The folder.
+    visited (set[tuple[int, int]]): The device and the inode of each folder that was listed before,
+        as a link may lead back to it. This folder is added.
+    """
     status = folder.stat()
-    inode = (status.st_dev, status.st_ino)
-    if inode in visited:
+    device_and_inode = (status.st_dev, status.st_ino)
+    if device_and_inode in visited:
         return
-    visited.add(inode)
+    visited.add(device_and_inode)
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
@@ -125,16 +147,16 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
                 yield from _walk(path, visited)
             continue
 
-        # Nobody may ever write to a pipe, so reading it would wait for good. A link to nothing is
-        # listed: reading it is an error that the user should see.
+        # Reading a pipe might wait for ever. A link to a file that isn't there is listed, so that
+        # the user sees an error when it is read.
         is_pipe_or_device = path.exists() and not path.is_file()
-        # The text of brat standoff is read with its annotation, the file beside it.
+        # In brat standoff, a text is read together with its annotation, which is another file.
         if not (is_pipe_or_device or is_about_corpus(path) or is_text_of_brat(path)):
             yield path
 
 
 def is_text_of_brat(path: Path) -> bool:
-    """Whether a file has the text of brat standoff: its annotation is beside it."""
+    """Whether a file is a text in brat standoff: its annotation is in a file beside it."""
     return path.suffix == ".txt" and path.with_suffix(BRAT_ANNOTATION).is_file()
 
 
@@ -152,9 +174,11 @@ def is_about_corpus(path: Path) -> bool:
 
 
 def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
-    """Read a text file. A byte order mark is left out, and line ends become "\\n", unless they are
-    to be kept.
+    """Read a text file, without its byte order mark.
 
+    path (Path): The file.
+    keep_line_ends (bool): Whether line ends stay as they are. Otherwise they become "\\n".
+    RETURNS (str): The text.
     RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
     """
     data = path.read_bytes().removeprefix(BOM)
@@ -174,31 +198,36 @@ def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
     if keep_line_ends:
         return text
     text = text.replace("\r\n", "\n")
-    if "\n" not in text:  # "\r" alone ended lines on the old Macintosh
+    if "\n" not in text:
+        # On the old Macintosh lines ended with "\r".
         text = text.replace("\r", "\n")
     return text
 
 
 def read_head(path: Path) -> str:
-    """Read the beginning of a text file, as far as it is UTF-8."""
+    """Read the first `HEAD` bytes of a text file. What isn't UTF-8 is left out."""
     with path.open("rb") as file:
         return file.read(HEAD).removeprefix(BOM).decode("utf8", "ignore")
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file has JSON: its name says so, or it begins with an object or an array of values.
-    A bracket alone may be the first token of a file in columns."""
+    """Whether a file has JSON. Its name says so, or it begins as an object or an array does:
+    with a bracket and the value after it, as a bracket may also be the first token of a file in
+    columns."""
     if path.suffix == ".json" or path.suffix in JSONL_SUFFIXES:
         return True
     return JSON_BEGIN.match(read_head(path)) is not None
 
 
 def read_values(path: Path) -> tuple[str, Values]:
-    """Read the values of a JSONL file, the items of a JSON array, or values one after another.
+    """Read the values of a JSON file: those on the lines of JSONL, the items of an array, or values
+    that stand one after another.
 
     path (Path): The file.
-    RETURNS (tuple[str, Values]): "JSONL" or "JSON"; and the values, each with its line.
-    RAISES (CorpusError): If something isn't JSON.
+    RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each
+        with its place.
+    RAISES (CorpusError): If something isn't JSON. The values are read, and errors in them raised,
+        one after another.
     """
     text = read_text(path)
     if path.suffix in JSONL_SUFFIXES or _begins_with_record(text):
@@ -207,8 +236,9 @@ def read_values(path: Path) -> tuple[str, Values]:
 
 
 def _begins_with_record(text: str) -> bool:
-    """Whether the first line is a record, as in JSONL: an object, or the list [text, annotation] of
-    spaCy 2. Another list is an array of records, or the beginning of one."""
+    """Whether the first line of a text is a record, as in JSONL: an object, or the list [text,
+    annotation] of spaCy 2. If the line is another list, it is an array of records; if it isn't
+    JSON, it may be the beginning of one."""
     first_line = text.strip().partition("\n")[0]
     value: Any = None
     with suppress(ValueError, RecursionError):
@@ -235,7 +265,8 @@ def _read_lines(text: str, path: Path) -> Values:
 
 def _read_items(text: str, path: Path) -> Values:
     """Read the items of an array, or values that stand one after another without commas, each with
-    its place. (`json.loads` reads an array as a whole, without the lines of its items.)"""
+    its place. `json.loads` can't be used, as it doesn't say on which lines the items of an array
+    are."""
     scanner = JsonScanner(text, path)
     is_array = scanner.skip("[")
     if not is_array:
@@ -255,40 +286,41 @@ def _read_items(text: str, path: Path) -> Values:
 
 
 class JsonScanner:
-    """A position in a text of JSON, which moves over values and the signs between them. It counts
-    lines, for errors."""
+    """Reads the values in a text of JSON, and the signs between them, from the beginning to the
+    end. It counts lines, for error messages."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
         self.path = path
-        self.position = 0  # a character of the text
-        self._line = 1  # the line of `_line_position`, up to which lines are counted
+        self.position = 0  # the next character to read
+        # Lines are counted up to a character of the text, `_line_position`, which is on the line
+        # with the number `_line`.
         self._line_position = 0
+        self._line = 1
         self._decoder = json.JSONDecoder()
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing follows the position."""
+        """Whether the text has been read to its end."""
         return self.position == len(self.text)
 
     @property
     def place(self) -> FilePlace:
-        """The line of the last position that `skip` moved to."""
+        """The line of the next value or sign. It is up to date after `skip`."""
         return FilePlace(self.path, self._line)
 
     def is_before(self, sign: str) -> bool:
-        """Whether a sign, such as "]", follows the position."""
+        """Whether a sign, such as "]", is next."""
         return self.text.startswith(sign, self.position)
 
     def upcoming(self) -> str:
-        """What follows, for an error message."""
+        """The text that is next, for an error message."""
         if self.is_at_end:
             return "the end of the file"
         return shown(self.text[self.position : self.position + SHOWN_JSON])
 
     def skip(self, sign: str = "") -> bool:
-        """Move over white space, and then over a sign such as "," if it follows. Returns whether it
-        does."""
+        """Read white space, and then a sign such as "," if it is next. Returns whether it was."""
         space = SPACE.match(self.text, self.position)
         assert space is not None  # the pattern matches the empty text, too
         self.position = space.end()
@@ -301,12 +333,13 @@ class JsonScanner:
         return True
 
     def read_value(self) -> tuple[FilePlace, Any]:
-        """Parse the value at the position, and move over it. Returns its place, and the value."""
+        """Read a value, and return its place and the value."""
         place = self.place
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)
         except (ValueError, RecursionError) as error:
-            # JSONDecodeError says where it is. The error for a number of too many digits doesn't.
+            # A JSONDecodeError says where the error is. Other errors don't, such as the one for a
+            # number with too many digits.
             begin = getattr(error, "pos", self.position)
             line = getattr(error, "lineno", place.number)
             text = self.text[begin : begin + SHOWN_JSON]
@@ -315,22 +348,26 @@ class JsonScanner:
 
 
 def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
-    """Make the error for text that isn't JSON, from the error of Python's decoder. `text` begins at
-    the wrong character or shortly before it."""
+    """Make the error for text that isn't JSON.
+
+    place (FilePlace): The place of the text.
+    text (str): The text, from the wrong character on or from shortly before it.
+    error (Exception): The error of Python's decoder.
+    RETURNS (CorpusError): The error.
+    """
     message = getattr(error, "msg", type(error).__name__)
     return place.refuse(f"expected JSON, got {shown(text)}: {message}")
 
 
 def digest(*parts: Any) -> str:
-    """Compute a digest that changes if one of several parts does.
+    """Compute a digest of several parts, which changes if one of them does.
 
-    *parts (Any): JSON values, bytes, and files and folders, each as a `Path`, for their content.
-        Hidden and .pyc files of a folder don't count.
+    *parts (Any): JSON values, bytes, or paths. A `Path` stands for the content of the file, or for
+        that of all files in the folder but hidden and .pyc files.
     RETURNS (str): The SHA-256 of all parts, as hexadecimal digits.
     """
     sha = sha256()
-    # The length stands before each content, so that parts can't run together: "a", "bc" isn't
-    # "ab", "c".
+    # The length precedes each content. Otherwise "a", "bc" would have the same digest as "ab", "c".
     for part in parts:
         if isinstance(part, Path):
             for file in _files_to_digest(part):
@@ -348,15 +385,15 @@ def digest(*parts: Any) -> str:
 
 
 def _read_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, `CHUNK` at a time, as a file may be larger than the memory."""
+    """Read the bytes of a file in chunks, as a file may be larger than the memory."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
 
 def _files_to_digest(path: Path) -> list[Path]:
-    """The files whose content `digest` reads for a path: the file itself or, of a folder, all files
-    in it and its folders, but for hidden and compiled ones."""
+    """The files that `digest` reads for a path: the file itself or, for a folder, all files in it
+    and in its folders, without hidden and .pyc files."""
     if path.is_file():
         return [path]
     files = []

@@ -1,7 +1,10 @@
-"""What a pipeline gets of the doc of a file. spaCy has two ways, and there is a function for each.
+"""Make the doc that a pipeline gets from a doc of a file. spaCy does this in two ways, and there is
+a function for each.
 
-`spacy evaluate`, `as_spacy_evaluates`: the text. Commands that measure read so.
-`spacy apply`, `as_spacy_applies`: the tokens and sentence starts of the file. `annotate` reads so.
+- `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Commands that measure a
+  pipeline do so.
+- `spacy apply` gives it the tokens and the sentence starts of the file: `as_spacy_applies`. The
+  command `annotate` does so.
 """
 
 from spacy.language import Language
@@ -11,14 +14,14 @@ from .documents import with_metadata
 from .sentences import copy_tokens
 
 WITHOUT_SENTENCES = "spacy_costner.without_sentences"
-"""The key in `doc.user_data` of predicted docs that training doesn't cut at the sentence starts of
-the annotation, as the reader has `sentences = false`."""
+"""A key in `doc.user_data` of predicted docs. Training doesn't cut such a doc at the sentence
+starts of its annotation. The reader sets the key if its setting `sentences` is false."""
 
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
-    """Make what a pipeline gets of a doc in `spacy evaluate`: its text, tokenized by the pipeline,
-    without sentence starts. Components of the pipeline may set these. The words are kept only where
-    it isn't known which spaces were between them, as in columns.
+    """Make the doc that a pipeline gets in `spacy evaluate`: the text of a doc, tokenized by the
+    pipeline, without sentence starts. If it isn't known which spaces were between words, as in
+    files of columns, there is no text to tokenize, and the tokens of the doc are kept.
 
     nlp (Language): The pipeline.
     doc (Doc): The doc, with annotation or without.
@@ -29,8 +32,8 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
 
 
 def as_spacy_applies(doc: Doc) -> Doc:
-    """Make what a pipeline gets of a doc in `spacy apply`: the doc's own tokens and sentence
-    starts, without other annotation.
+    """Make the doc that a pipeline gets in `spacy apply`: the tokens and the sentence starts of a
+    doc, without other annotation.
 
     doc (Doc): The doc, with annotation or without.
     RETURNS (Doc): A new doc, with the short values of `user_data`.

@@ -1,5 +1,8 @@
-"""Raw text, however much there is: lines of files one after another, folders with files of any
-kind, and standard input."""
+"""Read raw text, from files, from folders that have other files, too, and from standard input.
+
+There may be more text than fits in memory. So docs are made one after another, a function reads
+each of them, and no doc is kept.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,21 +18,25 @@ from .texts import is_text, read_texts
 
 STANDARD_INPUT = Path("-")
 
+STANDARD_INPUT_NAME = Path("standard input")
+"""What error messages call it."""
+
 MAX_LENGTH = 50_000
-"""Characters of a line that are tokenized at once. spaCy refuses texts of more than a million."""
+"""The largest number of characters that become one doc. spaCy refuses texts of more than a
+million."""
 
 N_LINES = 10_000
-"""Lines that are tokenized before the memory of their words, and of how the tokenizer divides them,
-is given back. In between these are looked up, which is fast."""
+"""The number of lines that are tokenized before memory is given back. Up to then the vocab and the
+tokenizer remember the words that they have seen, which makes them fast."""
 
 ResultT = TypeVar("ResultT")
 
 
 class RawFiles(NamedTuple):
-    """The files of raw text.
+    """The files of raw text under the paths that a user has given.
 
-    paths (list[Path]): Those that can be read; the folder of a dataset is one.
-    skipped (list[Path]): Others of folders, but for hidden ones.
+    paths (list[Path]): The files to read. The folder of a dataset counts as one file.
+    skipped (list[Path]): The files of folders that aren't read. Hidden files are not listed.
     """
 
     paths: list[Path]
@@ -37,9 +44,11 @@ class RawFiles(NamedTuple):
 
 
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
-    """List the files of raw text. What can't be text is skipped in folders, and is an error when it
-    is read if it is given by its name.
+    """List the files of raw text. In a folder, files that can't be text are skipped. A file that
+    the user has named is always listed: if it can't be text, reading it raises an error.
 
+    paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
+    RETURNS (RawFiles): The files.
     RAISES (CorpusError): If there is nothing under a path, or no text in a folder.
     """
     files = RawFiles([], [])
@@ -59,12 +68,19 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """The files of a folder that aren't read, but for hidden ones, and those in datasets."""
+    """List the files of a folder and of the folders within it that are not among those that can be
+    read. Hidden files, and the files of datasets that can be read, are not listed.
+
+    folder (Path): The folder.
+    readable (Iterable[Path]): The files and datasets that can be read.
+    RETURNS (list[Path]): The other files.
+    """
     read_paths = {*readable}
     skipped: list[Path] = []
     for path in sorted(folder.rglob("*")):
         names = path.relative_to(folder).parts
         is_hidden = any(name.startswith(".") for name in names)
+        # The file itself is read, or it is in the folder of a dataset that is.
         is_read = not read_paths.isdisjoint([path, *path.parents])
         if path.is_file() and not is_hidden and not is_read:
             skipped.append(path)
@@ -72,27 +88,30 @@ def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
 
 
 def can_be_text(path: Path) -> bool:
-    """Whether the first bytes of a file are UTF-8, and not all white space."""
+    """Whether the first bytes of a file are text in UTF-8, and not only white space."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     text = head.removeprefix(BOM).decode("utf8", "replace")
     if len(head) == HEAD:
-        text = text[:-1]  # the last character may be cut
-    return bool(text.strip()) and "\0" not in text and "\ufffd" not in text
+        text = text[:-1]  # the last character may be cut in two
+    replacement = "\ufffd"  # what `decode` puts in place of bytes that aren't UTF-8
+    return bool(text.strip()) and "\0" not in text and replacement not in text
 
 
 def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> Iterator[ResultT]:
-    """Yield what a function makes of each doc of a file of raw text. No doc outlives the call of
-    the function, so that memory doesn't grow with the text.
+    """Call a function with each doc of a file of raw text, and yield what it returns. The function
+    must not keep the doc: it can't be used after the call, so that memory doesn't grow with the
+    text.
 
     function (Callable[[Doc], ResultT]): The function.
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (Path): A file, a dataset, or - for text on standard input. Each line of text is a doc, and
-        so is each part of a long line.
+    path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
+        a long line several: see `cut_line`.
+    YIELDS (ResultT): What the function returns for each doc.
     RAISES (CorpusError): If it can't be read; the message names file and line.
     """
     if path == STANDARD_INPUT:
-        yield from _map_lines(function, nlp, sys.stdin.buffer, Path("standard input"))
+        yield from _map_lines(function, nlp, sys.stdin.buffer, STANDARD_INPUT_NAME)
     elif not path.is_dir() and path.is_file() and is_text(path):
         with path.open("rb") as file:
             yield from _map_lines(function, nlp, file, path)
@@ -103,19 +122,22 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
 def _map_lines(
     function: Callable[[Doc], ResultT], nlp: Language, file: BinaryIO, path: Path
 ) -> Iterator[ResultT]:
-    """Yield what a function makes of the doc of each line of an open file. `path` is that of the
-    file, for errors. Docs can't be used after the function has returned."""
+    """Call a function with the doc of each line of an open file, and yield what it returns: see
+    `map_docs`. `path` is the name of the file, for errors."""
     texts = _read_lines(file, path)
     while batch := list(islice(texts, N_LINES)):
-        # The strings and lexemes of new words are given back after the block.
+        # The strings and lexemes of new words are freed after this block. Docs made in it can't be
+        # used then.
         with nlp.memory_zone():
             results = [function(nlp.make_doc(text)) for text in batch]
         yield from results
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
-    """Yield the lines that aren't empty, the parts of long ones.
+    """Yield the lines of an open file that aren't empty. A long line is yielded in several parts.
 
+    file (BinaryIO): The file.
+    path (Path): Its name, for errors.
     RAISES (CorpusError): If a line isn't UTF-8, or has a null character.
     """
     for number, line in enumerate(file, start=1):
@@ -129,15 +151,15 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
             raise place.refuse(message) from None
         if "\0" in text:
             raise place.refuse("expected text in UTF-8, got a null character")
-        # "\r" alone ended lines on the old Macintosh: there the whole file is one line here.
+        # On the old Macintosh lines ended with "\r": such a file is a single line so far.
         for part in text.split("\r"):
             if part.strip():
                 yield from cut_line(part.strip())
 
 
 def cut_line(line: str) -> Iterator[str]:
-    """Cut a long line at blanks, or anywhere if there are none, into parts of at most `MAX_LENGTH`
-    characters."""
+    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks or, where
+    there are none, anywhere."""
     start = 0
     while len(line) - start > MAX_LENGTH:
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)

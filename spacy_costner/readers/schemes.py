@@ -1,11 +1,13 @@
-"""Tags of any scheme to entities: IOB1, IOB2, BILUO, IOBES, IOE and IO, found from the tags.
+"""Find the entities that tags stand for, in any scheme: IOB1, IOB2, BILUO, IOBES, IOE or IO. The
+scheme is found from the tags.
 
-A tag of an entity is a prefix and a label, such as B-PER. A prefix *opens* an entity if it says
-that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S).
+A tag of an entity consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
+says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S).
 
-An entity begins at a tag B, U or S, where the label changes, and after L, E, U or S. These are the
-rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and right for every scheme. Tags that the
-scheme doesn't allow are read by the same rules and reported.
+An entity begins at a token whose tag opens one, where the label changes, and after a tag that
+closes one. These are the rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and they are right
+for every scheme. Tags that the scheme doesn't allow are called *irregular*: they are read by the
+same rules, and reported.
 """
 
 import re
@@ -23,23 +25,26 @@ NOT_ANNOTATED = frozenset(["-", "_"])
 
 PREFIXES = frozenset("BILUES")
 PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
+"""Matches a tag of an entity. The groups are its prefix, its separator and its label."""
+
 OPENING = frozenset("BUS")
-"""Prefixes at which an entity begins."""
+"""The prefixes that open an entity."""
 
 CLOSING = frozenset("LEUS")
-"""Prefixes after which an entity has ended."""
+"""The prefixes that close an entity."""
 
 IO_WITHOUT_PREFIXES = "IO without prefixes"
+"""The name of the scheme in which the tag of an entity is its label alone."""
 
 
 class DecodedTags(NamedTuple):
-    """The entities of N tokens, from their tags.
+    """The entities of N tokens, as their tags say.
 
-    iob (Ints1d): ENT_IOB of each token. Shape: (N,)
-    label (Ints1d): The label of each token as an index in `labels`, -1 for none. Shape: (N,)
+    iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
+    label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)
     labels (list[str]): The labels.
-    scheme (str): The name of the scheme, empty if there are no entities.
-    irregular (Ints1d): The tokens whose tags the scheme doesn't allow there.
+    scheme (str): The name of the scheme; "" if there are no entities.
+    irregular (Ints1d): The indices of the tokens whose tags the scheme doesn't allow.
     """
 
     iob: Ints1d
@@ -50,7 +55,7 @@ class DecodedTags(NamedTuple):
 
 
 class SplitTag(NamedTuple):
-    """The tag of an entity. Without prefixes, as in IO, the prefix is empty."""
+    """The prefix and the label of the tag of an entity. In IO without prefixes the prefix is ""."""
 
     prefix: str
     label: str
@@ -59,30 +64,29 @@ class SplitTag(NamedTuple):
 def decode_tags(
     tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
 ) -> DecodedTags:
-    """Find the scheme of tags, and the entities.
+    """Find the scheme of tags, and the entities that they stand for.
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    refuse (Callable[[int, str], Exception]): Makes an error from the index of a token and a
+    refuse (Callable[[int, str], Exception]): Makes an error for a token, from its index and a
         message.
     RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
-    tag_set = list(dict.fromkeys(tags))
+    tag_set = list(dict.fromkeys(tags))  # the K different tags
     id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
-    tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])
+    tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
 
     def refuse_tag(tag: str, message: str) -> Exception:
-        # `argmax` finds the first token that has the tag.
-        first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))
+        first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))  # that has the tag
         return refuse(first_token, message)
 
-    split_tags = _split_tags(tag_set, refuse_tag)  # of entities only
+    split_tags = _split_tags(tag_set, refuse_tag)
     labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
     id_of_label = {label: i for i, label in enumerate(labels)}
 
-    # What a tag says is found once for each of the K different tags, (K,). Indexing with `tag_ids`
-    # then gives it for all tokens, (N,).
+    # The label of each different tag, and whether its prefix opens or closes an entity. Shapes:
+    # (K,). Indexed with `tag_ids` they give the same of each token. Shapes: (N,)
     label_of_tag = numpy.full(len(tag_set), -1)
     tag_opens = numpy.zeros(len(tag_set), dtype=bool)
     tag_closes = numpy.zeros(len(tag_set), dtype=bool)
@@ -114,24 +118,31 @@ def decode_tags(
 def _find_begins(
     label: Ints1d, opens: Array1d, closes: Array1d, sent_start: Array1d
 ) -> tuple[Array1d, Array1d]:
-    """Find the first tokens of entities by the rules of conlleval. Returns two masks: the tokens
-    that follow one of the same label in the same sentence, so they may go on with its entity; and
-    the first tokens. `label` is -1 outside of entities; `opens` and `closes` are true for prefixes
-    that open or close an entity. Shapes: (N,)"""
+    """Find the first tokens of entities by the rules of conlleval. All arrays have the shape (N,).
+
+    label (Ints1d): The label of each token; -1 outside of entities.
+    opens (Array1d): True for tokens whose prefix opens an entity.
+    closes (Array1d): True for tokens whose prefix closes an entity.
+    sent_start (Array1d): True for the first token of a sentence.
+    RETURNS (tuple[Array1d, Array1d]): Two masks. The first is true for tokens that may continue the
+        entity of the token before: that token has the same label, and is in the same sentence. The
+        second is true for the first tokens of entities.
+    """
     is_entity = label >= 0
-    # In these comparisons [1:] is a token and [:-1] the token before it.
+    # In these lines, [1:] stands for the tokens after the first, and [:-1] for the token before
+    # each of them.
     follows_label = numpy.zeros(len(label), dtype=bool)
     follows_label[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
     begins = is_entity & (opens | ~follows_label)
-    begins[1:] |= follows_label[1:] & closes[:-1]  # the entity before is over
+    begins[1:] |= follows_label[1:] & closes[:-1]
     return follows_label, begins
 
 
 def _split_tags(
     tag_set: Sequence[str], refuse_tag: Callable[[str, str], Exception]
 ) -> dict[str, SplitTag]:
-    """Split the tags of entities into prefix and label. O and signs for missing annotation, such as
-    "-", are left out.
+    """Split the tags of entities into prefix and label. Other tags are left out: O, and "-" or "_"
+    for missing annotation.
 
     tag_set (Sequence[str]): The different tags of a file.
     refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
@@ -158,8 +169,8 @@ def _split_tags(
     if matches:
         with_prefix = next(iter(matches))
         raise refuse_tag(tag, f"expected a tag such as {with_prefix!r}, got {shown(tag)}")
-    # Any word could be a label of IO without prefixes: parts of speech, for example. These have
-    # no O.
+    # Any column of words could be tags of IO without prefixes. Without an O, they are taken for
+    # something else, such as parts of speech.
     if "O" not in tag_set:
         raise refuse_tag(tag, f"expected tags, O among them, got only such as {shown(tag)}")
     return {tag: SplitTag("", tag) for tag in without_prefix}
@@ -170,12 +181,12 @@ def _check_prefixes(
 ) -> None:
     """Check that all tags have the same separator, "-" or "_", and prefixes of one scheme.
 
-    matches (Mapping[str, re.Match[str]]): How PREFIXED matches each tag.
+    matches (Mapping[str, re.Match[str]]): The match of `PREFIXED` with each tag.
     refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
     RAISES (CorpusError): If two tags contradict each other.
     """
-    tag_of_separator: dict[str, str] = {}
-    # BILUO and IOBES have other letters for the last and the only token of an entity.
+    tag_of_separator: dict[str, str] = {}  # an example of a tag with each separator
+    # For the last and the only token of an entity BILUO has the prefixes L and U, IOBES E and S.
     biluo_tags: list[str] = []
     iobes_tags: list[str] = []
     for tag, match in matches.items():
@@ -198,17 +209,20 @@ def _check_prefixes(
 def _find_scheme(
     prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows_label: Array1d
 ) -> tuple[str, Array1d]:
-    """Find the scheme that uses these prefixes, and the tokens of entities whose tags it doesn't
-    allow. Shapes: (N,)
+    """Find the scheme that uses these prefixes, and the tokens whose tags it doesn't allow. All
+    arrays have the shape (N,).
 
-    prefixes (set[str]): All prefixes of the file; "" if tags are labels alone.
-    opens, closes (Array1d): True for tokens whose prefix opens or closes an entity.
+    prefixes (set[str]): All prefixes of the file. "" stands for tags that are labels alone.
+    opens (Array1d): True for tokens whose prefix opens an entity.
+    closes (Array1d): True for tokens whose prefix closes an entity.
     begins (Array1d): True for the first tokens of entities.
-    follows_label (Array1d): True for tokens after one of the same label in the same sentence.
-    RETURNS (tuple[str, Array1d]): The name of the scheme, empty if there are no entities. A mask of
-        the tokens that don't fit, which may be true outside of entities, too.
+    follows_label (Array1d): True for tokens that may continue the entity of the token before: see
+        `_find_begins`.
+    RETURNS (tuple[str, Array1d]): The name of the scheme, "" if there are no entities; and a mask
+        of the tokens whose tags it doesn't allow. Tokens outside of entities may be in the mask,
+        too, and don't count.
     """
-    # In these schemes no prefix says that an entity begins, so every tag fits.
+    # In these schemes no prefix says that an entity begins, so every tag is allowed.
     no_token = numpy.zeros(len(begins), dtype=bool)
     if not prefixes:
         return "", no_token
@@ -219,17 +233,18 @@ def _find_scheme(
     if prefixes <= {"I", "E"}:
         return "IOE", no_token
 
-    begins_without_b = begins & ~opens
+    begins_unopened = begins & ~opens
     if prefixes & {"L", "U", "E", "S"}:
-        # An entity ends before a token that doesn't go on with it, and at the last token.
+        # A token is the last of its entity if the next token begins another or can't continue it.
+        # The last token of the file has no next one.
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows_label[1:] | begins[1:]
         scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"
-        return scheme, begins_without_b | (is_last & ~closes)
+        return scheme, begins_unopened | (is_last & ~closes)
 
-    # IOB1 has B only where an entity follows another of its label, IOB2 at each entity. A few tags
-    # may be wrong, so it is the scheme that fewer contradict.
-    b_without_entity_before = opens & ~follows_label
-    if b_without_entity_before.sum() < begins_without_b.sum():
-        return "IOB1", b_without_entity_before
-    return "IOB2", begins_without_b
+    # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
+    # same label. As a few tags may be wrong, the scheme is the one that contradicts fewer tags.
+    opens_needlessly = opens & ~follows_label  # irregular in IOB1
+    if opens_needlessly.sum() < begins_unopened.sum():
+        return "IOB1", opens_needlessly
+    return "IOB2", begins_unopened

@@ -1,8 +1,8 @@
-"""Tokens and their tags to docs.
+"""Make docs of tokens and their tags, and copy tokens and sentences from doc to doc.
 
-The sentences of a file are read as one long list of N tokens, with their tags and masks such as
-which token begins a sentence (`TaggedTokens`). A row is a sentence of a file of JSON or of a
-dataset: its words under "tokens", its tags under one of `TAG_KEYS`.
+All sentences of a file are one long list of N tokens with their tags, and a mask says which tokens
+begin a sentence (`TaggedTokens`). A *row* is a sentence of a JSON file or a dataset. It has its
+words under the key "tokens", and its tags under one of `TAG_KEYS`.
 """
 
 import json
@@ -23,18 +23,22 @@ from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
 from .schemes import decode_tags
 
 TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
+"""The keys under which a row may have its tags. The first one that it has counts."""
+
 IGNORED = -100
-"""The number of tags that don't count."""
+"""The number that datasets have in place of a tag where annotation is missing, as PyTorch's losses
+ignore it."""
 
 
 class TaggedTokens(NamedTuple):
-    """The tokens of a file. Shapes: (N,)
+    """The N tokens of a file, with their tags.
 
-    words (Sequence[str]): Their texts.
-    tags (Sequence[str]): Their tags, of any scheme.
-    sent_start (Array1d): True for the first token of a sentence.
-    n_docstarts (Ints1d): How many -DOCSTART- lines are before a token.
-    pos (Sequence[str] | None): Parts of speech, for `token.tag_`.
+    words (Sequence[str]): The text of each token. Length: N
+    tags (Sequence[str]): The tag of each token, in any scheme. Length: N
+    sent_start (Array1d): True for the first token of each sentence. Shape: (N,)
+    n_docstarts (Ints1d): The number of -DOCSTART- lines before each token. Shape: (N,)
+    pos (Sequence[str] | None): The part of speech of each token, for `token.tag_`. None: they are
+        not known. Length: N
     """
 
     words: Sequence[str]
@@ -51,15 +55,15 @@ def make_docs(
     context: Context,
     n_sents: int | None,
 ) -> Iterator[Doc]:
-    """Make docs with entities of the tagged tokens of a file. Where spaces are isn't known, so docs
-    have `doc.has_unknown_spaces`.
+    """Make docs of the tokens of a file, with the entities that their tags say. Nobody knows
+    whether there were spaces between the tokens, so `doc.has_unknown_spaces` is true.
 
     tokens (TaggedTokens): The tokens.
-    place_of (Callable[[int], FilePlace]): The place of a token.
+    place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
     format_name (str): The format of the file.
-    context (Context): What the reader needs. Its info gets the format, the scheme, and the tags
-        that don't fit the scheme.
-    n_sents (int | None): Sentences of a doc: see `ReadOptions`.
+    context (Context): What the reader needs. The format and the scheme are added to its info, and
+        tags that don't fit the scheme as a problem.
+    n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
@@ -71,16 +75,18 @@ def make_docs(
     context.info.add_file(format_name, decoded.scheme)
     n_irregular = len(decoded.irregular)
     if n_irregular:
-        first = int(decoded.irregular[0])
+        first_irregular = int(decoded.irregular[0])
         message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
-        text = f"{tokens.words[first]} {tokens.tags[first]}"
-        context.info.add_problem(message, place_of(first), text, more=n_irregular - 1)
+        text = f"{tokens.words[first_irregular]} {tokens.tags[first_irregular]}"
+        place = place_of(first_irregular)
+        context.info.add_problem(message, place, text, more=n_irregular - 1)
 
-    # The attributes of all tokens are one table, of which each doc gets its rows: setting them
-    # token by token would be slow.
+    # The attributes of all tokens are one table, and each doc gets some of its rows. Setting the
+    # attributes token by token would be slow.
     strings = context.nlp.vocab.strings
     hashes_of_labels = [strings.add(label) for label in decoded.labels]
-    no_label = 0  # at the end, where the index -1 finds it
+    # A token without a label has the index -1, so the hash for no label stands at the end.
+    no_label = 0
     label_hashes = numpy.asarray([*hashes_of_labels, no_label], dtype="uint64")
     attrs = [SENT_START, ENT_IOB, ENT_TYPE]
     columns = [
@@ -91,9 +97,10 @@ def make_docs(
     if tokens.pos is not None:
         attrs.append(TAG)
         columns.append(_add_strings(strings, tokens.pos))
-    attr_values = numpy.stack(columns, axis=1)  # (N, attributes)
+    attr_values = numpy.stack(columns, axis=1)  # (N, number of attributes)
     word_hashes: Any = _add_strings(strings, tokens.words)
 
+    # A doc ends where the next one starts.
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
     ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
@@ -102,53 +109,61 @@ def make_docs(
 
 
 def _sent_start_values(sent_start: Array1d) -> Array1d:
-    """The values of SENT_START for `Doc.from_array`: 1, or -1 where no sentence starts. The array
-    is unsigned, so -1 is the number with the same bits. Shape: (T,)"""
+    """The values of spaCy's SENT_START, for `Doc.from_array`: 1 for a token that starts a sentence,
+    -1 for the others. Shape: (T,)"""
+    # `from_array` takes unsigned numbers: -1 becomes the unsigned number with the same bits.
     return numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
 
 
 def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
-    """Add the texts of tokens to the vocab, each different one once. Returns the hash of each
-    token's. Shape: (N,)"""
+    """Add the texts of tokens to the string store, each different text once. Returns the hash of
+    each token's text. Shape: (N,)"""
     hash_of_text = {text: strings.add(text) for text in dict.fromkeys(texts)}
     return numpy.asarray([hash_of_text[text] for text in texts], dtype="uint64")
 
 
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
-    """Find the token with which each doc begins, if a doc has `n_sents` sentences of a document: 0
-    for all of them. A document begins with the file and after each -DOCSTART- line. None: docs are
-    documents if there are such lines, and else sentences. Shape: (number of docs,)"""
-    first_tokens = numpy.flatnonzero(tokens.sent_start)
-    # Whether each of S sentences is the first of its document: more -DOCSTART- lines are before it
-    # than before the last sentence. Before the first they count as -1, so it begins one. (S,)
+    """Find the token with which each doc begins. A document begins at the beginning of the file and
+    after each -DOCSTART- line, and is divided into docs of `n_sents` sentences.
+
+    tokens (TaggedTokens): The tokens of the file.
+    n_sents (int | None): The number of sentences of a doc. 0: a doc is a whole document. None: the
+        same if there are -DOCSTART- lines; otherwise a doc is a sentence.
+    RETURNS (Ints1d): The first token of each doc. Shape: (number of docs,)
+    """
+    first_tokens = numpy.flatnonzero(tokens.sent_start)  # of each of S sentences, (S,)
+    # A sentence begins a document if more -DOCSTART- lines are before it than before the sentence
+    # that precedes it. For the first sentence -1 stands in place of that number, so that it always
+    # begins a document. Shape: (S,)
     begins_document = numpy.diff(tokens.n_docstarts[first_tokens], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
     if n_sents == 0:
         return first_tokens[begins_document]
-    # The number of a sentence within its document is its number in the file, less that of the first
-    # sentence of the document. With documents that begin at 0 and 3: where(…) is 0 0 0 3 0, and the
-    # largest so far 0 0 0 3 3. (S,)
+    # The number of each sentence in the file, and that of the first sentence of its document. If
+    # documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest number
+    # up to each sentence is 0 0 0 3 3. Shapes: (S,)
     number = numpy.arange(len(first_tokens))
     first_number = numpy.maximum.accumulate(numpy.where(begins_document, number, 0))
-    begins_doc = (number - first_number) % n_sents == 0
+    number_in_document = number - first_number
+    begins_doc = number_in_document % n_sents == 0
     return first_tokens[begins_doc]
 
 
 def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:
-    """Make a doc of the tokens of another, without its annotation, as a pipeline gets it.
+    """Copy the tokens of a doc, without its annotation, as a pipeline gets them.
 
     doc (Doc): The doc.
-    vocab (Vocab | None): The vocab of the copy. None: the same.
-    sentences (bool): Whether the copy has the starts of sentences, unknown spaces, and short values
-        of `user_data`, too.
+    vocab (Vocab | None): The vocab of the copy. None: that of the doc.
+    sentences (bool): Whether to copy sentence starts, too, and with them
+        `doc.has_unknown_spaces` and the short values of `user_data`.
     RETURNS (Doc): The copy.
     """
     word_hashes, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    words: Any = word_hashes  # which `Doc` takes as well as texts
+    words: Any = word_hashes  # `Doc` takes hashes in place of texts
     if vocab is not None and vocab is not doc.vocab:
-        # Another vocab doesn't know the hashes.
+        # The other vocab may not have the strings of the hashes.
         words = [token.text for token in doc]
     copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
     if sentences:
@@ -159,26 +174,30 @@ def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
 
 
 def copy_sentences(doc: Doc, other: Doc) -> None:
-    """Copy the sentence starts of a doc to another doc of the same text, whose tokens may differ: a
-    start is left out where no token of the other begins at the same character. If the doc has no
-    sentences, the other stays as it is."""
+    """Copy the sentence starts of a doc to another doc of the same text. The tokens may differ: a
+    sentence start is left out if no token of the other doc begins at its character. If the
+    sentences of the first doc are not known, the other doc stays as it is.
+
+    doc (Doc): The doc whose sentences are copied.
+    other (Doc): The doc that is changed.
+    """
     if not doc.has_annotation("SENT_START"):
         return
     is_start = starts_at_same_characters(doc, other)
-    # A table of one column, for one attribute. (T, 1)
+    # `from_array` expects a table with a column for each attribute: here one. Shape: (T, 1)
     other.from_array([SENT_START], _sent_start_values(is_start).reshape(-1, 1))
 
 
 def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
-    """True for the tokens of another doc of the same text that begin where a sentence of this doc
-    does. Shape: (T,)"""
+    """True for the tokens of `other` that begin at a character where a sentence of `doc` begins.
+    Both docs have the same text. Shape: (T,)"""
     sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
     return cast(Array1d, numpy.isin(other.to_array(IDX), first_chars[sent_start == 1]))
 
 
 def find_tag_key(record: Any) -> str | None:
-    """The key of the tags, such as "ner_tags", if the first record of a file has a list of words
-    and a list of tags; otherwise None."""
+    """Find the key of the tags, such as "ner_tags", in the first record of a file. None: the record
+    is not a row, as it lacks a list of words or a list of tags."""
     if not isinstance(record, dict):
         return None
     tokens = record.get("tokens")
@@ -202,12 +221,13 @@ def read_tagged(
     names (Sequence[str] | None): The names of tags that are numbers.
     context (Context): What the reader needs.
     YIELDS (Doc): The docs.
-    RAISES (CorpusError): If a row has no tokens and tags, or others than words and tags.
+    RAISES (CorpusError): If a row has no list of words or no list of tags, or something else is in
+        these lists.
     """
     words: list[str] = []
     tags: list[str] = []
-    places: list[FilePlace] = []  # of each token
-    row_of_first_token: dict[int, Any] = {}  # by the number of the token that the row begins with
+    places: list[FilePlace] = []  # the place of each token
+    row_of_first_token: dict[int, Any] = {}  # the row that begins with a token, by its index
     for place, row in rows:
         row_words, row_tags = _read_row(row, key, names, place)
         if row_words:
@@ -216,15 +236,14 @@ def read_tagged(
         tags += row_tags
         places += [place] * len(row_words)
     if not words:
-        # `place` is that of the last row.
-        raise place.refuse("expected tokens and their tags, got none")
+        raise place.refuse("expected tokens and their tags, got none")  # at the last row
 
     def place_of(token: int) -> FilePlace:
         return places[token]
 
     sent_start = numpy.zeros(len(words), dtype=bool)
     sent_start[list(row_of_first_token)] = True
-    n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no such lines
+    n_docstarts = numpy.zeros(len(words), dtype="int64")  # rows have no -DOCSTART- lines
     tokens = TaggedTokens(words, tags, sent_start, n_docstarts)
     format_name = f"{format_name} of tokens and {key}"
 
@@ -232,7 +251,7 @@ def read_tagged(
     if doc_id is None:
         yield from make_docs(tokens, place_of, format_name, context, context.options.n_sents)
         return
-    # A doc for each row, with its id: `join_documents` makes a doc of those of a document.
+    # Each row becomes a doc that has the id of its document. `join_documents` joins them later.
     docs = make_docs(tokens, place_of, format_name, context, n_sents=1)
     for doc, row in zip(docs, row_of_first_token.values()):
         yield with_metadata(doc, row, doc_id)
@@ -241,12 +260,14 @@ def read_tagged(
 def _read_row(
     row: Any, key: str, names: Sequence[str] | None, place: FilePlace
 ) -> tuple[list[str], list[str]]:
-    """Read the words of a row and the names of their tags, and check them.
+    """Read the words of a row and the names of their tags.
 
     row (Any): The row.
     key (str): The key of the tags.
     names (Sequence[str] | None): The names of tags that are numbers.
     place (FilePlace): The place of the row, for errors.
+    RETURNS (tuple[list[str], list[str]]): The words, and the name of the tag of each.
+    RAISES (CorpusError): If the row doesn't have these.
     """
     words: Any = None
     tags: Any = None
@@ -278,12 +299,20 @@ def _read_row(
 
 
 def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: FilePlace) -> str:
-    """The name of a tag that is a number: its place in `names`, the option or the description of
-    the dataset. `key` is that of the tags, for errors."""
-    if type(tag) is not int:  # JSON's true is an int, too
+    """Look up the name of a tag that is a number.
+
+    tag (Any): The number.
+    key (str): The key of the tags, for errors.
+    names (Sequence[str] | None): The names in the order of their numbers, from the user's option or
+        from the description of the dataset.
+    place (FilePlace): The place of the row, for errors.
+    RETURNS (str): The name.
+    RAISES (CorpusError): If the tag is not a number that has a name.
+    """
+    if type(tag) is not int:  # not `isinstance`, as True is an instance of int, too
         raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
     if tag == IGNORED:
-        return "-"
+        return "-"  # missing annotation
     if names is None:
         where = f"(tag_names, or {DATASET_INFO[0]} beside the file)"
         hint = f"give the names in the order of their numbers {where}"
@@ -294,15 +323,17 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
 
 
 def find_tag_names(path: Path, key: str) -> list[str] | None:
-    """The names of tags that are numbers, from the description of a dataset beside a file.
+    """Look for the names of tags that are numbers in the description of a dataset, which stands in
+    a file beside the file with the tags.
 
-    path (Path): The file.
+    path (Path): The file with the tags.
     key (str): The key of the tags.
-    RETURNS (list[str] | None): The names in the order of their numbers; None if nothing has them.
+    RETURNS (list[str] | None): The names in the order of their numbers. None: there is no
+        description, or it doesn't have them.
     RAISES (CorpusError): If the description isn't JSON.
     """
     for name in DATASET_INFO:
-        info_path = path.parent / name  # the description
+        info_path = path.parent / name
         if not info_path.is_file():
             continue
         try:
@@ -315,9 +346,9 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
 
 
 def _find_names(info: Any, key: str) -> list[str] | None:
-    """Look for {key: {"feature": {"names": […]}}} in the description of a dataset, at any depth:
-    dataset_infos.json has the features of each configuration. Returns the names of the tags under
-    the key; None if it isn't there."""
+    """Look for the names of the tags with a key in the description of a dataset. They stand in
+    {key: {"feature": {"names": […]}}}, which may be anywhere in the description, as
+    dataset_infos.json has one for each configuration. None: they aren't there."""
     if not isinstance(info, dict):
         return None
     feature: Any = info.get(key)

@@ -1,7 +1,9 @@
-"""Texts without annotation: docs of any corpus; and large files in parts, a row for each text.
+"""Read texts that a pipeline is to annotate.
 
-A part is a range of lines or rows of a file. It is read and annotated alone, so a run that was cut
-off can go on with the parts that are left. Files in parts:
+`read_texts` reads the docs of any corpus without their annotation. `divide` and `read_rows` are for
+large files: a file is divided into *parts*, which are ranges of its lines or rows, and each part is
+read and annotated alone. So a run that was cut off can go on with the parts that are left. A *row*
+is one text of a part. Files that can be divided:
 
 .txt               a text on each line; its id is the number of the line, from 1
 .jsonl, .ndjson    an object on each line, with the text, an id and, if it has them, tokens
@@ -42,25 +44,27 @@ from .task_docs import task_to_doc
 from .tasks import task_from_json
 
 CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
+"""Suffixes of files that are never plain text."""
+
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
-"""A line of a corpus in columns."""
+"""Matches a line of a corpus in columns: a token first and its tag last."""
 
 LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be divided at any line."""
 
 SHORT_TYPES = ("bool", "int32", "int64", "string")
-"""The types of columns in Parquet whose values docs can be grouped by."""
+"""The types of columns in Parquet that are read as metadata of docs."""
 
 MakeInput = Callable[[Doc], Doc]
-"""Makes what the pipeline gets of a doc of the file: a function of `inputs`."""
+"""Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
 
 
 def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
-    """Read texts for a pipeline: docs without annotation, but for the starts of sentences that a
+    """Read texts for a pipeline. The docs have no annotation except for the sentence starts that a
     corpus has.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (str | Path): A file of text, with a doc on each line, or any corpus: see
+    path (str | Path): A file of text, each line of which becomes a doc, or any corpus: see
         `read_docs`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names file and line.
@@ -73,7 +77,7 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
 
 
 def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Make a doc of each line that isn't empty."""
+    """Make a doc of each line of a file that isn't empty."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         text = line.strip()
         if not text:
@@ -93,7 +97,7 @@ def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
     context = Context(nlp, DEFAULTS, CorpusInfo(), predicted)
     for doc in read_file(path, context):
         if len(doc):
-            # Where the pipeline's tokenizer has made the tokens, its doc is there already.
+            # If the tokens are those of the pipeline's tokenizer, its doc is in `predicted`.
             text_doc = predicted.get(doc)
             if text_doc is None:
                 text_doc = as_spacy_applies(doc)
@@ -101,7 +105,8 @@ def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file has only text: neither JSON nor columns of words and tags."""
+    """Whether a file is plain text, and not a corpus: neither JSON nor columns of words and
+    tags."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     n_lines = 0
@@ -117,13 +122,13 @@ def is_text(path: Path) -> bool:
 
 
 class Part(NamedTuple):
-    """A range of a file, which is read and annotated alone.
+    """A part of a file: a range of its lines or rows, which is read and annotated alone.
 
     path (Path): The file.
-    start (int): The first byte of lines, or the first row group of Parquet.
-    stop (int): The byte or row group after the last. 0 for a whole file.
-    first (int): The number of the first line or row.
-    digest (str): The digest of the content, to see that it is the same when it is read later.
+    start (int): The first byte of the part; in Parquet, the first row group.
+    stop (int): The byte or row group after the last. 0: the part is the whole file.
+    first (int): The number of its first line or row in the file.
+    digest (str): The digest of its content, by which `read_rows` sees whether the file has changed.
     """
 
     path: Path
@@ -134,11 +139,11 @@ class Part(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """A line or row of a part, with a text. The doc is made later, so that the error of a row stops
-    no other.
+    """A text of a part. Its doc is made only when `make_doc` is called, so that one row that can't
+    be read doesn't stop the others.
 
     id (Any): The id, or the number of the line or row.
-    text (str | None): The text. None if the row has something else in its place.
+    text (str | None): The text. None: the row has something else in its place.
     make_doc (Callable[[], Doc]): Makes a doc without annotation, or raises the error of the row.
     """
 
@@ -148,12 +153,12 @@ class TextRow(NamedTuple):
 
 
 class RowReader(NamedTuple):
-    """How the rows of a part are read.
+    """The settings for reading the rows of a part.
 
     nlp (Language): The pipeline, for its tokenizer.
     text_key (str): The key or column of the text.
     id_key (str): The key or column of the id.
-    make_input (MakeInput): Makes what the pipeline gets of a doc of the file.
+    make_input (MakeInput): Takes a doc of the file, and makes the doc that the pipeline gets.
     """
 
     nlp: Language
@@ -163,18 +168,18 @@ class RowReader(NamedTuple):
 
 
 def divide(path: Path, n_rows: int) -> Iterator[Part]:
-    """Divide a file into parts of some lines or rows. A .spacy file is one part, and row groups
-    of Parquet are not divided.
+    """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and row
+    groups of Parquet are not divided.
 
     path (Path): The file.
-    n_rows (int): Lines or, at least, rows of a part.
+    n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
     YIELDS (Part): The parts.
-    RAISES (CorpusError): If the file has another suffix.
+    RAISES (CorpusError): If a file with this suffix can't be divided.
     """
     if path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
-        yield Part(path, 0, 0, 0, digest(path))
+        yield Part(path, start=0, stop=0, first=0, digest=digest(path))
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
     else:
@@ -183,14 +188,15 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
 
 
 def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
-    """Divide a file into parts of `n_rows` lines. The last may have fewer."""
+    """Divide a file into parts of `n_rows` lines. The last part may have fewer."""
     start = 0  # in bytes
     number = 1  # of the first line of the part
     with path.open("rb") as file:
         while lines := list(islice(file, n_rows)):
             content = b"".join(lines)
             stop = start + len(content)
-            # The number is part of the digest: it changes if the file gets a line before the part.
+            # The line number is part of the digest. So the digest changes, too, if a line is added
+            # to the file before this part: the ids of its texts have changed.
             yield Part(path, start, stop, number, digest(content, number))
             start = stop
             number += len(lines)
@@ -203,8 +209,8 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
     try:
         metadata = require_pyarrow().read_metadata(path)
     except (ValueError, OSError):
-        # The error comes when this part is read, and doesn't stop other files.
-        yield Part(path, 0, 0, 0, content)
+        # `read_rows` raises the error when it reads this part, so other files can still be read.
+        yield Part(path, start=0, stop=0, first=0, digest=content)
         return
 
     start = 0  # in row groups
@@ -228,15 +234,16 @@ def read_rows(
     *,
     file_tokens: bool = True,
 ) -> Iterator[TextRow]:
-    """Read the rows of a part, without empty lines. What can't be read is a row whose `make_doc`
-    raises.
+    """Read the rows of a part, without empty lines. A row that can't be read is yielded, too: its
+    `make_doc` raises the error.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     part (Part): The part of a file.
     text (str): The key of the text in JSONL, or its column in Parquet.
     id_name (str): The key or the column of the id.
-    file_tokens (bool): True: docs have the tokens and sentence starts of the file, if it has them,
-        as in `spacy apply`. False: only its text, as in `spacy evaluate`. See `inputs`.
+    file_tokens (bool): Whether docs have the tokens and sentence starts of the file, if it has
+        them, as in `spacy apply`. Otherwise they are made of its text, as in `spacy evaluate`: see
+        `inputs`.
     YIELDS (TextRow): The rows.
     RAISES (CorpusError): If the file can't be read.
     """
@@ -263,8 +270,11 @@ def read_rows(
 
 
 def _read_bytes(part: Part) -> bytes:
-    """Read the bytes of a part of a file of lines. Raises a CorpusError if they have changed since
-    the file was divided, so that no line is lost or read twice."""
+    """Read the bytes of a part of a file of lines.
+
+    RAISES (CorpusError): If they have changed since the file was divided: lines could be lost or
+        read twice.
+    """
     with part.path.open("rb") as file:
         file.seek(part.start)
         content = file.read(part.stop - part.start)
@@ -275,7 +285,7 @@ def _read_bytes(part: Part) -> bytes:
 
 
 def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a row of a line of text, in .txt files, or of JSON."""
+    """Make a row of a line. In a .txt file the line is the text, in other files it is JSON."""
     try:
         text = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -293,11 +303,12 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a row of an object of JSON, or of a row of Parquet. It is refused if a format of output
-    has no room for its id."""
+    """Make a row of an object of JSON, or of a row of Parquet. It can't be read if its id is a
+    value that a format of output can't have."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
-    is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64  # NaN isn't.
+    # A comparison with NaN is false, so that NaN is refused.
+    is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64
     is_utf8 = isinstance(row_id, str) and not SURROGATE.search(row_id)
     if not is_number and not is_utf8:
         expected = "expected text or a number of 64 bits"
@@ -308,9 +319,9 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
         if key not in (reader.text_key, reader.id_key):
             metadata[key] = value
 
-    def make() -> Doc:
+    def make_doc_of_record() -> Doc:
         tokens = None
-        if place.unit == "line":  # of JSON; in Parquet such a column is metadata
+        if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
             tokens = record.get("tokens")
         if not isinstance(text, str) or tokens is None:
             return with_metadata(make_doc(reader.nlp, text), metadata)
@@ -318,31 +329,36 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
         doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
         return with_metadata(reader.make_input(doc), metadata)
 
-    return _text_row(row_id, text, make)
+    return _text_row(row_id, text, make_doc_of_record)
 
 
-def _text_row(row_id: Any, text: Any, make: Callable[[], Doc]) -> TextRow:
-    """A row, whose text is None if the value in its place isn't text."""
+def _text_row(row_id: Any, text: Any, make_doc_of_row: Callable[[], Doc]) -> TextRow:
+    """Make a `TextRow`. Its text is None if the row has something other than a string there."""
     if not isinstance(text, str):
-        return TextRow(row_id, None, make)
-    return TextRow(row_id, text, make)
+        return TextRow(row_id, None, make_doc_of_row)
+    return TextRow(row_id, text, make_doc_of_row)
 
 
 def require_pyarrow() -> Any:
-    """Import pyarrow's module for Parquet."""
+    """Import pyarrow's module for Parquet.
+
+    RAISES (ImportError): If it isn't installed.
+    """
     return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
 
 
 def make_doc(nlp: Language, text: Any) -> Doc:
-    """Tokenize the text of a row. Raises a ValueError if it isn't text, or spaCy can't make a doc
-    of it."""
+    """Tokenize the text of a row.
+
+    RAISES (ValueError): If it isn't text, or spaCy can't make a doc of it.
+    """
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
     return nlp.make_doc(text)
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """A row that can't be read: its `make_doc` raises an error with this message."""
+    """Make a row that can't be read. Its `make_doc` raises an error with this message."""
 
     def refuse() -> Doc:
         raise place.refuse(message)
@@ -351,8 +367,8 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 
 def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
-    """Read the rows of a part of a Parquet file: the columns of the text and the id, by these
-    names, and those that docs can be grouped by."""
+    """Read the rows of a part of a Parquet file. Of its columns, those of the text and the id are
+    read, which have these names, and those with values that docs can be grouped by."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
