@@ -37,6 +37,7 @@ from spacy_costner.analysis.estimators import (
     Sample,
     drawing_probs,
     estimate_ratio,
+    estimate_share,
     estimate_total,
 )
 from spacy_costner.analysis.expected_counts import concatenate_counts, expect_counts
@@ -76,7 +77,7 @@ class Population(NamedTuple):
     """Annotated docs, and what the model expects of them. Shapes: (D,)"""
 
     labels: list[Labelled]  # all together first, then those with enough entities
-    deviation: Floats1d
+    mistakes: Floats1d  # expected
     n_tokens: Column
 
 
@@ -141,7 +142,7 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
             )
         labelled.append(Labelled(*columns))
     n_tokens = counts.n_tokens.astype("float64")
-    return Population(labelled, counts.deviation, Column(n_tokens, n_tokens))
+    return Population(labelled, counts.mistakes(), Column(n_tokens, n_tokens))
 
 
 def simulate(
@@ -156,8 +157,8 @@ def simulate(
     rng (Generator): Draws them.
     YIELDS (Simulated): What the samples showed of each measure of each label.
     """
-    n_docs = len(population.deviation)
-    probs = drawing_probs(population.deviation)
+    n_docs = len(population.mistakes)
+    probs = drawing_probs(population.mistakes)
     docs = rng.choice(n_docs, size=(n_samples, n), p=probs)
     by_design = Drawing(docs, Sample(probs[docs], n_docs))
     # With replacement, too: populations are small, and the correction would hide the design.
@@ -218,13 +219,13 @@ def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> 
     for name, numerator, denominator, n_wrong in scores:
         truth = numerator.annotated.sum() / max(denominator.annotated.sum(), 1)
         expected = numerator.expected.sum() / max(denominator.expected.sum(), 1)
-        with_design = estimate_ratio(
+        with_design = estimate_share(
             numerator.drawn(by_design.docs), denominator.drawn(by_design.docs), by_design.sample
         )
         numerator_drawn = numerator.drawn(simple.docs)
         denominator_drawn = denominator.drawn(simple.docs)
-        with_model = estimate_ratio(numerator_drawn, denominator_drawn, simple.sample)
-        alone = estimate_ratio(
+        with_model = estimate_share(numerator_drawn, denominator_drawn, simple.sample)
+        alone = estimate_share(
             numerator_drawn.without_model(), denominator_drawn.without_model(), simple.sample
         )
         is_estimated = numpy.minimum(n_correct, n_wrong) >= MIN_OF_EACH

@@ -140,9 +140,9 @@ def main() -> None:
         rng = random.Random(0)
         shifted = [shift_doc(doc, shift, rng) for doc in docs]
         texts = score(nlp, shifted)
-        # Docs whose counts are less certain are drawn more often.
-        deviations = [counts.deviation for _, counts in expect_counts(nlp, "ner", shifted)]
-        probs = drawing_probs(numpy.concatenate(deviations))
+        # Docs with more expected mistakes are drawn more often.
+        mistakes = [counts.mistakes() for _, counts in expect_counts(nlp, "ner", shifted)]
+        probs = drawing_probs(numpy.concatenate(mistakes))
         for limit in LIMITS:
             threshold = conformal.threshold(calibration.losses(), limit, floor=MIN_THRESHOLD)
             cells = ["-", "-"]

@@ -19,6 +19,7 @@ from spacy_costner.analysis.estimators import (
     drawing_probs,
     drawings_for_half,
     estimate_ratio,
+    estimate_share,
     estimate_total,
     most_docs_with_any,
     student_quantile,
@@ -137,6 +138,40 @@ def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
     assert ratio.value - ratio.low == pytest.approx(ratio.high - ratio.value)
 
 
+@given(seeds)
+def test_share_is_the_ratio_with_the_interval_of_its_log_odds(rng: numpy.random.Generator) -> None:
+    """Around the estimate the log odds change as much as the ratio divided by R (1 - R)."""
+    whole = population(rng, 30)
+    part = whole._replace(annotated=whole.annotated * 0.5, expected=whole.expected * 0.5)
+    part.annotated[:5] *= 1.5
+    drawn = draw_docs(whole.probs, 20, rng)
+    sample = Sample(whole.probs[drawn], 30)
+
+    ratio = estimate_ratio(part.count(drawn), whole.count(drawn), sample)
+    share = estimate_share(part.count(drawn), whole.count(drawn), sample)
+
+    assert share.value == ratio.value
+    assert 0 < share.low <= share.value <= share.high < 1
+    odds_margin = (ratio.high - ratio.value) / (share.value * (1 - share.value))
+    log_odds = [math.log(bound / (1 - bound)) for bound in share]
+    assert log_odds[2] - log_odds[0] == pytest.approx(odds_margin, abs=1e-9)
+    assert log_odds[0] - log_odds[1] == pytest.approx(odds_margin, abs=1e-9)
+
+
+@pytest.mark.parametrize("value", [-0.5, 0.0, 1.0, 1.5])
+def test_share_outside_of_0_and_1_has_the_interval_of_the_ratio(value: float) -> None:
+    """An estimated part may be more than the estimated whole, or negative."""
+    sample = Sample(numpy.full(4, 0.1), 10)
+    whole = Count(numpy.asarray([1.0, 2.0, 1.0, 2.0]), numpy.zeros(4), 0.0)
+    part = Count(value * whole.annotated + [0.1, -0.1, -0.1, 0.1], numpy.zeros(4), 0.0)
+
+    share = estimate_share(part, whole, sample)
+
+    assert share.value == pytest.approx(value)
+    assert share == estimate_ratio(part, whole, sample)
+    assert share.low < share.value < share.high
+
+
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> None:
     """Of 4,000 samples, of which the share has a standard error below .7 points."""
@@ -148,9 +183,11 @@ def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> Non
 
     total = estimate_total(docs.count(drawn), sample, confidence=confidence)
     ratio = estimate_ratio(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
+    share = estimate_share(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
 
-    true_ratio = docs.annotated.sum() / others.annotated.sum()
-    for interval, truth in ((total, docs.annotated.sum()), (ratio, true_ratio)):
+    true_total = docs.annotated.sum()
+    true_ratio = true_total / others.annotated.sum()
+    for interval, truth in ((total, true_total), (ratio, true_ratio), (share, true_ratio)):
         has_truth = (interval.low <= truth) & (truth <= interval.high)
         assert has_truth.mean() == pytest.approx(confidence, abs=0.02)
 
@@ -189,13 +226,13 @@ def test_total_of_the_annotated_docs_alone_expects_nothing() -> None:
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=20))
-def test_probabilities_of_drawing(deviations: list[float]) -> None:
+def test_probabilities_of_drawing(mistakes: list[float]) -> None:
     """They sum to 1, and none is so small that a doc counts more than twice as much as in a simple
     random sample."""
-    probs = drawing_probs(numpy.asarray(deviations))
+    probs = drawing_probs(numpy.asarray(mistakes))
     assert probs.sum() == pytest.approx(1.0)
-    assert probs.min() >= UNIFORM / len(deviations) - 1e-12
-    surest = numpy.argmin(deviations)
+    assert probs.min() >= UNIFORM / len(mistakes) - 1e-12
+    surest = numpy.argmin(mistakes)
     assert probs[surest] == pytest.approx(probs.min())
 
 

@@ -113,8 +113,8 @@ class DrawnDoc(NamedTuple):
 def draw(
     nlp: Language, texts: Iterable[Doc], *, n: int = 50, seed: int = 0, name: str = "ner"
 ) -> list[DrawnDoc]:
-    """Draw docs with replacement, to be annotated for `estimate`: half by the standard deviation of
-    the number of their entities under the model, half uniform.
+    """Draw docs with replacement, to be annotated for `estimate`. Docs in which the model expects
+    more mistakes are drawn more often: see `drawing_probs`.
 
     nlp (Language): The trained pipeline.
     texts (Iterable[Doc]): The docs, without annotation. Those without tokens are left out.
@@ -130,19 +130,19 @@ def draw(
     if n < 1:
         raise ValueError(f"draw: expected at least 1 doc, got {n}")
     docs: list[Doc] = []
-    deviations: list[float] = []
+    mistakes: list[float] = []
     expected = 0.0
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
         docs += batch
-        deviations += counts.deviation.tolist()
+        mistakes += counts.mistakes().tolist()
         expected += float(counts.annotated.sum())
         for doc in batch:
             digest_of_texts = add_text(digest_of_texts, doc)
     if not docs:
         raise ValueError("expected docs with words, got none")
 
-    probs = drawing_probs(numpy.asarray(deviations))
+    probs = drawing_probs(numpy.asarray(mistakes))
     indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []

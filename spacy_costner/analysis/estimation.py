@@ -39,6 +39,7 @@ from .estimators import (
     Sample,
     drawings_for_half,
     estimate_ratio,
+    estimate_share,
     estimate_total,
     most_docs_with_any,
 )
@@ -454,8 +455,8 @@ def estimate_label(
                 f"{MIN_OF_EACH} of each"
             )
             return Measure(None, model_alone, None, refusal)
-        score = estimate_ratio(numerator, denominator, sample, confidence=confidence)
-        score_alone = estimate_ratio(
+        score = estimate_share(numerator, denominator, sample, confidence=confidence)
+        score_alone = estimate_share(
             numerator.without_model(), denominator.without_model(), sample, confidence=confidence
         )
         return Measure(as_share(score), model_alone, as_share(score_alone))

@@ -32,7 +32,7 @@ STEPS_OF_DEGREES = 10
 """Degrees of freedom are rounded down to a tenth, so that each quantile is computed once."""
 
 MAX_LOG_MARGIN = 100.0
-"""The largest margin of the logarithm of a count, whose exponential doesn't overflow."""
+"""The largest margin of a logarithm, so that its exponential doesn't overflow."""
 
 N_ANGLES = 20_001
 """Points of the integral of Student's t."""
@@ -98,24 +98,24 @@ class Count:
         return Count(self.annotated, numpy.zeros_like(self.expected), 0.0)
 
 
-def drawing_probs(deviations: Floats1d) -> Floats1d:
-    """The probability of each doc at each drawing: half by the standard deviation of its count
-    under the model, half uniform.
+def drawing_probs(mistakes: Floats1d) -> Floats1d:
+    """The probability of each doc at each drawing: half in proportion to the mistakes that the
+    model expects in the doc, half uniform.
 
-        q_i = (1 - u) deviation_i / sum_j deviation_j + u / D,   u = UNIFORM
+        q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
-    deviations (Floats1d): The standard deviations, of at least one doc. Shape: (D,)
+    mistakes (Floats1d): The expected number of mistakes of each doc, at least one doc. Shape: (D,)
     RETURNS (Floats1d): The probabilities, which sum to 1. Shape: (D,)
 
     Zrnic & Candès, 2024, section 3: the best probabilities are proportional to the error that is
     expected; mixed with uniform ones they are safe if that is wrong.
     """
-    n_docs = len(deviations)
+    n_docs = len(mistakes)
     uniform = numpy.full(n_docs, 1 / n_docs)
-    total = deviations.sum()
+    total = mistakes.sum()
     if total == 0:  # the model is sure of all docs
         return uniform
-    return (1 - UNIFORM) * (deviations / total) + UNIFORM * uniform
+    return (1 - UNIFORM) * (mistakes / total) + UNIFORM * uniform
 
 
 def draw_docs(probs: Floats1d, n: int, rng: Generator) -> Ints1d:
@@ -157,7 +157,7 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
 def estimate_ratio(
     numerator: Count, denominator: Count, sample: Sample, *, confidence: float = 0.95
 ) -> Interval:
-    """Estimate the ratio of two counts in all docs, such as a precision.
+    """Estimate the ratio of two counts in all docs, such as the entities of a token.
 
         ratio = R = A / B,   variance = that of the total of (a - R b) / B
 
@@ -170,15 +170,55 @@ def estimate_ratio(
 
     Särndal, Swensson & Wretman, 1992, section 5.6.
     """
+    value, margin = _ratio_and_margin(numerator, denominator, sample, confidence)
+    return Interval(value, value - margin, value + margin)
+
+
+def estimate_share(
+    part: Count, whole: Count, sample: Sample, *, confidence: float = 0.95
+) -> Interval:
+    """Estimate a share of a count in all docs, such as a precision or F.
+
+        share = R = A / B,   log odds = log R / (1 - R),   margin of log odds = margin / (R (1 - R))
+
+    The estimate is that of `estimate_ratio`. The interval is that of the log odds, which stays
+    between 0 and 1, and has the truth more often if few docs are drawn.
+
+    part, whole (Count): The counts. A whole of 0 gives the share 0.
+    sample (Sample): The drawn docs, at least 2.
+    confidence (float): See `estimate_total`.
+    RETURNS (Interval): The estimate and its interval. Shape: (...)
+    """
+    value, margin = _ratio_and_margin(part, whole, sample, confidence)
+    # An estimate is an estimated part of an estimated whole, so it may be outside of 0 and 1, where
+    # there are no log odds. Its interval is that of the ratio.
+    has_odds = (value > 0) & (value < 1)
+    safe_value = numpy.where(has_odds, value, 0.5)
+    log_odds = numpy.log(safe_value / (1 - safe_value))
+    odds_margin = margin / (safe_value * (1 - safe_value))
+    odds_margin = numpy.minimum(odds_margin, MAX_LOG_MARGIN)
+    low = numpy.where(has_odds, _logistic(log_odds - odds_margin), value - margin)
+    high = numpy.where(has_odds, _logistic(log_odds + odds_margin), value + margin)
+    return Interval(value, low, high)
+
+
+def _ratio_and_margin(
+    numerator: Count, denominator: Count, sample: Sample, confidence: float
+) -> tuple[FloatsXd, FloatsXd]:
+    """The ratio of two estimated totals, and half of its interval: see `estimate_ratio`. Shapes:
+    (...)"""
     scaled_numerator = _scaled_counts(numerator, sample)
     scaled_denominator = _scaled_counts(denominator, sample)
     total = scaled_denominator.mean(axis=-1, keepdims=True)
     safe_total = numpy.where(total == 0, 1.0, total)
     ratio = scaled_numerator.mean(axis=-1, keepdims=True) / safe_total
     influences = (scaled_numerator - ratio * scaled_denominator) / safe_total
-    margin = _margin(influences, sample, confidence)
-    value = ratio[..., 0]
-    return Interval(value, value - margin, value + margin)
+    return ratio[..., 0], _margin(influences, sample, confidence)
+
+
+def _logistic(log_odds: FloatsXd) -> FloatsXd:
+    """The probabilities with these log odds."""
+    return 1 / (1 + numpy.exp(-log_odds))
 
 
 def drawings_for_half(sample: Sample) -> int:

@@ -1,7 +1,6 @@
 """What a model expects of each doc: how many entities it has, and how many predictions are right.
 
-All numbers are exact, from the posterior. How sure the model is of them is the standard deviation
-of the number of entities.
+All numbers are exact: they are sums of probabilities of the posterior.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +12,8 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.types import Floats1d, Floats2d, Ints1d
 
-from ..decoding import Posterior
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import as_spacy_applies
-from ..types import Potentials
 from .predictions import get_component, predict, run_before
 
 
@@ -28,15 +25,20 @@ class ExpectedCounts(NamedTuple):
     correct (Floats2d): The expected number of them that are annotated: the sum of their
         probabilities. Shape: (D, labels)
     annotated (Floats2d): The expected number of annotated entities. Shape: (D, labels)
-    deviation (Floats1d): The standard deviation of the number of annotated entities of any label.
-        Shape: (D,)
     """
 
     n_tokens: Ints1d
     predicted: Floats2d
     correct: Floats2d
     annotated: Floats2d
-    deviation: Floats1d
+
+    def mistakes(self) -> Floats1d:
+        """The expected number of mistakes in each doc: of predicted entities that are not annotated
+        (false alarms), and of annotated ones that are not predicted (misses). Shape: (D,)"""
+        false_alarms = self.predicted - self.correct
+        misses = self.annotated - self.correct
+        # Rounding may make those of a sure doc negative.
+        return numpy.maximum(false_alarms + misses, 0.0).sum(axis=1)
 
     def of_doc(self, i: int) -> "ExpectedCounts":
         """What is expected of the doc with this index. Shapes: (1,), (1, labels)"""
@@ -86,7 +88,6 @@ def expect_counts(
                 predicted=predicted,
                 correct=correct,
                 annotated=posterior.sum_by_doc(opening_probs),
-                deviation=numpy.sqrt(variance_of_count(posterior)),
             ),
         )
 
@@ -94,27 +95,3 @@ def expect_counts(
 def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
     """Concatenate what is expected of the docs of several batches, at least one."""
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))
-
-
-def variance_of_count(posterior: Posterior) -> Floats1d:
-    """The variance of the number of entities of each doc. Shape: (D,)
-
-        n(y) = sum_t [y_t opens an entity],   Var n = sum_{t, k opens} d E[n] / d emissions[t, k]
-
-    The gradient of an expectation is a covariance: that of n and of the use of a tag. Li & Eisner,
-    2009, "First- and Second-Order Expectation Semirings".
-    """
-    potentials = posterior.potentials
-    opens = posterior.tags.opening.astype(potentials.emissions.dtype)
-    n_openings = Potentials(
-        emissions=numpy.tile(opens, (len(potentials.emissions), 1)),
-        transitions=numpy.zeros_like(potentials.transitions),
-        start=numpy.zeros_like(potentials.start),
-        end=numpy.zeros_like(potentials.end),
-        lengths=potentials.lengths,
-    )
-    expected, backprop = posterior.forward_backward.expectation(n_openings)
-    covariances = backprop(numpy.ones_like(expected)).emissions @ opens
-    variances = posterior.sum_by_doc(covariances[:, None])[:, 0]
-    # Rounding may make the variance of a sure doc negative.
-    return numpy.maximum(variances, 0.0)
