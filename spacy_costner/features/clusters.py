@@ -134,6 +134,12 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(word_keys, cluster_ids)
 
     @property
+    def words(self) -> tuple[Array1d, Ints2d]:
+        """The words that have clusters: their hashes, and the ids of their clusters, -1 for none.
+        Shapes: (D,), (D, width)"""
+        return self._word_keys, self._cluster_ids[:-1]
+
+    @property
     def width(self) -> int:
         """The largest number of clusters that a word has."""
         return self._cluster_ids.shape[1]

@@ -74,6 +74,19 @@ class MemoryColumn(BatchColumn):
         self._set_memory(LabelMemory.load(saved["memory"], self.attribute))
 
     @property
+    def values_with_features(self) -> tuple[Array1d, Ints2d]:
+        """The values that are remembered, as hashes, and the ids of the features that they have
+        outside of training, -1 for none. Shapes: (V,), (V, width)"""
+        return self._memory.counts.keys, self._memory.features
+
+    @property
+    def value_counts(self) -> tuple[Array1d, Ints1d]:
+        """The values that are remembered, as hashes, and how often each was in the training data.
+        Shapes: (V,)"""
+        counts = self._memory.counts
+        return counts.keys, counts.total.sum(axis=1)
+
+    @property
     def value_names(self) -> list[str]:
         """The names of the shares of labels: see `share_names`."""
         return share_names(self._memory.labels)
@@ -147,9 +160,14 @@ class LabelMemory:
         """The memory of the values that have some of these features. Shape: (F,)"""
         # An entry is added at the end for the id -1, which stands for no feature.
         is_id_used = numpy.append(is_feature_used, False)
-        features = self._features[:-1]  # (V, width), without the row for unknown values
-        is_used = is_id_used[features].any(axis=1)
+        is_used = is_id_used[self.features].any(axis=1)
         return LabelMemory(self.labels, self.counts.select(is_used), self.text_ids, self.units)
+
+    @property
+    def features(self) -> Ints2d:
+        """The ids of the features of the V values outside of training, -1 for none.
+        Shape: (V, width)"""
+        return self._features[:-1]  # the last row is for unknown values
 
     def find(self, keys: Array1d) -> Ints2d:
         """The ids of the features of tokens outside of training, -1 for none, from the hashes of

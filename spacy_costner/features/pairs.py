@@ -80,6 +80,12 @@ class PairColumn(BatchColumn):
         self._set_pairs(pairs)
 
     @property
+    def pairs(self) -> tuple[Ints1d, Ints1d]:
+        """The ids of the first and of the second value of each pair, in the order of the ids of
+        pairs. Shapes: (P,)"""
+        return split_pairs(self._pairs)
+
+    @property
     def value_names(self) -> list[str]:
         """The names of both values of each pair, joined by "+"."""
         base_names = self.base.value_names

@@ -221,6 +221,11 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["decoding"] = deepcopy(decoding.settings)
         self._configured["decoding"] = deepcopy(decoding.settings)
 
+    @property
+    def decoding(self) -> Decoding:
+        """The decoding. Its settings are in `cfg["decoding"]`."""
+        return self._decoding
+
     def check_decoding(self, tags: Tags) -> None:
         """Check that the settings of decoding fit the labels.
 

@@ -1,0 +1,174 @@
+"""Compare what a page predicts, in Node, with what the pipeline predicts in Python.
+
+    python scripts/compare_page.py MODEL CORPUS [--texts 2000] [--python-tokens] [--per-text 1]
+
+It prints the number of texts with other entities, the largest difference of a probability, and of
+the probabilities of all possible entities of at least .01; and how fast Node was.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_costner.analysis.loading import load_pipeline
+from spacy_costner.analysis.predictions import find_components
+from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.pipeline.annotations import Confidence
+from spacy_costner.readers import read_docs
+
+PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
+FLOOR = 0.01
+
+Entity = tuple[int, int, str]
+"""The first character of an entity and the one after its last, in UTF-16 units; its label."""
+
+
+class Comparison(NamedTuple):
+    """How predictions of texts differ.
+
+    other_entities (list[str]): The texts with other entities.
+    largest_difference (float): The largest difference of a probability.
+    n_entities (int): The number of entities in Python.
+    """
+
+    other_entities: list[str]
+    largest_difference: float
+    n_entities: int
+
+
+def predict_in_python(nlp: Language, docs: Sequence[Doc]) -> list[list[dict[str, Any]]]:
+    """The entities of docs with their probabilities, as a page returns them, and all others of at
+    least `FLOOR`, which are marked as not predicted."""
+    (ner,) = find_components(nlp).values()
+    ner.set_confidence(Confidence(alternatives=FLOOR))
+    results: list[list[dict[str, Any]]] = []
+    for doc in docs:
+        doc = ner(doc)
+        spans: list[dict[str, Any]] = []
+        for key in ("confidence", "confidence_alternatives"):
+            group = doc.spans[key]
+            for span, score in zip(group, group.attrs["scores"]):
+                spans.append(
+                    {
+                        "start": utf16_length(doc.text[: span.start_char]),
+                        "end": utf16_length(doc.text[: span.end_char]),
+                        "label": span.label_,
+                        "score": float(score),
+                        "is_predicted": key == "confidence",
+                    }
+                )
+        results.append(spans)
+    return results
+
+
+def utf16_length(text: str) -> int:
+    """The number of UTF-16 units of a text, as JavaScript counts."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:
+    """The tokens of a doc by their first UTF-16 unit and the one after their last."""
+    tokens = []
+    begin = 0
+    for token in doc:
+        end = begin + utf16_length(token.text)
+        tokens.append((begin, end))
+        begin = end + utf16_length(token.whitespace_)
+    return tokens
+
+
+def predict_in_node(model: bytes, docs: Sequence[Doc], *, give_tokens: bool) -> dict[str, Any]:
+    """What predict.mjs writes for docs."""
+    texts: list[dict[str, Any]] = []
+    for doc in docs:
+        texts.append({"text": doc.text})
+        if give_tokens:
+            texts[-1]["tokens"] = utf16_tokens(doc)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("model.bin", "texts.json", "results.json")]
+        model_path, texts_path, results_path = paths
+        model_path.write_bytes(model)
+        texts_path.write_text(json.dumps({"texts": texts, "floor": FLOOR}), encoding="utf8")
+        subprocess.run(["node", str(PREDICT), *map(str, paths)], check=True)
+        return json.loads(results_path.read_text(encoding="utf8"))
+
+
+def compare(
+    docs: Sequence[Doc],
+    in_python: Sequence[Sequence[dict[str, Any]]],
+    in_node: Sequence[dict[str, Any]],
+) -> Comparison:
+    """Compare the entities of docs and the probabilities of all possible ones. One that only one of
+    the two has counts by the difference of its probability from `FLOOR`."""
+    other_entities: list[str] = []
+    largest_difference = 0.0
+    n_entities = 0
+    for doc, spans, result in zip(docs, in_python, in_node):
+        predicted = {key_of(span) for span in spans if span["is_predicted"]}
+        n_entities += len(predicted)
+        if predicted != {key_of(span) for span in result["entities"]}:
+            other_entities.append(doc.text)
+        python_scores = {key_of(span): span["score"] for span in spans}
+        node_scores = {key_of(span): span["score"] for span in result["likely"]}
+        node_scores.update({key_of(span): span["score"] for span in result["entities"]})
+        for key in python_scores.keys() | node_scores.keys():
+            difference = abs(python_scores.get(key, FLOOR) - node_scores.get(key, FLOOR))
+            largest_difference = max(largest_difference, difference)
+    return Comparison(other_entities, largest_difference, n_entities)
+
+
+def key_of(span: dict[str, Any]) -> Entity:
+    """An entity without its probability."""
+    return (span["start"], span["end"], span["label"])
+
+
+def read_texts(nlp: Language, path: str, n_texts: int, n_per_text: int) -> list[Doc]:
+    """The texts of a corpus, as the tokenizer of a pipeline reads them: so many sentences or docs
+    of the corpus make a text, with line breaks between them."""
+    texts: list[str] = []
+    lines: list[str] = []
+    for doc in read_docs(nlp, path):
+        lines.append(doc.text)
+        if len(lines) == n_per_text:
+            texts.append("\n".join(lines))
+            lines = []
+        if len(texts) == n_texts:
+            break
+    return [nlp.make_doc(text) for text in texts]
+
+
+def main() -> None:
+    """Compare, and print what differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("corpus")
+    parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--per-text", type=int, default=1)
+    parser.add_argument("--python-tokens", action="store_true")
+    arguments = parser.parse_args()
+
+    nlp = load_pipeline(arguments.model)
+    model = make_web_model(nlp)
+    print(f"model file: {len(model.data):,} bytes, {model.n_words:,} words")
+    docs = read_texts(nlp, arguments.corpus, arguments.texts, arguments.per_text)
+    in_node = predict_in_node(model.data, docs, give_tokens=arguments.python_tokens)
+    words = in_node["words"]
+    speed = words / in_node["seconds"]
+    print(f"Node: loaded in {in_node['load']:.3f} s, {words:,} words, {speed:,.0f} a second")
+    comparison = compare(docs, predict_in_python(nlp, docs), in_node["results"])
+    print(f"{len(docs):,} texts, {comparison.n_entities:,} entities")
+    print(f"{len(comparison.other_entities):,} texts with other entities")
+    print(f"largest difference of a probability: {comparison.largest_difference:.2g}")
+    for text in comparison.other_entities[:5]:
+        print(f"  {text[:100]!r}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""The features of a linear model in the form of a page: see `javascript/features.js`.
+
+Each kind of column has a function that describes it, or is refused by name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.attrs import IDS
+from spacy.lang.lex_attrs import LEX_ATTRS
+from spacy.strings import get_string_id
+from spacy.symbols import IDS as SYMBOLS
+from spacy.vocab import Vocab
+from thinc.types import Array1d, ArrayXd
+
+from ..features import Features
+from ..features.attributes import AttributeColumn, CaselessColumn
+from ..features.clusters import ClusterColumn
+from ..features.column import Column
+from ..features.document import DocumentColumn
+from ..features.elsewhere import ElsewhereColumn
+from ..features.gazetteers import GazetteerColumn
+from ..features.ids import LOWEST_32_BITS
+from ..features.memory import MemoryColumn
+from ..features.pairs import PairColumn
+from ..features.static_vectors import VectorColumn
+from ..features.words import TEXT_FLAGS, WordColumn
+
+Description = dict[str, Any]
+"""What the header of a model file says of a column. Under "arrays" it has the names of arrays of
+the file."""
+
+WORD_ATTRIBUTES = ("ORTH", "LOWER", "SHAPE", "PREFIX", "SUFFIX")
+"""The attributes of spaCy that a page finds by itself: those in `ATTRIBUTES` of words.js."""
+
+LEXEME_FLAGS = (
+    "IS_ALPHA",
+    "IS_ASCII",
+    "IS_DIGIT",
+    "IS_LOWER",
+    "IS_PUNCT",
+    "IS_SPACE",
+    "IS_TITLE",
+    "IS_UPPER",
+)
+"""The flags of spaCy that a page finds by itself: those in `FLAGS` of words.js."""
+
+WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
+"""The columns whose values are whole words."""
+
+LEAST_COUNT = 10
+"""Words that are fewer times in the training data are rare, and so are words of which this isn't
+known."""
+
+
+class WebFeatures(NamedTuple):
+    """Features as a page has them.
+
+    columns (list[Description]): The columns, in the order of their rows of weights.
+    arrays (dict[str, ArrayXd]): Their arrays, by name.
+    """
+
+    columns: list[Description]
+    arrays: dict[str, ArrayXd]
+
+
+def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
+    """Describe the features of a model for a page.
+
+    features (Features): The features.
+    vocab (Vocab): The vocab of the pipeline, whose attributes of words they see.
+    RETURNS (WebFeatures): Their description.
+    RAISES (ValueError): If a page can't have one of them. The message names it.
+    """
+    columns: list[Description] = []
+    arrays: dict[str, ArrayXd] = {}
+    for column in features.lookup.columns:
+        if isinstance(column, VectorColumn) and not column.dim:
+            continue  # there were no vectors, so it has no rows of weights
+        column_arrays: dict[str, ArrayXd] = {}
+        description = {
+            **describe_column(column, column_arrays),
+            "name": column.name,
+            "offsets": [*column.offsets],
+            "n_values": column.n_values,
+        }
+        for key, array in column_arrays.items():
+            array_name = f"{column.name}.{key}"
+            arrays[array_name] = array
+            description.setdefault("arrays", {})[key] = array_name
+        columns.append(description)
+    _check_lexeme_attributes(features.lookup.columns, vocab)
+    return WebFeatures(columns, arrays)
+
+
+def symbols_of_spacy() -> dict[str, int]:
+    """The lowest 32 bits of the hashes of strings that are symbols in spaCy, whose hash is their
+    number."""
+    return {name: number & int(LOWEST_32_BITS) for name, number in SYMBOLS.items() if name}
+
+
+def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
+    """What a page has to know of a column. Its arrays are added to `arrays`.
+
+    RAISES (ValueError): If a page can't have such a column.
+    """
+    for column_type, describe in DESCRIBE.items():
+        if isinstance(column, column_type):
+            return describe(column, arrays)
+    raise refusal(f"features of the kind {column.name}")
+
+
+def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """Values that depend on the word alone."""
+    name = column.name
+    values = {"values": column.values}
+    affix = re.fullmatch("(prefix|suffix)([0-9]+)", name)
+    if affix is not None:
+        return {"kind": affix[1], "size": int(affix[2]), **values}
+    if name == "character_type":
+        return {"kind": name, **values}
+    if name in TEXT_FLAGS or name in LEXEME_FLAGS:
+        return {"kind": "flag", "flag": name, **values}
+    return {"kind": "attribute", "attribute": _word_attribute(name), **values}
+
+
+def describe_attribute(column: AttributeColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """An attribute of tokens, if it is one of the word alone."""
+    attribute = _word_attribute(column.name)
+    return {"kind": "attribute", "attribute": attribute, "values": column.values}
+
+
+def describe_caseless(column: CaselessColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The word in lower case, in texts all in lower case or all in capitals."""
+    return {"kind": "caseless", "values": column.values}
+
+
+def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The position in a phrase. Phrases are found by their words in lower case."""
+    phrases: list[list[str]] = []
+    for phrase in column.gazetteer.phrases:
+        phrases.append([word.lower() for word in phrase.split()])
+    return {"kind": "gazetteer", "values": column.values, "phrases": phrases}
+
+
+def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The clusters of words, which are known by their hashes."""
+    word_keys, cluster_ids = column.words
+    _add_table(column.name, word_keys, cluster_ids, arrays)
+    return {"kind": "clusters"}
+
+
+def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The labels that the values of an attribute had, without the counts by doc: a page only needs
+    the features that come of them."""
+    value_keys, feature_ids = column.values_with_features
+    _add_table(column.name, value_keys, feature_ids, arrays)
+    return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
+
+
+def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The pairs of values of neighbours, if these are of the word alone."""
+    if not isinstance(column.base, (WordColumn, AttributeColumn)):
+        raise refusal(f"features of pairs of {column.base.name}")
+    left, right = column.pairs
+    arrays["left"] = left.astype("int32")
+    arrays["right"] = right.astype("int32")
+    return {"kind": "pairs", "base": column.base.name}
+
+
+def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The values beside other occurrences of the word."""
+    base = _word_attribute(column.base.name)
+    return {"kind": "elsewhere", "base": base, "side": column.side, "n_nearest": column.n_nearest}
+
+
+def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """The labels that a first pass predicts for other occurrences of the word."""
+    attribute = _word_attribute(column.attribute)
+    return {
+        "kind": "document",
+        "attribute": attribute,
+        "labels": column.labels,
+        "width": column.width,
+    }
+
+
+def refuse_vectors(column: VectorColumn, arrays: dict[str, ArrayXd]) -> Description:
+    """Static vectors of words are not in a page."""
+    raise refusal("static vectors of words as inputs (include_static_vectors)")
+
+
+DESCRIBE: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
+    WordColumn: describe_words,
+    AttributeColumn: describe_attribute,
+    CaselessColumn: describe_caseless,
+    GazetteerColumn: describe_gazetteer,
+    ClusterColumn: describe_clusters,
+    MemoryColumn: describe_memory,
+    PairColumn: describe_pairs,
+    ElsewhereColumn: describe_elsewhere,
+    DocumentColumn: describe_document,
+    VectorColumn: refuse_vectors,
+}
+"""The functions that describe columns, by class."""
+
+
+def refusal(feature: str) -> ValueError:
+    """The error that a page can't have something, by its name."""
+    return ValueError(
+        f"page: expected a linear model with features of words and their text, got {feature}, "
+        "which a page can't have"
+    )
+
+
+def find_private_rows(features: Features) -> Array1d:
+    """Which rows of weights a page leaves out that is without label memory and rare words: those of
+    label memory, of words that are rare in the training data, and of what is made of these.
+
+    RETURNS (Array1d): True for these rows. Shape: (V,)
+    """
+    columns = features.lookup.columns
+    counts = _count_words(columns)
+    is_private_value: dict[str, Array1d] = {}
+    for column in columns:
+        is_private_value[column.name] = _private_values(column, counts, is_private_value)
+
+    rows: list[Array1d] = [numpy.zeros(0, dtype=bool)]
+    for column in columns:
+        # The rows of a column: each offset has one for each value.
+        rows.append(numpy.tile(is_private_value[column.name], len(column.offsets)))
+    return numpy.concatenate(rows)
+
+
+def _private_values(
+    column: Column, counts: dict[int, int], is_private_value: dict[str, Array1d]
+) -> Array1d:
+    """Which values of a column are left out, from those of columns before it. Shape: (n_values,)"""
+    if isinstance(column, MemoryColumn):
+        return numpy.ones(column.n_values, dtype=bool)
+    if isinstance(column, ElsewhereColumn):
+        return is_private_value[column.base.name]
+    if isinstance(column, PairColumn):
+        left, right = column.pairs
+        is_private = is_private_value[column.base.name]
+        return is_private[left] | is_private[right]
+    if column.name not in WHOLE_WORDS:
+        return numpy.zeros(column.n_values, dtype=bool)
+    is_rare: list[bool] = []
+    for word in column.value_names:
+        count = counts.get(key_of(word.lower()), 0)
+        is_rare.append(count < LEAST_COUNT)
+    return numpy.asarray(is_rare, dtype=bool)
+
+
+def _count_words(columns: Iterable[Column]) -> dict[int, int]:
+    """How often words were in the training data, by the keys of their lower case, as far as label
+    memory knows it."""
+    counts: dict[int, int] = {}
+    for column in columns:
+        if isinstance(column, MemoryColumn) and column.attribute == "LOWER":
+            value_keys, n_times = column.value_counts
+            counts.update(zip(value_keys.tolist(), n_times.tolist()))
+    return counts
+
+
+def key_of(word: str) -> int:
+    """The lowest 32 bits of the hash of a word."""
+    return get_string_id(word) & int(LOWEST_32_BITS)
+
+
+def _word_attribute(name: str) -> str:
+    """Check that an attribute is one of words alone, which a page finds."""
+    if name not in WORD_ATTRIBUTES:
+        raise refusal(f"the attribute {name} of tokens")
+    return name
+
+
+def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
+    """Add a table with a row of ids for each key, in the order of the keys."""
+    if (keys > LOWEST_32_BITS).any():
+        raise ValueError(
+            f"page: {name}: expected words with hashes of 32 bits, got longer ones, as models up "
+            "to 0.3.0 have them: train again"
+        )
+    order = numpy.argsort(keys)
+    arrays["keys"] = keys[order].astype("uint32")
+    arrays["table"] = ids[order].astype("int32")
+
+
+def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
+    """Check that the attributes of words that columns see are those of spaCy, not of a language or
+    a user.
+
+    RAISES (ValueError): If one is computed by another function. The message names it.
+    """
+    getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
+    names = ["IS_SPACE"]
+    for column in columns:
+        names.extend(column.attributes)
+        names.extend(column.lexeme_attributes)
+    for name in names:
+        attribute = IDS[name]
+        if attribute in getters and getters[attribute] is not LEX_ATTRS.get(attribute):
+            raise refusal(f"{name} by the rules of this language")

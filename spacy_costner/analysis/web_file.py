@@ -1,0 +1,83 @@
+"""The binary form of model files for pages, which `javascript/model_file.js` reads.
+
+It is compressed by gzip. Below that it has
+
+    8 bytes     "costner" and a line break
+    4 bytes     the version of this form
+    4 bytes     the length of the header
+    the header  JSON in UTF-8, with what it says of each array under "arrays"
+    the arrays  one after another
+
+All numbers have their lowest byte first. Whole numbers stand byte by byte, first the lowest byte of
+all of them, and so on, as the high bytes of small numbers are alike.
+"""
+
+import gzip
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+from thinc.types import ArrayXd
+
+VERSION = 1
+"""The version of the form. A page refuses files of another version."""
+
+MAGIC = b"costner\n"
+
+DTYPES = ("float64", "int32", "uint32", "int16", "uint8")
+"""The types of arrays that JavaScript reads."""
+
+
+def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes:
+    """Make a model file. The same arguments give the same bytes.
+
+    header (Mapping[str, Any]): What is not in arrays, as JSON.
+    arrays (Mapping[str, ArrayXd]): The arrays, by name. Their types are some of `DTYPES`.
+    RETURNS (bytes): The file.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    parts: list[bytes] = []
+    offset = 0
+    for name, array in arrays.items():
+        part, has_differences = _pack_array(array)
+        entries[name] = {"dtype": array.dtype.name, "shape": array.shape, "offset": offset}
+        if has_differences:
+            entries[name]["differences"] = True
+        parts.append(part)
+        offset += len(part)
+
+    header_as_json = json.dumps(
+        {**header, "arrays": entries}, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
+    header_bytes = header_as_json.encode("utf8")
+    sizes = struct.pack("<II", VERSION, len(header_bytes))
+    content = b"".join([MAGIC, sizes, header_bytes, *parts])
+    return gzip.compress(content, compresslevel=9, mtime=0)
+
+
+def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
+    """The bytes of an array, and whether they are of the differences of neighbours, which is the
+    smaller form of ascending numbers."""
+    if array.dtype.name not in DTYPES:
+        raise ValueError(f"expected an array of {' or '.join(DTYPES)}, got {array.dtype}")
+    if array.dtype.kind == "f":
+        return array.astype("<f8").tobytes(), False
+    as_they_are = _by_byte(array)
+    if array.ndim != 1 or not len(array):
+        return as_they_are, False
+    differences = array.copy()
+    differences[1:] -= array[:-1]  # modulo the range of the type, as in JavaScript
+    as_differences = _by_byte(differences)
+    if len(zlib.compress(as_differences)) < len(zlib.compress(as_they_are)):
+        return as_differences, True
+    return as_they_are, False
+
+
+def _by_byte(numbers: ArrayXd) -> bytes:
+    """The lowest bytes of whole numbers, then the next ones, and so on."""
+    flat = numbers.astype(numbers.dtype.newbyteorder("<")).reshape(-1, 1)
+    bytes_of_numbers = numpy.ascontiguousarray(flat).view("uint8")  # (N, itemsize)
+    return bytes_of_numbers.T.tobytes()

@@ -1,0 +1,322 @@
+/**
+ * Entities in paths, and their probabilities.
+ *
+ * An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be
+ * over after a closing tag, where another transition follows. With the messages of chain.js,
+ *
+ *     a_b[k] = alpha_b[k]                                                   if k opens an entity of x
+ *     a_t[j] = E[t, j] + log sum_{(i, j) inside x} exp(a_{t-1}[i] + M[i, j])
+ *
+ * sums over the paths with an entity that begins at b and contains t. With
+ *
+ *     leave_t[i] = log sum_{(i, j) not inside x} exp(M[i, j] + E[t+1, j] + beta_{t+1}[j])
+ *
+ * and leave_T = beta_T, the probability that it contains t, and that t is its last token, are
+ *
+ *     reach(b, t) = sum_k exp(a_t[k] + beta_t[k] - log Z)
+ *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
+ *
+ * White space can't be the last token: the probabilities of the white space after a word are added
+ * to that of the word. reach(b, t) never grows with t, and entities that contain the same token
+ * exclude each other. So a search for all entities above some probability is short.
+ */
+
+import { ForwardBackward, logSum } from "./chain.js";
+
+/** @typedef {import("./chain.js").Entity} Entity */
+/** @typedef {import("./chain.js").Tags} Tags */
+
+/**
+ * An entity with its probability.
+ * @typedef {{begin: number, end: number, label: number, prob: number}} ScoredEntity
+ */
+
+/**
+ * The tags of one label. Numbers of tags are their indices in `tags`.
+ * @typedef {Object} LabelTags
+ * @property {number[]} tags
+ * @property {number[]} opening The numbers of those that open an entity.
+ * @property {number[]} closing
+ * @property {[number, number][]} inside The numbers of the transitions inside an entity.
+ */
+
+/**
+ * Returns the entities of a path.
+ * @param {ArrayLike<number>} path The tag of each token.
+ * @param {Tags} tags
+ * @param {number[]} bounds The first token of each sequence, then the number of tokens.
+ * @returns {Entity[]}
+ */
+export function decodePath(path, tags, bounds) {
+  const opening = new Set(tags.opening);
+  const continuing = new Set(tags.continuing);
+  const entities = [];
+  for (let s = 0; s + 1 < bounds.length; s++) {
+    for (let begin = bounds[s]; begin < bounds[s + 1]; begin++) {
+      if (!opening.has(path[begin])) {
+        continue;
+      }
+      let end = begin + 1;
+      while (end < bounds[s + 1] && continuing.has(path[end])) {
+        end += 1;
+      }
+      entities.push({ begin, end, label: tags.label_of[path[begin]] });
+    }
+  }
+  return entities;
+}
+
+/**
+ * Returns entities without white space at both ends. Those of white space alone are left out.
+ * @param {Entity[]} entities
+ * @param {boolean[]} isSpace Whether each token is white space.
+ * @returns {Entity[]}
+ */
+export function trim(entities, isSpace) {
+  const trimmed = [];
+  for (const entity of entities) {
+    let { begin, end } = entity;
+    while (begin < end && isSpace[begin]) {
+      begin += 1;
+    }
+    while (begin < end && isSpace[end - 1]) {
+      end -= 1;
+    }
+    if (begin < end) {
+      trimmed.push({ ...entity, begin, end });
+    }
+  }
+  return trimmed;
+}
+
+/** The probabilities of the entities of a text. */
+export class EntityProbabilities {
+  /**
+   * @param {ForwardBackward} forwardBackward
+   * @param {Tags} tags
+   * @param {boolean[]} isSpace Whether each token is white space.
+   */
+  constructor(forwardBackward, tags, isSpace) {
+    this.forwardBackward = forwardBackward;
+    this.isSpace = isSpace;
+    this.isInside = new Uint8Array(tags.label_of.length ** 2);
+    for (const [from, to] of tags.inside) {
+      this.isInside[from * tags.label_of.length + to] = 1;
+    }
+    this.ofLabels = tags.labels.map((_, label) => tagsOfLabel(tags, label));
+  }
+
+  /**
+   * Returns the probability that exactly these tokens are an entity with this label.
+   * @param {Entity} entity
+   * @returns {number}
+   */
+  probability({ begin, end, label }) {
+    if (end > this.forwardBackward.past[begin]) {
+      return 0; // it goes beyond its sequence
+    }
+    const walk = new EntityWalk(this, begin, label);
+    while (walk.token + 1 < end) {
+      walk.advance();
+    }
+    let prob = walk.over();
+    while (!walk.isLast && this.isSpace[walk.token + 1]) {
+      walk.advance();
+      prob += walk.over();
+    }
+    return Math.min(prob, 1);
+  }
+
+  /**
+   * Returns all entities with at least some probability, which may overlap, by their begins, then
+   * their ends, then the most probable first.
+   * @param {number} floor The least probability.
+   * @returns {ScoredEntity[]}
+   */
+  likely(floor) {
+    const entities = [];
+    for (let begin = 0; begin < this.forwardBackward.nTokens; begin++) {
+      if (this.isSpace[begin]) {
+        continue;
+      }
+      const first = entities.length;
+      for (let label = 0; label < this.ofLabels.length; label++) {
+        this.addEnds(begin, label, floor, entities);
+      }
+      if (entities.length > first + 1) {
+        const beginningHere = entities.splice(first);
+        beginningHere.sort((a, b) => a.end - b.end || b.prob - a.prob);
+        entities.push(...beginningHere);
+      }
+    }
+    return entities;
+  }
+
+  /**
+   * Adds the entities of a label that begin at a token, with all their ends.
+   * @param {number} begin
+   * @param {number} label
+   * @param {number} floor The least probability.
+   * @param {ScoredEntity[]} entities The list that they are added to.
+   */
+  addEnds(begin, label, floor, entities) {
+    const leastReach = 0.999 * floor; // a little less, as sums are rounded: `prob` decides
+    let end = begin; // after the last word; at first there is none
+    let prob = 0; // of an entity that ends there
+    const addIfLikely = () => {
+      if (end > begin && prob >= floor) {
+        entities.push({ begin, end, label, prob: Math.min(prob, 1) });
+      }
+    };
+    const walk = new EntityWalk(this, begin, label);
+    for (;;) {
+      if (!this.isSpace[walk.token]) {
+        addIfLikely();
+        if (!(walk.reach() >= leastReach)) {
+          return;
+        }
+        end = walk.token + 1;
+        prob = 0;
+      }
+      prob += walk.over();
+      if (walk.isLast) {
+        addIfLikely();
+        return;
+      }
+      walk.advance();
+    }
+  }
+}
+
+/** The sums a_t over the paths with an entity of one label that begins at one token. */
+class EntityWalk {
+  /**
+   * @param {EntityProbabilities} owner
+   * @param {number} begin The first token of the entity.
+   * @param {number} label Its label.
+   */
+  constructor(owner, begin, label) {
+    const { alpha, nTags } = owner.forwardBackward;
+    this.owner = owner;
+    this.ofLabel = owner.ofLabels[label];
+    this.token = begin;
+    this.sums = new Float64Array(this.ofLabel.tags.length).fill(-Infinity);
+    for (const number of this.ofLabel.opening) {
+      this.sums[number] = alpha[begin * nTags + this.ofLabel.tags[number]];
+    }
+  }
+
+  /** Whether the token is the last one of its sequence. */
+  get isLast() {
+    return this.token + 1 === this.owner.forwardBackward.past[this.token];
+  }
+
+  /** Goes to the next token, which the sequence has. */
+  advance() {
+    const { nTags, emissions, transitions } = this.owner.forwardBackward.potentials;
+    const { tags, inside } = this.ofLabel;
+    this.token += 1;
+    const sums = new Float64Array(tags.length).fill(-Infinity);
+    for (const [from, to] of inside) {
+      const transition = transitions[tags[from] * nTags + tags[to]];
+      const score = transition + emissions[this.token * nTags + tags[to]];
+      sums[to] = addLogs(sums[to], this.sums[from] + score);
+    }
+    this.sums = sums;
+  }
+
+  /**
+   * Returns the probability that the entity contains the token.
+   * @returns {number}
+   */
+  reach() {
+    const { beta, logZ, nTags } = this.owner.forwardBackward;
+    const { tags } = this.ofLabel;
+    let sum = 0;
+    for (let number = 0; number < tags.length; number++) {
+      const logProb = this.sums[number] + beta[this.token * nTags + tags[number]];
+      sum += Math.exp(logProb - logZ[this.token]);
+    }
+    return sum;
+  }
+
+  /**
+   * Returns the probability that the token is the last one of the entity.
+   * @returns {number}
+   */
+  over() {
+    const { logZ } = this.owner.forwardBackward;
+    let sum = 0;
+    for (const number of this.ofLabel.closing) {
+      if (this.sums[number] > -Infinity) {
+        const logProb = this.sums[number] + this.leave(this.ofLabel.tags[number]);
+        sum += Math.exp(logProb - logZ[this.token]);
+      }
+    }
+    return sum;
+  }
+
+  /**
+   * Returns leave_t of a tag: see above.
+   * @param {number} from
+   * @returns {number}
+   */
+  leave(from) {
+    const { beta, nTags, potentials } = this.owner.forwardBackward;
+    if (this.isLast) {
+      return beta[this.token * nTags + from];
+    }
+    const next = (this.token + 1) * nTags;
+    const scores = new Float64Array(nTags).fill(-Infinity);
+    for (let to = 0; to < nTags; to++) {
+      if (!this.owner.isInside[from * nTags + to]) {
+        const transition = potentials.transitions[from * nTags + to];
+        scores[to] = transition + potentials.emissions[next + to] + beta[next + to];
+      }
+    }
+    return logSum(scores);
+  }
+}
+
+/**
+ * @param {Tags} tags
+ * @param {number} label
+ * @returns {LabelTags}
+ */
+function tagsOfLabel(tags, label) {
+  const tagsOf = [];
+  tags.label_of.forEach((otherLabel, tag) => {
+    if (otherLabel === label) {
+      tagsOf.push(tag);
+    }
+  });
+  const numbersOf = (/** @type {number[]} */ some) =>
+    some.map((tag) => tagsOf.indexOf(tag)).filter((number) => number >= 0);
+  /** @type {[number, number][]} */
+  const inside = [];
+  for (const [from, to] of tags.inside) {
+    if (tags.label_of[from] === label) {
+      inside.push([tagsOf.indexOf(from), tagsOf.indexOf(to)]);
+    }
+  }
+  return {
+    tags: tagsOf,
+    opening: numbersOf(tags.opening),
+    closing: numbersOf(tags.closing),
+    inside,
+  };
+}
+
+/**
+ * Returns log(exp(a) + exp(b)).
+ * @param {number} a
+ * @param {number} b
+ * @returns {number}
+ */
+function addLogs(a, b) {
+  const larger = Math.max(a, b);
+  if (larger === -Infinity) {
+    return -Infinity;
+  }
+  return larger + Math.log1p(Math.exp(Math.min(a, b) - larger));
+}

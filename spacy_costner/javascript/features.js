@@ -1,0 +1,404 @@
+/**
+ * From words to emissions: the score of each tag at each token.
+ *
+ * A column is a kind of value of tokens, such as the word in lower case. It has a slot at each of
+ * its offsets: the slot at offset -1 shows a token the values of the token before it. A slot and a
+ * value are one feature, which has a row of weights, one for each tag:
+ *
+ *     row = first row of the slot + id of the value
+ *     emissions[t] = sum over columns, their offsets o and the values v of token t + o
+ *                    weights[row(column, o, v)]
+ *
+ * What a word adds at an offset is summed once and kept. See `features/lookup.py` and
+ * `ml/word_sums.py`. In shapes, N is the number of tokens, K that of tags.
+ */
+
+import { isAllLower, isAllUpper } from "./characters.js";
+import { findPhrases, makePhraseTree } from "./gazetteer.js";
+import { groupOccurrences, nearestOccurrences, shareIds } from "./occurrences.js";
+import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
+
+/** @typedef {import("./words.js").Word} Word */
+
+/** The number of words that are remembered. Above it all are forgotten. */
+const MOST_WORDS = 1 << 16;
+
+/**
+ * A text as its words.
+ * @typedef {Object} Doc
+ * @property {string} text
+ * @property {Word[]} words
+ * @property {WordEntry[]} entries What is kept of each of the words.
+ */
+
+/**
+ * What is kept of a word: the ids of its values in each column of words, and what these add to
+ * scores at each offset, for each model that has asked.
+ * @typedef {{word: Word, ids: ArrayLike<number>[], sums: Map<Emissions, Float64Array>}} WordEntry
+ */
+
+/**
+ * The ids of the values of some tokens.
+ * @typedef {Map<number, ArrayLike<number>>} IdsOfTokens
+ */
+
+/**
+ * A column with its rows of weights.
+ * @typedef {Object} Column
+ * @property {any} data What the model file says of it.
+ * @property {number[]} offsets
+ * @property {number[]} firstRows The first row of the slot at each offset.
+ */
+
+/** The columns of a model. They find the ids of the values of words and tokens. */
+export class Features {
+  /**
+   * @param {any[]} columns The columns of the model file, with their arrays.
+   * @param {Record<string, number>} symbols The numbers of spaCy's symbols, by name.
+   */
+  constructor(columns, symbols) {
+    this.symbols = new Map(Object.entries(symbols));
+    /** @type {Column[]} */
+    this.wordColumns = [];
+    /** @type {Column[]} */
+    this.docColumns = [];
+    /** @type {Column[]} */
+    this.labelColumns = [];
+    this.nRows = 0;
+    for (const data of columns) {
+      const firstRows = data.offsets.map((/** @type {number} */ _, /** @type {number} */ i) =>
+        this.nRows + i * data.n_values,
+      );
+      this.nRows += data.offsets.length * data.n_values;
+      const column = { data, offsets: data.offsets, firstRows };
+      if (Object.hasOwn(WORD_COLUMNS, data.kind)) {
+        this.wordColumns.push(column);
+      } else if (Object.hasOwn(DOC_COLUMNS, data.kind)) {
+        this.docColumns.push(column);
+      } else if (data.kind === "document") {
+        this.labelColumns.push(column);
+      } else {
+        throw new Error(`model file: unknown kind of feature: ${data.kind}`);
+      }
+    }
+
+    // All offsets at which words have features, in order.
+    const offsets = this.wordColumns.flatMap((column) => column.offsets);
+    this.wordOffsets = [...new Set(offsets)].sort((a, b) => a - b);
+    this.findWordIds = this.wordColumns.map(({ data }) =>
+      WORD_COLUMNS[data.kind](data, this.symbols),
+    );
+    // The functions of columns of texts are made of columns of words, which they read.
+    this.findDocIds = this.docColumns.map(({ data }) => DOC_COLUMNS[data.kind](data, this));
+    /** @type {Map<string, WordEntry>} */
+    this.entries = new Map();
+  }
+
+  /**
+   * Makes a doc of the words of a text.
+   * @param {string} text
+   * @param {string[]} words
+   * @returns {Doc}
+   */
+  read(text, words) {
+    if (this.entries.size > MOST_WORDS) {
+      this.entries.clear();
+    }
+    const entries = words.map((word) => this.entryOf(word));
+    return { text, words: entries.map((entry) => entry.word), entries };
+  }
+
+  /**
+   * @param {string} text The text of a word.
+   * @returns {WordEntry}
+   */
+  entryOf(text) {
+    let entry = this.entries.get(text);
+    if (entry === undefined) {
+      const word = makeWord(text);
+      const ids = this.findWordIds.map((findIds) => findIds(word));
+      entry = { word, ids, sums: new Map() };
+      this.entries.set(text, entry);
+    }
+    return entry;
+  }
+
+  /**
+   * Returns the function from an entry to the id of its value in a column of words that has one at
+   * most; -1 for none.
+   * @param {string} name The name of the column.
+   * @returns {(entry: WordEntry) => number}
+   */
+  idIn(name) {
+    const index = this.wordColumns.findIndex(({ data }) => data.name === name);
+    if (index < 0) {
+      throw new Error(`model file: expected a column ${name}, found none`);
+    }
+    return (entry) => entry.ids[index][0] ?? -1;
+  }
+
+  /**
+   * Finds the ids of the values of tokens in the columns that depend on the text.
+   * @param {Doc} doc
+   * @returns {IdsOfTokens[]} Those of each of these columns.
+   */
+  findInDoc(doc) {
+    return this.findDocIds.map((findIds) => findIds(doc));
+  }
+
+  /**
+   * Finds the groups of tokens that see each other's labels, for each column of labels.
+   * @param {Doc} doc
+   * @returns {number[][][]}
+   */
+  groupTokens(doc) {
+    return this.labelColumns.map(({ data }) =>
+      groupOccurrences(
+        doc.words,
+        ATTRIBUTES[data.attribute],
+        (word) => word.isCapitalised || word.hasDigit,
+      ),
+    );
+  }
+
+  /**
+   * Finds the ids of the labels that a first pass predicts for the other occurrences of words.
+   * @param {number[][][]} groups See `groupTokens`.
+   * @param {Float64Array} probabilities Of O and of each label. Shape: (N, labels + 1)
+   * @param {string[]} labels The labels of the first pass, O first.
+   * @returns {IdsOfTokens[]} Those of each column of labels.
+   */
+  findLabels(groups, probabilities, labels) {
+    return this.labelColumns.map(({ data }, i) =>
+      findLabelsElsewhere(groups[i], probabilities, labels, data),
+    );
+  }
+}
+
+/** The weights of features, with which they are summed to emissions. */
+export class Emissions {
+  /**
+   * @param {Features} features
+   * @param {Int32Array} rowIds Which of the different rows of weights each feature has, -1 for
+   *   weights of 0. Length: features
+   * @param {Float64Array} weights The different rows. Shape: (rows, K)
+   * @param {number} nTags K.
+   */
+  constructor(features, rowIds, weights, nTags) {
+    if (rowIds.length !== features.nRows) {
+      throw new Error(
+        `model file: expected weights of ${features.nRows} features, got ${rowIds.length}`,
+      );
+    }
+    this.features = features;
+    this.rowIds = rowIds;
+    this.weights = weights;
+    this.nTags = nTags;
+  }
+
+  /**
+   * Returns the emissions that the words and their neighbours alone give, which no other call
+   * changes.
+   * @param {Doc} doc
+   * @returns {Float64Array} Shape: (N, K)
+   */
+  scoreWords(doc) {
+    const { nTags } = this;
+    const { wordOffsets } = this.features;
+    const nTokens = doc.words.length;
+    const emissions = new Float64Array(nTokens * nTags);
+    for (let token = 0; token < nTokens; token++) {
+      const sums = this.sumsOf(doc.entries[token]);
+      for (let i = 0; i < wordOffsets.length; i++) {
+        // The word adds to the token that sees it at this offset.
+        const observer = token - wordOffsets[i];
+        if (observer < 0 || observer >= nTokens) {
+          continue;
+        }
+        const from = i * nTags;
+        const to = observer * nTags;
+        for (let k = 0; k < nTags; k++) {
+          emissions[to + k] += sums[from + k];
+        }
+      }
+    }
+    return emissions;
+  }
+
+  /**
+   * Returns what a word adds to the scores of tokens at each offset.
+   * @param {WordEntry} entry
+   * @returns {Float64Array} Shape: (offsets, K)
+   */
+  sumsOf(entry) {
+    let sums = entry.sums.get(this);
+    if (sums === undefined) {
+      const { wordOffsets, wordColumns } = this.features;
+      sums = new Float64Array(wordOffsets.length * this.nTags);
+      for (let c = 0; c < wordColumns.length; c++) {
+        const { offsets, firstRows } = wordColumns[c];
+        for (let i = 0; i < offsets.length; i++) {
+          const place = wordOffsets.indexOf(offsets[i]);
+          this.addRows(sums, place, firstRows[i], entry.ids[c]);
+        }
+      }
+      entry.sums.set(this, sums);
+    }
+    return sums;
+  }
+
+  /**
+   * Adds the weights of values of tokens to emissions, in place.
+   * @param {Float64Array} emissions Shape: (N, K)
+   * @param {Column[]} columns
+   * @param {IdsOfTokens[]} idsOfColumns The ids of tokens in each column.
+   */
+  addValues(emissions, columns, idsOfColumns) {
+    const nTokens = emissions.length / this.nTags;
+    columns.forEach(({ offsets, firstRows }, c) => {
+      for (const [token, ids] of idsOfColumns[c]) {
+        for (let i = 0; i < offsets.length; i++) {
+          const observer = token - offsets[i];
+          if (observer >= 0 && observer < nTokens) {
+            this.addRows(emissions, observer, firstRows[i], ids);
+          }
+        }
+      }
+    });
+  }
+
+  /**
+   * Adds the weights of some values in a slot to a row of scores, in place.
+   * @param {Float64Array} scores Shape: (rows, K)
+   * @param {number} row The row of scores.
+   * @param {number} firstRow The first row of weights of the slot.
+   * @param {ArrayLike<number>} ids The ids of the values.
+   */
+  addRows(scores, row, firstRow, ids) {
+    const { nTags, rowIds, weights } = this;
+    const to = row * nTags;
+    for (let i = 0; i < ids.length; i++) {
+      const from = rowIds[firstRow + ids[i]] * nTags;
+      if (from < 0) {
+        continue;
+      }
+      for (let k = 0; k < nTags; k++) {
+        scores[to + k] += weights[from + k];
+      }
+    }
+  }
+}
+
+/**
+ * The kinds of columns whose values depend on the text. Each makes the function that finds them.
+ * @type {Record<string, (column: any, features: Features) => (doc: Doc) => IdsOfTokens>}
+ */
+const DOC_COLUMNS = {
+  /** The values of another column at a token and at the next one. */
+  pairs(column, features) {
+    const idOf = features.idIn(column.base);
+    const { left, right } = column;
+    // A pair of ids as one number, which is exact below 2^53.
+    const factor = 2 ** 26;
+    const idOfPair = new Map();
+    left.forEach((/** @type {number} */ leftId, /** @type {number} */ i) =>
+      idOfPair.set(leftId * factor + right[i], i),
+    );
+    return ({ entries }) => {
+      const ids = new Map();
+      for (let token = 0; token + 1 < entries.length; token++) {
+        const leftId = idOf(entries[token]);
+        const rightId = idOf(entries[token + 1]);
+        const id = idOfPair.get(leftId * factor + rightId);
+        if (leftId >= 0 && rightId >= 0 && id !== undefined) {
+          ids.set(token, [id]);
+        }
+      }
+      return ids;
+    };
+  },
+
+  /** The word in lower case, in texts all in lower case or all in capitals. */
+  caseless(column) {
+    const idOfValue = new Map(column.values.map((/** @type {string} */ v, /** @type {number} */ i) => [v, i]));
+    return ({ text, words }) => {
+      const ids = new Map();
+      if (isAllLower(text) || isAllUpper(text)) {
+        words.forEach(({ lower }, token) => {
+          if (idOfValue.has(lower)) {
+            ids.set(token, [idOfValue.get(lower)]);
+          }
+        });
+      }
+      return ids;
+    };
+  },
+
+  /** The position of the token in a phrase of a list. */
+  gazetteer(column) {
+    const tree = makePhraseTree(column.phrases);
+    return ({ words }) => {
+      const ids = new Map();
+      findPhrases(tree, words).forEach((position, token) => {
+        const id = column.values.indexOf(position);
+        if (id >= 0) {
+          ids.set(token, [id]);
+        }
+      });
+      return ids;
+    };
+  },
+
+  /** The values of another column beside the nearest other occurrences of a capitalised word. */
+  elsewhere(column, features) {
+    const idOf = features.idIn(column.base);
+    const valueOf = ATTRIBUTES[column.base];
+    return ({ words, entries }) => {
+      const ids = new Map();
+      for (const tokens of groupOccurrences(words, valueOf, (word) => word.isCapitalised)) {
+        tokens.forEach((token, place) => {
+          const besides = new Set();
+          for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
+            const neighbour = entries[occurrence + column.side];
+            if (neighbour !== undefined) {
+              besides.add(idOf(neighbour));
+            }
+          }
+          besides.delete(-1);
+          ids.set(token, [...besides]);
+        });
+      }
+      return ids;
+    };
+  },
+};
+
+/**
+ * Finds the ids of the mean probability of each label at the other occurrences of tokens.
+ * @param {number[][]} groups The tokens of each group.
+ * @param {Float64Array} probabilities Of O and of each label, by the first pass.
+ *   Shape: (N, labels + 1)
+ * @param {string[]} labels The labels of the first pass, O first.
+ * @param {{labels: string[], width: number}} column The labels of the training data, O first, and
+ *   the most ids of a token.
+ * @returns {IdsOfTokens}
+ */
+function findLabelsElsewhere(groups, probabilities, labels, column) {
+  // Ids count the labels of training. One that the first pass lacks has probability 0.
+  const places = column.labels.map((label) => labels.indexOf(label));
+  const probability = (/** @type {number} */ token, /** @type {number} */ place) =>
+    place < 0 ? 0 : probabilities[token * labels.length + place];
+
+  const ids = new Map();
+  for (const tokens of groups) {
+    const sums = places.map((place) =>
+      tokens.reduce((sum, token) => sum + probability(token, place), 0),
+    );
+    for (const token of tokens) {
+      // The sum over the other occurrences: that of the group without the token itself.
+      const sumsElsewhere = sums.map((sum, i) => sum - probability(token, places[i]));
+      ids.set(token, shareIds(sumsElsewhere, column.width));
+    }
+  }
+  return ids;
+}

@@ -1,0 +1,126 @@
+/**
+ * The guaranteed set: the spans that keep what the pipeline promises of misses or false alarms.
+ * See `guarantee_scores` and `guaranteed_set` in `pipeline/annotations.py`.
+ */
+
+import { valuesOfLabels } from "./decoding.js";
+
+/** @typedef {import("./entities.js").ScoredEntity} ScoredEntity */
+/** @typedef {import("./posterior.js").Posterior} Posterior */
+
+/**
+ * What is promised.
+ * @typedef {Object} Promise
+ * @property {number | null} miss The highest share of entities that are not in the set.
+ * @property {number | null} false_alarm In place of it, the highest share of the set that is wrong.
+ * @property {number | null} confidence The probability that the promise holds; null: on average.
+ * @property {string} found "exact" or "covered".
+ * @property {string} by "doc" or "any".
+ * @property {boolean} per_label Whether there is a promise for each label.
+ * @property {number} threshold The least score of spans.
+ * @property {Record<string, number>} labels That of each label which has its own.
+ */
+
+/** The least probability of spans that may be in the set. */
+const FINEST = 0.001;
+
+/** How much the labels of an extent share their probability. */
+const SMOOTHING = 0.05;
+
+/**
+ * Returns the spans of the guaranteed set, ordered by begin and end. They may overlap.
+ * @param {Posterior} posterior
+ * @param {Promise} promise
+ * @param {ScoredEntity[]} predicted The predicted entities.
+ * @returns {ScoredEntity[]}
+ */
+export function guaranteedSet(posterior, promise, predicted) {
+  const thresholds = valuesOfLabels(posterior.tags.labels, promise.threshold, promise.labels);
+  const chosen = scoreSpans(posterior, promise)
+    .filter(({ score, label }) => score >= thresholds[label])
+    .map(({ begin, end, label }) => {
+      const prob = posterior.entityProbability({ begin, end, label });
+      return { begin, end, label, prob };
+    });
+  if (promise.miss === null) {
+    return chosen;
+  }
+
+  // More spans than predicted entities never miss more: the set has these, too.
+  const keyOf = (/** @type {ScoredEntity} */ span) => `${span.begin} ${span.end} ${span.label}`;
+  const keys = new Set(predicted.map(keyOf));
+  const others = chosen.filter((span) => !keys.has(keyOf(span)));
+  return [...predicted, ...others].sort((a, b) => a.begin - b.begin || a.end - b.end);
+}
+
+/**
+ * Returns spans that may be in the set, with the scores that are compared with thresholds.
+ *
+ *     p(b, e, l)                                                            for false alarms
+ *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count
+ *     sum_k p(b, e, k) / sqrt(max(1, n)), of the most probable label l      otherwise
+ *
+ * S is `SMOOTHING`. n is the expected number of entities in the text, if the miss rate is by doc.
+ *
+ * @param {Posterior} posterior
+ * @param {Promise} promise
+ * @returns {{begin: number, end: number, label: number, score: number}[]}
+ */
+function scoreSpans(posterior, promise) {
+  const spans = posterior.likelyEntities(FINEST);
+  if (promise.miss === null) {
+    return spans.map(({ prob, ...span }) => ({ ...span, score: prob }));
+  }
+  const nLabels = posterior.tags.labels.length;
+  const extents = joinLabels(spans, nLabels);
+
+  // n, for all labels together or for each.
+  const expected = new Float64Array(nLabels);
+  for (const { probs, total } of extents) {
+    for (let label = 0; label < nLabels; label++) {
+      expected[label] += promise.per_label ? probs[label] : total;
+    }
+  }
+  const divisors = expected.map((number) =>
+    promise.by === "doc" ? Math.sqrt(Math.max(number, 1)) : 1,
+  );
+
+  const labelsCount = promise.per_label || promise.found === "exact";
+  const scored = [];
+  for (const { begin, end, probs, total } of extents) {
+    const best = probs.indexOf(Math.max(...probs));
+    for (let label = 0; label < nLabels; label++) {
+      let score = label === best ? total : 0;
+      if (labelsCount) {
+        score = (1 - SMOOTHING) * probs[label] + (SMOOTHING * total) / nLabels;
+      }
+      score /= divisors[label];
+      // A tenth of `FINEST`: the score of a span with this probability may be lower.
+      if (score >= FINEST / 10) {
+        scored.push({ begin, end, label, score });
+      }
+    }
+  }
+  return scored;
+}
+
+/**
+ * Joins spans to extents: stretches of tokens that may be entities, whatever their label.
+ * @param {ScoredEntity[]} spans Ordered by begin and end.
+ * @param {number} nLabels
+ * @returns {{begin: number, end: number, probs: Float64Array, total: number}[]} The extents, with
+ *   the probability of each label, and of any.
+ */
+function joinLabels(spans, nLabels) {
+  const extents = [];
+  for (const { begin, end, label, prob } of spans) {
+    let extent = extents.at(-1);
+    if (extent === undefined || extent.begin !== begin || extent.end !== end) {
+      extent = { begin, end, probs: new Float64Array(nLabels), total: 0 };
+      extents.push(extent);
+    }
+    extent.probs[label] = prob;
+    extent.total += prob;
+  }
+  return extents;
+}

@@ -1,0 +1,175 @@
+/**
+ * The tags with the lowest expected cost: see `decoding/min_cost.py`.
+ *
+ *     argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
+ *
+ * With a label tree, a node above several labels can be predicted. K is the number of tags of
+ * annotation, with a single O; A that of all tags that can be predicted: first those, then those of
+ * nodes.
+ *
+ * In a tie as few nodes as possible are predicted, and then the most probable tags. Paths tie if,
+ * token after token, the expected cost of each tag with the best tags after it is above that of the
+ * best tag there by at most `TIE` of the largest cost.
+ */
+
+import { constrain } from "./chain.js";
+
+/** @typedef {import("./chain.js").Potentials} Potentials */
+/** @typedef {import("./posterior.js").Posterior} Posterior */
+
+/**
+ * What can be predicted.
+ * @typedef {Object} Choices
+ * @property {import("./chain.js").Tags} tags All A tags, over the labels and the nodes.
+ * @property {number[][]} covers The labels of the chain that each label or node covers.
+ * @property {number[][]} members For each tag of a node, the tags of annotation it stands for.
+ * @property {Float64Array} costs What each mistake costs, [gold, predicted]. Shape: (K, A)
+ */
+
+/** Tolerance of equal expected costs per token, as a share of the largest cost. */
+const TIE = 1e-6;
+
+/** The least probability of a tag in a tie, so that its logarithm is finite. */
+const LEAST_LIKELY = 1e-30;
+
+/**
+ * Returns the tag of each token with the lowest expected cost.
+ * @param {Posterior} posterior
+ * @param {Choices} choices
+ * @returns {Int32Array} Shape: (N,)
+ */
+export function leastCostPath(posterior, choices) {
+  const { bounds } = posterior.scores;
+  const nAll = choices.tags.label_of.length;
+  const nChain = nAll - choices.members.length;
+  const marginals = posterior.collapse(posterior.forwardBackward.marginals());
+  // Above 0 where one of the tags is possible that are one in annotation.
+  const isPossible = posterior.collapse(
+    posterior.scores.emissions.map((score) => (score > -Infinity ? 1 : 0)),
+  );
+  const nTokens = marginals.length / nChain;
+
+  const emissions = new Float64Array(nTokens * nAll);
+  const logProbs = new Float64Array(nTokens * nAll);
+  // A node is made less probable than all labels of a sequence together, so it wins no tie.
+  let longest = 0;
+  for (let s = 0; s + 1 < bounds.length; s++) {
+    longest = Math.max(longest, bounds[s + 1] - bounds[s]);
+  }
+  const nodePenalty = Math.log(LEAST_LIKELY) * (longest + 1);
+  for (let token = 0; token < nTokens; token++) {
+    const probs = marginals.subarray(token * nChain, (token + 1) * nChain);
+    for (let tag = 0; tag < nAll; tag++) {
+      const members = tag < nChain ? [tag] : choices.members[tag - nChain];
+      let expectedCost = 0;
+      for (let gold = 0; gold < nChain; gold++) {
+        expectedCost += probs[gold] * choices.costs[gold * nAll + tag];
+      }
+      const mayBe = members.some((member) => isPossible[token * nChain + member] > 0);
+      emissions[token * nAll + tag] = mayBe ? -expectedCost : -Infinity;
+      const prob = members.reduce((sum, member) => sum + probs[member], 0);
+      const penalty = tag < nChain ? 0 : nodePenalty;
+      logProbs[token * nAll + tag] = Math.log(Math.max(prob, LEAST_LIKELY)) + penalty;
+    }
+  }
+
+  const scores = constrain(
+    {
+      nTags: nAll,
+      emissions,
+      transitions: new Float64Array(nAll * nAll),
+      start: new Float64Array(nAll),
+      end: new Float64Array(nAll),
+      bounds,
+    },
+    choices.tags,
+  );
+  const largestCost = choices.costs.reduce((a, b) => Math.max(a, b), 0);
+  return bestOfTied(scores, logProbs, TIE * largestCost);
+}
+
+/**
+ * Returns the path with the highest log-probability of those whose transitions are all nearly best.
+ *
+ *     gamma_{t-1}[i] = max_j (M[i, j] + E[t, j] + gamma_t[j])
+ *     argmax_y sum_t log p_t[y_t]
+ *     where  M[y_{t-1}, y_t] + E[t, y_t] + gamma_t[y_t] >= gamma_{t-1}[y_{t-1}] - tolerance
+ *
+ * @param {Potentials} scores
+ * @param {Float64Array} logProbs log p of each tag at each token. Shape: (N, A)
+ * @param {number} tolerance The most that a transition may be worse than the best one.
+ * @returns {Int32Array} Shape: (N,)
+ */
+function bestOfTied(scores, logProbs, tolerance) {
+  const { nTags, emissions, transitions, start, end, bounds } = scores;
+  const path = new Int32Array(emissions.length / nTags);
+  const tagBefore = new Int32Array(emissions.length);
+  // E + gamma of each tag at each token, with start and end.
+  const ahead = new Float64Array(emissions.length);
+  for (let s = 0; s + 1 < bounds.length; s++) {
+    const first = bounds[s];
+    const past = bounds[s + 1];
+    if (first === past) {
+      continue;
+    }
+    for (let j = 0; j < nTags; j++) {
+      ahead[(past - 1) * nTags + j] = emissions[(past - 1) * nTags + j] + end[j];
+    }
+    for (let token = past - 2; token >= first; token--) {
+      const row = token * nTags;
+      for (let i = 0; i < nTags; i++) {
+        ahead[row + i] = emissions[row + i] + bestAfter(i, row + nTags);
+      }
+    }
+    for (let j = 0; j < nTags; j++) {
+      ahead[first * nTags + j] += start[j];
+    }
+
+    // Viterbi's recursion over log-probabilities, with only the transitions within the tolerance.
+    const firstRow = ahead.subarray(first * nTags, (first + 1) * nTags);
+    const leastFirst = Math.max(...firstRow) - tolerance;
+    let sums = new Float64Array(nTags);
+    for (let j = 0; j < nTags; j++) {
+      sums[j] = firstRow[j] < leastFirst ? -Infinity : logProbs[first * nTags + j];
+    }
+    for (let token = first + 1; token < past; token++) {
+      const row = token * nTags;
+      const sumsBefore = sums;
+      sums = new Float64Array(nTags).fill(-Infinity);
+      for (let i = 0; i < nTags; i++) {
+        const least = bestAfter(i, row) - tolerance;
+        for (let j = 0; j < nTags; j++) {
+          const score = transitions[i * nTags + j] + ahead[row + j];
+          if (sumsBefore[i] > sums[j] && score >= least) {
+            sums[j] = sumsBefore[i];
+            tagBefore[row + j] = i;
+          }
+        }
+      }
+      for (let j = 0; j < nTags; j++) {
+        sums[j] += logProbs[row + j];
+      }
+    }
+
+    let tag = sums.indexOf(Math.max(...sums));
+    for (let token = past - 1; token >= first; token--) {
+      path[token] = tag;
+      tag = tagBefore[token * nTags + tag];
+    }
+  }
+  return path;
+
+  /**
+   * Returns gamma of a tag: the score of the best continuation after it.
+   * @param {number} from The tag.
+   * @param {number} nextRow Where the next token's scores begin.
+   * @returns {number}
+   */
+  function bestAfter(from, nextRow) {
+    let best = -Infinity;
+    for (let j = 0; j < nTags; j++) {
+      best = Math.max(best, transitions[from * nTags + j] + ahead[nextRow + j]);
+    }
+    return best;
+  }
+}

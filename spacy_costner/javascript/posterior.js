@@ -1,0 +1,104 @@
+/**
+ * The posterior of a text: the scores of its paths, and the probabilities that follow from them.
+ * They are computed when they are first needed, so that another threshold costs little.
+ */
+
+import { ForwardBackward, temper } from "./chain.js";
+import { EntityProbabilities } from "./entities.js";
+
+/** @typedef {import("./chain.js").Entity} Entity */
+/** @typedef {import("./chain.js").Potentials} Potentials */
+/** @typedef {import("./chain.js").Tags} Tags */
+/** @typedef {import("./entities.js").ScoredEntity} ScoredEntity */
+
+/**
+ * A token, by its place in the text, in UTF-16 units.
+ * @typedef {{start: number, end: number}} Token
+ */
+
+export class Posterior {
+  /**
+   * @param {string} text
+   * @param {Token[]} tokens
+   * @param {Potentials} scores The scores of the model, under all constraints.
+   * @param {Tags} tags
+   * @param {{overall: number, labels: Record<string, number>}} temperature
+   * @param {boolean[]} isSpace Whether each token is white space.
+   */
+  constructor(text, tokens, scores, tags, temperature, isSpace) {
+    this.text = text;
+    this.tokens = tokens;
+    this.scores = scores;
+    this.tags = tags;
+    this.temperature = temperature;
+    this.isSpace = isSpace;
+    /** @type {ForwardBackward | null} */
+    this._forwardBackward = null;
+    /** @type {EntityProbabilities | null} */
+    this._entities = null;
+    /** @type {Map<number, ScoredEntity[]>} */
+    this._likely = new Map();
+  }
+
+  /** The distribution of paths, at the temperature. */
+  get forwardBackward() {
+    if (this._forwardBackward === null) {
+      const potentials = temper(this.scores, this.tags, this.temperature);
+      this._forwardBackward = new ForwardBackward(potentials);
+    }
+    return this._forwardBackward;
+  }
+
+  get entities() {
+    if (this._entities === null) {
+      this._entities = new EntityProbabilities(this.forwardBackward, this.tags, this.isSpace);
+    }
+    return this._entities;
+  }
+
+  /**
+   * Sums the numbers of a table over the tags that are one where there is a single O.
+   * @param {Float64Array} table Shape: (N, K)
+   * @returns {Float64Array} Shape: (N, tags with a single O)
+   */
+  collapse(table) {
+    const { collapsed_of: collapsedOf } = this.tags;
+    const nCollapsed = Math.max(...collapsedOf) + 1;
+    const collapsed = new Float64Array(this.tokens.length * nCollapsed);
+    for (let i = 0; i < table.length; i++) {
+      const token = Math.floor(i / collapsedOf.length);
+      collapsed[token * nCollapsed + collapsedOf[i % collapsedOf.length]] += table[i];
+    }
+    return collapsed;
+  }
+
+  /**
+   * Returns the probability of an entity.
+   * @param {Entity} entity
+   * @param {number[][]} [covers] The labels of the chain that each label of entities covers, if not
+   *   itself: their probabilities are summed.
+   * @returns {number}
+   */
+  entityProbability(entity, covers) {
+    const labels = covers === undefined ? [entity.label] : covers[entity.label];
+    const probs = labels.map((label) => this.entities.probability({ ...entity, label }));
+    return Math.min(1, probs.reduce((sum, prob) => sum + prob, 0));
+  }
+
+  /**
+   * Returns all entities with at least some probability, which may overlap, ordered by begin and
+   * end. The answer is kept, for another threshold.
+   * @param {number} floor The least probability.
+   * @returns {ScoredEntity[]}
+   */
+  likelyEntities(floor) {
+    const lowest = Math.min(floor, ...this._likely.keys());
+    let entities = this._likely.get(lowest);
+    if (entities === undefined) {
+      entities = this.entities.likely(lowest);
+      this._likely.clear();
+      this._likely.set(lowest, entities);
+    }
+    return entities.filter(({ prob }) => prob >= floor);
+  }
+}

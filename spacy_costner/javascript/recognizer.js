@@ -1,0 +1,367 @@
+/**
+ * The recognizer: from a model file and a tokenizer to the entities of texts.
+ */
+
+import { constrain, ForwardBackward } from "./chain.js";
+import { decode } from "./decoding.js";
+import { trim } from "./entities.js";
+import { Emissions, Features } from "./features.js";
+import { guaranteedSet } from "./guarantee.js";
+import { Posterior } from "./posterior.js";
+
+/** @typedef {import("./chain.js").Potentials} Potentials */
+/** @typedef {import("./chain.js").Tags} Tags */
+/** @typedef {import("./decoding.js").Decoding} Decoding */
+/** @typedef {import("./features.js").Doc} Doc */
+/** @typedef {import("./features.js").IdsOfTokens} IdsOfTokens */
+/** @typedef {import("./model_file.js").Model} Model */
+/** @typedef {import("./posterior.js").Token} Token */
+
+/**
+ * A predicted entity.
+ * @typedef {Object} PredictedEntity
+ * @property {number} start Its first character, in UTF-16 units, as JavaScript counts.
+ * @property {number} end The character after its last.
+ * @property {string} label
+ * @property {number} score Its probability.
+ */
+
+/**
+ * The entities of a text, and what was asked for beside them.
+ * @typedef {PredictedEntity[] & {tokens?: Token[], guaranteed?: PredictedEntity[]}} Result
+ */
+
+/**
+ * What may be said of a prediction.
+ * @typedef {Object} Options
+ * @property {number} [threshold] The least probability of entities, from 0 to 1.
+ * @property {Record<string, number>} [labels] Thresholds or biases of single labels.
+ * @property {number} [missCost] What a missed entity costs. With it entities are predicted whose
+ *   probability is at least falseAlarmCost / (falseAlarmCost + missCost).
+ * @property {number} [falseAlarmCost] What a false alarm costs. Both are 1 if left out.
+ * @property {"viterbi" | "threshold" | "min-cost"} [decoding] How entities are chosen. If left out,
+ *   by the threshold or the costs, if these are given, or else as the pipeline does.
+ * @property {number} [bias] For the best path, "viterbi": what is added to the scores of all tags
+ *   but O.
+ * @property {boolean} [tokens] Whether the result has the tokens, too.
+ * @property {boolean} [guaranteed] Whether the result has the guaranteed set, too.
+ */
+
+const OPTIONS = [
+  "threshold",
+  "labels",
+  "missCost",
+  "falseAlarmCost",
+  "decoding",
+  "bias",
+  "tokens",
+  "guaranteed",
+];
+
+/** The weights of one pass: of its features and of its chain. */
+class Pass {
+  /**
+   * @param {any} data What the model file says of it.
+   * @param {Record<string, any>} arrays
+   * @param {Features} features
+   */
+  constructor(data, arrays, features) {
+    const { name } = data;
+    /** @type {Tags} */
+    this.tags = data.tags;
+    this.nTags = data.tags.label_of.length;
+    const weights = floatsOf(arrays[`${name}.weights`], data.exponent);
+    const rowIds = new Int32Array(features.nRows).fill(-1);
+    const usedRows = arrays[`${name}.used_rows`];
+    const idsOfUsed = arrays[`${name}.row_ids`];
+    for (let i = 0; i < usedRows.length; i++) {
+      rowIds[usedRows[i]] = idsOfUsed[i];
+    }
+    this.emissions = new Emissions(features, rowIds, weights, this.nTags);
+
+    // The rows of the chain: the transitions from each tag, then the start and the end.
+    const chain = floatsOf(arrays[`${name}.chain`], data.chain_exponent);
+    const nTransitions = this.nTags ** 2;
+    this.transitions = chain.subarray(0, nTransitions);
+    this.start = chain.subarray(nTransitions, nTransitions + this.nTags);
+    this.end = chain.subarray(nTransitions + this.nTags);
+  }
+
+  /**
+   * Returns the scores of emissions and of the chain, with what the tag scheme forbids.
+   * @param {Float64Array} emissions Shape: (N, K)
+   * @param {number[]} bounds The first token of each sequence, then N.
+   * @returns {Potentials}
+   */
+  potentials(emissions, bounds) {
+    const { nTags, transitions, start, end } = this;
+    return constrain({ nTags, emissions, transitions, start, end, bounds }, this.tags);
+  }
+}
+
+/** The model of a pipeline. */
+export class Recognizer {
+  /**
+   * @param {Model} model
+   * @param {(text: string) => Token[]} tokenize
+   */
+  constructor({ header, arrays }, tokenize) {
+    this.tokenize = tokenize;
+    this.info = header.info;
+    this.temperature = header.temperature;
+    this.promise = header.promise;
+    this.cutsAtLines = header.cuts_at_lines;
+    this.impossibleTags = header.impossible_tags;
+    this.hiddenLabels = new Set(header.hidden_labels);
+    /** @type {Decoding} */
+    this.decoding = { ...header.decoding };
+    if (this.decoding.choices !== undefined) {
+      this.decoding.choices = withArrays(this.decoding.choices, arrays);
+    }
+    const columns = header.columns.map((/** @type {any} */ column) => withArrays(column, arrays));
+    this.features = new Features(columns, header.symbols);
+    const passes = header.passes.map((/** @type {any} */ data) =>
+      new Pass(data, arrays, this.features),
+    );
+    /** @type {Pass} */
+    this.pass = passes.at(-1);
+    /** @type {Pass | null} */
+    this.firstPass = passes.length > 1 ? passes[0] : null;
+  }
+
+  /** The labels that can be predicted. */
+  get labels() {
+    const all = this.decoding.choices?.tags.labels ?? this.pass.tags.labels;
+    return all.filter((label) => !this.hiddenLabels.has(label));
+  }
+
+  /**
+   * Returns the posterior of a text, from which entities can be predicted several times.
+   * @param {string} text
+   * @param {Token[]} [tokens] Its tokens, in place of those of the tokenizer.
+   * @returns {Posterior}
+   */
+  posterior(text, tokens = this.tokenize(text)) {
+    const doc = this.features.read(text, tokens.map(({ start, end }) => text.slice(start, end)));
+    const bounds = this.findBounds(doc);
+    const idsInDoc = this.features.findInDoc(doc);
+    const emissions = this.pass.emissions.scoreWords(doc);
+    this.pass.emissions.addValues(emissions, this.features.docColumns, idsInDoc);
+    this.addLabels(emissions, doc, bounds, idsInDoc);
+
+    const { nTags } = this.pass;
+    const isSpace = doc.words.map((word) => word.isSpace);
+    isSpace.forEach((isSpaceHere, token) => {
+      // White space can't begin or end an entity.
+      const impossible = isSpaceHere ? this.pass.tags.at_border : [];
+      for (const tag of [...impossible, ...this.impossibleTags]) {
+        emissions[token * nTags + tag] = -Infinity;
+      }
+    });
+    const scores = this.pass.potentials(emissions, bounds);
+    return new Posterior(text, tokens, scores, this.pass.tags, this.temperature, isSpace);
+  }
+
+  /**
+   * Finds where the chain is cut: after white space with a line break, if the pipeline cuts there.
+   * @param {Doc} doc
+   * @returns {number[]} The first token of each sequence, then the number of tokens.
+   */
+  findBounds({ words }) {
+    const bounds = [0];
+    for (let token = 1; token < words.length; token++) {
+      const { isSpace, hasBreak } = words[token - 1];
+      if (this.cutsAtLines && isSpace && hasBreak) {
+        bounds.push(token);
+      }
+    }
+    bounds.push(words.length);
+    return bounds;
+  }
+
+  /**
+   * Adds to emissions, in place, what the labels add that a first pass predicts for the other
+   * occurrences of words.
+   * @param {Float64Array} emissions Shape: (N, K)
+   * @param {Doc} doc
+   * @param {number[]} bounds
+   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text.
+   */
+  addLabels(emissions, doc, bounds, idsInDoc) {
+    if (this.firstPass === null) {
+      return;
+    }
+    const groups = this.features.groupTokens(doc);
+    if (groups.every((groupsOfColumn) => groupsOfColumn.length === 0)) {
+      return; // no word occurs again
+    }
+    const { nTags, tags } = this.firstPass;
+    const firstEmissions = this.firstPass.emissions.scoreWords(doc);
+    this.firstPass.emissions.addValues(firstEmissions, this.features.docColumns, idsInDoc);
+    const potentials = this.firstPass.potentials(firstEmissions, bounds);
+    const marginals = new ForwardBackward(potentials).marginals();
+
+    // The probability of O and of each label: the sum over the tags that have it.
+    const nLabels = tags.labels.length + 1;
+    const probabilities = new Float64Array(doc.words.length * nLabels);
+    for (let i = 0; i < marginals.length; i++) {
+      const token = Math.floor(i / nTags);
+      probabilities[token * nLabels + tags.label_of[i % nTags] + 1] += marginals[i];
+    }
+    const ids = this.features.findLabels(groups, probabilities, ["O", ...tags.labels]);
+    this.pass.emissions.addValues(emissions, this.features.labelColumns, ids);
+  }
+
+  /**
+   * Predicts the entities of a text from its posterior.
+   * @param {Posterior} posterior
+   * @param {Options} [options]
+   * @returns {Result}
+   */
+  decode(posterior, options = {}) {
+    const decoding = chooseDecoding(options, this.decoding);
+    /** @type {Result} */
+    const result = this.predict(posterior, decoding).map((entity) => toResult(entity, posterior));
+    if (options.tokens) {
+      result.tokens = posterior.tokens;
+    }
+    if (options.guaranteed) {
+      if (this.promise === null) {
+        throw new Error("guaranteed: expected a pipeline with a promise, this one has none");
+      }
+      // The promise is of the pipeline's own decoding.
+      const predicted = this.predict(posterior, this.decoding);
+      const spans = guaranteedSet(posterior, this.promise, predicted);
+      result.guaranteed = spans
+        .filter(({ label }) => !this.hiddenLabels.has(posterior.tags.labels[label]))
+        .map((span) => toResult({ ...span, name: posterior.tags.labels[span.label] }, posterior));
+    }
+    return result;
+  }
+
+  /**
+   * Predicts entities with their labels by name and their probabilities.
+   * @param {Posterior} posterior
+   * @param {Decoding} decoding
+   */
+  predict(posterior, decoding) {
+    const covers = decoding.kind === "min-cost" ? decoding.choices?.covers : undefined;
+    const labels = decoding.choices?.tags.labels ?? posterior.tags.labels;
+    return trim(decode(posterior, decoding), posterior.isSpace)
+      .map((entity) => ({
+        ...entity,
+        name: labels[entity.label],
+        prob: posterior.entityProbability(entity, covers),
+      }))
+      .filter(({ name }) => !this.hiddenLabels.has(name));
+  }
+}
+
+/**
+ * Returns an entity by its characters.
+ * @param {{begin: number, end: number, name: string, prob: number}} entity
+ * @param {Posterior} posterior
+ * @returns {PredictedEntity}
+ */
+function toResult({ begin, end, name, prob }, { tokens }) {
+  return { start: tokens[begin].start, end: tokens[end - 1].end, label: name, score: prob };
+}
+
+/**
+ * Returns the decoding that options ask for.
+ * @param {Options} options
+ * @param {Decoding} ofPipeline The decoding of the pipeline.
+ * @returns {Decoding}
+ */
+function chooseDecoding(options, ofPipeline) {
+  for (const name of Object.keys(options)) {
+    if (!OPTIONS.includes(name)) {
+      throw new Error(`${name}: expected one of the options ${OPTIONS.join(", ")}`);
+    }
+  }
+  const { threshold, labels, bias, missCost, falseAlarmCost } = options;
+  const hasCost = missCost !== undefined || falseAlarmCost !== undefined;
+  if (threshold !== undefined && hasCost) {
+    throw new Error("threshold: expected either a threshold or costs, got both");
+  }
+  const hasThreshold = threshold !== undefined || hasCost;
+  const kind = options.decoding ?? (hasThreshold ? "threshold" : ofPipeline.kind);
+  const isSet = hasThreshold || labels !== undefined || bias !== undefined;
+  if (kind === ofPipeline.kind && !isSet) {
+    return ofPipeline;
+  }
+
+  if (kind === "threshold") {
+    const value = hasCost ? thresholdOfCosts(missCost, falseAlarmCost) : threshold;
+    return { kind, threshold: checkNumber("threshold", value ?? 0.5, 0, 1), labels };
+  }
+  if (kind === "viterbi") {
+    if (hasThreshold) {
+      throw new Error("decoding: expected threshold with a threshold or costs, got viterbi");
+    }
+    return { kind, bias: checkNumber("bias", bias ?? 0, -Infinity, Infinity), labels };
+  }
+  if (kind === "min-cost") {
+    if (ofPipeline.kind !== kind || isSet) {
+      throw new Error("decoding: min-cost is for pipelines that decode by cost, with their costs");
+    }
+    return ofPipeline;
+  }
+  throw new Error(`decoding: expected viterbi, threshold or min-cost, got ${kind}`);
+}
+
+/**
+ * Returns the threshold with the lowest expected cost.
+ * @param {number} missCost
+ * @param {number} falseAlarmCost
+ * @returns {number}
+ */
+function thresholdOfCosts(missCost = 1, falseAlarmCost = 1) {
+  checkNumber("missCost", missCost, 0, Infinity);
+  checkNumber("falseAlarmCost", falseAlarmCost, 0, Infinity);
+  if (missCost + falseAlarmCost === 0) {
+    throw new Error("missCost, falseAlarmCost: expected one above 0");
+  }
+  return falseAlarmCost / (falseAlarmCost + missCost);
+}
+
+/**
+ * Returns a number, if it is finite and in a range.
+ * @param {string} name
+ * @param {unknown} value
+ * @param {number} least
+ * @param {number} most
+ * @returns {number}
+ */
+function checkNumber(name, value, least, most) {
+  if (typeof value !== "number" || !Number.isFinite(value) || value < least || value > most) {
+    const range = Number.isFinite(most) ? ` from ${least} to ${most}` : "";
+    throw new Error(`${name}: expected a finite number${range}, got ${value}`);
+  }
+  return value;
+}
+
+/**
+ * Returns weights from whole numbers: weight = number * 2^exponent.
+ * @param {Int16Array} numbers
+ * @param {number} exponent
+ * @returns {Float64Array}
+ */
+function floatsOf(numbers, exponent) {
+  return Float64Array.from(numbers, (number) => number * 2 ** exponent);
+}
+
+/**
+ * Returns an object of the header with its arrays in place of their names, which stand under
+ * "arrays".
+ * @param {any} object
+ * @param {Record<string, any>} arrays
+ * @returns {any}
+ */
+function withArrays(object, arrays) {
+  const filled = { ...object };
+  for (const [key, name] of Object.entries(object.arrays ?? {})) {
+    filled[key] = arrays[/** @type {string} */ (name)];
+  }
+  return filled;
+}
