@@ -7,6 +7,7 @@ columns            reads and writes files with a line for each token, as in CoNL
 sentences          reads sentences in JSON; makes docs of tokens and tags, which columns have, too
 schemes            finds the entities that tags stand for, in any scheme
 brat               reads a .txt and an .ann file for each text
+webanno            reads WebAnno TSV, a file for each text
 tasks, task_docs   read and write texts with spans, as annotation tools have them
 corpus             chooses the reader of a file; reads .spacy files and datasets; makes examples
 texts              reads texts without annotation, and large files in parts

@@ -32,7 +32,8 @@ class ReadOptions:
         if there are -DOCSTART- lines; otherwise each sentence is a doc.
     column (int | None): The number of the column that has the tags, for files of columns: at least
         2 from the left, where the first column is 1, or negative from the right, where the last
-        column is -1. None: the last column.
+        column is -1. None: the last column. For WebAnno TSV, the column that has the labels, at
+        least 4. None: the column of named entities, or the only feature.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of

@@ -38,6 +38,7 @@ from .files import (
     corpus_files,
     is_json,
     is_text_of_brat,
+    read_head,
     read_values,
     shown,
 )
@@ -45,6 +46,7 @@ from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
+from .webanno import is_webanno, read_webanno
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
@@ -105,6 +107,8 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_docbin(path, context)
     if path.suffix == BRAT_ANNOTATION or is_text_of_brat(path):
         return read_brat(path, context)
+    if is_webanno(read_head(path)):
+        return read_webanno(path, context)
     if is_json(path):
         format_name, records = read_values(path)
         find_names = partial(find_tag_names, path)

@@ -351,11 +351,11 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
         if json_token.get("text", expected) != expected:
             got = shown(json_token["text"])
             raise place.refuse(f"tokens: expected {expected!r} at {start}, got {got}")
-    _check_all_words(tokens, text, place)
+    check_all_words(tokens, text, place)
     return tokens
 
 
-def _check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
+def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
     """Check that each word of a text is in exactly one token: that tokens don't overlap, and that
     nothing but white space is between them, before the first one and after the last one."""
     expected = "expected all words of the text, once each"

@@ -42,6 +42,7 @@ from .files import (
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .task_docs import task_to_doc
 from .tasks import task_from_json
+from .webanno import is_webanno
 
 CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
 """Suffixes of files that are never plain text."""
@@ -109,9 +110,12 @@ def is_text(path: Path) -> bool:
     tags."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
+    head = read_head(path)
+    if is_webanno(head):
+        return False
     n_lines = 0
     n_tagged = 0
-    for line in read_head(path).splitlines():
+    for line in head.splitlines():
         line = line.strip()
         if line:
             n_lines += 1

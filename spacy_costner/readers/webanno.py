@@ -1,0 +1,234 @@
+"""WebAnno TSV 3.3, which WebAnno and INCEpTION export: a line for each token, a column for each
+feature of each layer of annotation.
+
+    #FORMAT=WebAnno TSV 3.3
+    #T_SP=de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity|identifier|value
+
+
+    #Text=Kim Lee left 😊
+    1-1	0-3	Kim	*[1]	PER[1]
+    1-2	4-7	Lee	*[1]	PER[1]
+    1-3	8-12	left	_	_
+    1-4	13-15	😊	_	_
+
+Lines with the same number in brackets have the same entity. "|" is between stacked entities, "*" is
+an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code units
+of the whole text. A backslash stands before characters that otherwise have a meaning.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from spacy.tokens import Doc
+
+from .context import Context
+from .files import FilePlace, read_text, shown
+from .task_docs import tasks_to_docs
+from .tasks import (
+    AnnotatedTask,
+    Range,
+    Task,
+    TaskSpan,
+    TaskToken,
+    check_all_words,
+    range_in_characters,
+    utf16_ends,
+    utf16_length,
+)
+
+FORMAT = "#FORMAT=WebAnno TSV "
+"""The beginning of every file, before the version."""
+
+VERSION = "3.3"
+TEXT = "#Text="
+LAYER = re.compile(r"#T_(?:SP|CH|RL)=([^|]+)\|?(.*)")
+"""A layer in the head of a file: its name, and the names of its features."""
+
+ENTITY_FEATURE = "NamedEntity.value"
+"""The feature that has the labels, in the layer for named entities that every project has."""
+
+N_BEFORE_FEATURES = 3
+"""The columns with the number of a token, its offsets and its text."""
+
+TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
+"""The line of a token or of a part of it."""
+
+VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
+"""The value of an entity, and its number."""
+
+VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
+
+ESCAPED = re.compile(r"\\(.)")
+CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
+NO_VALUE = "entities have no value: their tokens are missing annotation"
+
+
+class TokenLine(NamedTuple):
+    """The line of a token or of a part of a token. Offsets are in code units."""
+
+    place: FilePlace
+    start: int
+    end: int
+    text: str
+    entities: str  # the values of its entities, as they are written
+    is_part: bool
+
+
+class Entity(NamedTuple):
+    """An entity, in code units. Its value, as it is written, is "*" if it has none."""
+
+    place: FilePlace
+    start: int
+    end: int
+    value: str
+
+
+class Sentence(NamedTuple):
+    """The text of a sentence, and the lines of its tokens, at least one."""
+
+    text: str
+    tokens: list[TokenLine]
+
+
+def is_webanno(head: str) -> bool:
+    """Whether a file with this beginning is WebAnno TSV, of any version."""
+    return head.startswith(FORMAT)
+
+
+def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a file: one doc, with the tokens and sentences of the file. Entities without a value are
+    missing annotation, and are reported.
+
+    path (Path): The file.
+    context (Context): What the reader needs. The option `column` is the column of the labels. None:
+        that of named entities or, without these, the only feature.
+    RETURNS (Iterator[Doc]): The doc.
+    RAISES (CorpusError): If a line isn't of the format, or it isn't clear which column has labels.
+    """
+    begin = FilePlace(path, 1)
+    lines = read_text(path).split("\n")
+    version = lines[0].removeprefix(FORMAT)
+    if version != VERSION:
+        raise begin.refuse(f"expected WebAnno TSV {VERSION}, got {shown(version)}")
+    context.info.add_file(f"WebAnno TSV {VERSION}")
+    sentences = list(_read_sentences(path, lines, context.options.column))
+    text = _join_texts(sentences)
+
+    ends = utf16_ends(text)
+    tokens: list[TaskToken] = []
+    for sentence in sentences:
+        for i, line in enumerate(sentence.tokens):
+            start, end = range_in_characters((line.start, line.end), ends)
+            if text[start:end] != line.text:
+                expected = f"expected {shown(line.text)} at its offsets"
+                raise line.place.refuse(f"{expected}, got {shown(text[start:end])}")
+            if not line.is_part:
+                tokens.append(TaskToken(start, end, i == 0))
+    check_all_words(tokens, text, begin)
+
+    spans: list[TaskSpan] = []
+    missing: list[Range] = []
+    for entity in _join_entities(sentences):
+        start, end = range_in_characters((entity.start, entity.end), ends)
+        if entity.value == "*":
+            context.info.add_problem(NO_VALUE, entity.place, shown(text[start:end]))
+            missing.append((start, end))
+        else:
+            spans.append(TaskSpan(start, end, _unescape(entity.value)))
+    task = Task(text, spans, tokens, tuple(missing))
+    return tasks_to_docs([AnnotatedTask(begin, text_key=None, task=task)], context)
+
+
+def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterator[Sentence]:
+    """The sentences of a file. `column` is the column that the user names."""
+    features: list[str] = []  # the name of each column after the first three
+    text_lines: list[str] = []
+    tokens: list[TokenLine] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        place = FilePlace(path, number)
+        layer = LAYER.fullmatch(line)
+        if layer is not None:
+            name = layer[1].rpartition(".")[2]
+            features += [f"{name}.{feature}" for feature in layer[2].split("|")]
+        elif line.startswith(TEXT):
+            text_lines.append(_unescape(line.removeprefix(TEXT)))
+        elif not line.strip():
+            if tokens:
+                yield Sentence("\n".join(text_lines), tokens)
+            text_lines = []
+            tokens = []
+        elif not line.startswith("#"):
+            tokens.append(_read_token(place, line, features, column))
+
+
+def _read_token(place: FilePlace, line: str, features: list[str], column: int | None) -> TokenLine:
+    """Read the line of a token in a file with these features. Each line ends with a TAB."""
+    match = TOKEN.fullmatch(line)
+    fields = line.removesuffix("\t").split("\t")
+    n_columns = N_BEFORE_FEATURES + len(features)
+    if match is None or len(fields) != n_columns:
+        expected = f"a number, offsets, a token and {len(features)} features"
+        raise place.refuse(f"expected {expected}, got {shown(line)}")
+    entities = fields[_find_column(place, features, column)]
+    start = int(match[2])
+    end = int(match[3])
+    return TokenLine(place, start, end, _unescape(fields[2]), entities, match[1] is not None)
+
+
+def _find_column(place: FilePlace, features: list[str], column: int | None) -> int:
+    """The index of the column with the labels of entities. `place` is that of the first token."""
+    n_columns = N_BEFORE_FEATURES + len(features)
+    if column is not None:
+        index = column - 1 if column > 0 else n_columns + column
+        if N_BEFORE_FEATURES <= index < n_columns:
+            return index
+    elif ENTITY_FEATURE in features:
+        return N_BEFORE_FEATURES + features.index(ENTITY_FEATURE)
+    elif len(features) == 1:
+        return N_BEFORE_FEATURES
+    columns = {i: name for i, name in enumerate(features, start=N_BEFORE_FEATURES + 1)}
+    expected = f"expected the column of the labels in the option `column`, one of {columns}"
+    raise place.refuse(f"{expected}, got {column}")
+
+
+def _join_texts(sentences: list[Sentence]) -> str:
+    """The text of a file. What is between sentences isn't in the file: it becomes blanks."""
+    texts: list[str] = []
+    n_units = 0  # of all texts so far
+    for text, tokens in sentences:
+        n_between = tokens[0].start - n_units
+        n_units += n_between + utf16_length(text)
+        for line in tokens:
+            if n_between < 0 or not tokens[0].start <= line.start <= line.end <= n_units:
+                expected = f"expected offsets in the sentence, which ends at {n_units}"
+                raise line.place.refuse(f"{expected}, got {line.start}-{line.end}")
+        texts += [" " * n_between, text]
+    return "".join(texts)
+
+
+def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
+    """The entities of a file. One with a number is on all lines that have this number, any other
+    one on a single line."""
+    numbered: dict[str, Entity] = {}
+    for line in chain.from_iterable(sentence.tokens for sentence in sentences):
+        if line.entities == "_":
+            continue
+        if not VALUES.fullmatch(line.entities):
+            expected = "expected values of entities with | between them"
+            raise line.place.refuse(f"{expected}, got {shown(line.entities)}")
+        for value, number in VALUE.findall(line.entities):
+            entity = Entity(line.place, line.start, line.end, value)
+            if not number:
+                yield entity
+                continue
+            earlier = numbered.setdefault(number, entity)
+            numbered[number] = earlier._replace(end=max(earlier.end, line.end))
+    yield from numbered.values()
+
+
+def _unescape(written: str) -> str:
+    """A text or value without its backslashes."""
+    return ESCAPED.sub(lambda match: CONTROLS.get(match[1], match[1]), written)
