@@ -1,8 +1,9 @@
-"""Annotate files of texts, in parts, so that a run goes on where another one ended.
+"""Annotate files of texts, in parts, so that a run goes on where an earlier one ended.
 
-A part is some lines or rows of an input file. Each part has an output file of its own, and an entry
-in the manifest of the output folder as soon as the output is complete. A later run keeps the parts
-whose entries fit its model, settings and inputs. Workers annotate parts, several at a time.
+A part is some lines or rows of an input file. It has an output file of its own. As soon as that is
+complete, the part gets an entry in the manifest, a file in the output folder. A later run keeps
+the parts whose entries have the fingerprint of its model, settings and input, and annotates the
+others. Workers annotate several parts at a time.
 """
 
 import gc
@@ -40,24 +41,28 @@ from .runs import Done, MakeExecutor, Run, local_processes, run_all
 MANIFEST = "manifest.jsonl"
 
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
-"""The name of an output file: that of its input, and the number of the part."""
+"""The name of an output file: the name of its input, and the number of the part."""
 
 Answer = tuple[TextRow, Doc | Exception]
-"""A row of an input with its annotated doc or, if it failed, with its error."""
+"""A row of an input with what the pipeline made of it: the annotated doc, or the error."""
 
 SpanLists = dict[str, list[str]]
-"""The lists of spans that a record has beside its entities, by name: "spans", "alternatives" and
-"guaranteed". The value of "spans" are the keys of its groups in `doc.spans`. Those of the other two
-are empty: their groups are found by their attributes."""
+"""The lists of spans that a record has beside its entities. A key is the name of such a list:
+"spans", "alternatives" or "guaranteed". The value of "spans" says which groups of `doc.spans` the
+list has, by their keys. The other values are empty: there, an attribute of each group says which
+list it belongs to."""
+
+N_COUNTS = 3
+"""How many numbers a label has in `Counts`."""
 
 Record = dict[str, Any]
-"""An answer as a line of JSON, or a row of Parquet."""
+"""An answer as a dictionary: a line of JSON, or a row of Parquet. See `to_record`."""
 
 
 class PartMeasures(NamedTuple):
-    """What a component measured of the docs of a part, to test them for a shift."""
+    """What a component measured of the docs of a part. The test for a shift needs it."""
 
-    scores: list[float]  # of each doc that has tokens to predict
+    scores: list[float]  # the score of each doc that has tokens to predict
     counts: Counts  # expected numbers of entities by label
 
 
@@ -88,7 +93,7 @@ ENTRY_TYPES = {
     "tokens": int,
     "shift": dict,
 }
-"""The types that JSON has for the fields of an entry. "warnings" may be missing."""
+"""The types that the fields of an entry must have in JSON. "warnings" may be missing."""
 
 
 class PlannedPart(NamedTuple):
@@ -101,9 +106,9 @@ class PlannedPart(NamedTuple):
 class PartSettings(NamedTuple):
     """How all parts are annotated and written."""
 
-    folder: Path  # of the output
-    load: Callable[[], Language]
-    read: Callable[[Language, Part], Iterable[TextRow]]
+    folder: Path  # the output folder
+    load: Callable[[], Language]  # loads the pipeline
+    read: Callable[[Language, Part], Iterable[TextRow]]  # reads the rows of a part
     form: str  # one of `OUTPUT_FORMS`
     with_text: bool  # see `annotate`
     on_error: str  # see `annotate`
@@ -118,16 +123,16 @@ class PartCounts(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was done."""
+    """What was done, and what the output folder has now."""
 
     parts: PartCounts
-    docs: int  # in all of the output, with parts that were kept
-    failed: int  # docs with an error
-    tokens: int
-    seconds: float  # without planning
-    tokens_per_second: float  # of the parts that were done now
-    errors: dict[str, str]  # why a part has no output, by the name of its file
-    shift: dict[str, Shift]  # by component, if it can test for a shift: see `watch`
+    docs: int  # the number of docs in all of the output, also in parts that were kept
+    failed: int  # the number of docs with an error
+    tokens: int  # the number of tokens in all of the output
+    seconds: float  # how long the annotation of the new and changed parts took
+    tokens_per_second: float  # the speed of that
+    errors: dict[str, str]  # why a part has no output, by the name of its output file
+    shift: dict[str, Shift]  # the test for a shift of each component that has one: see `watch`
 
 
 def annotate(
@@ -146,8 +151,8 @@ def annotate(
     code_path: Path | None = None,
     make_executor: MakeExecutor | None = None,
 ) -> Summary:
-    """Annotate files with a trained pipeline. What a finished run has left is kept, if model,
-    settings and input are the same.
+    """Annotate files with a trained pipeline. Parts that an earlier run has annotated are kept if
+    their model, settings and input are the same.
 
     model (str | Path): The pipeline, a package or a folder.
     inputs (Sequence[str | Path]): Files, or folders of files: see `readers.texts`.
@@ -174,7 +179,8 @@ def annotate(
     check_output(folder, form)
     sources = find_sources([Path(path) for path in inputs], folder)
     model_digest = digest_model(str(model), code)
-    # A part is done again if one of these or its input is another than before.
+    # What the output depends on, beside the input. If any of it has changed, all parts are done
+    # again.
     versions = [version(name) for name in ("spacy-costner", "spacy")]
     settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
     planned = plan_parts(sources, n_rows, form, settings)
@@ -192,12 +198,12 @@ def annotate(
 
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
-        if is_ours is False:  # None: the file system has no locks.
+        if is_ours is False:  # It is None if the file system has no locks: then nobody knows.
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
         earlier = read_manifest(folder)
         remove_vanished_parts(folder, earlier, sources, planned)
-        finished = keep_finished(folder, earlier, planned)
-        # Written anew, without damaged lines and without the parts that were removed
+        finished = find_finished(folder, earlier, planned)
+        # Write the manifest anew, without damaged lines and without the parts that were removed.
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier.values()))
 
         begin = perf_counter()
@@ -207,9 +213,9 @@ def annotate(
         seconds = perf_counter() - begin
 
     entry_of_file = {**finished, **written}
-    # In the order of the parts, whichever worker was first
+    # The entries are in the order of the parts, whichever worker was first.
     entries = [entry_of_file[file] for file in planned if file in entry_of_file]
-    messages: dict[str, None] = {}  # each once, in order
+    messages: dict[str, None] = {}  # The keys are an ordered set.
     for entry in entries:
         messages.update(dict.fromkeys(entry.warnings))
     for message in messages:
@@ -230,7 +236,10 @@ def annotate(
 
 
 def check_output(folder: Path, form: str) -> None:
-    """Check, before anything is read, that the output can be written in this form."""
+    """Check that the output can be written to a folder in this form, before anything is read.
+
+    RAISES (ValueError): If the form is unknown, or the folder is a file.
+    """
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():
@@ -247,14 +256,15 @@ def plan_parts(
     sources (Mapping[str, Path]): The input files by their names in the output.
     n_rows (int): Lines or rows of a part: see `divide`.
     form (str): The suffix of output files.
-    settings (Sequence[Any]): What the output depends on besides its part, valid JSON.
+    settings (Sequence[Any]): What the output depends on beside its part, as JSON.
     RETURNS (dict[str, PlannedPart]): The parts, by the names of their output files.
     """
     planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
         for number, part in enumerate(divide(path, n_rows)):
             file = f"{source}-{number:05}.{form}"
-            planned[file] = PlannedPart(part, digest(settings, part.digest))
+            key = digest(settings, part.digest)
+            planned[file] = PlannedPart(part, key)
     return planned
 
 
@@ -263,14 +273,15 @@ def annotate_parts(
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
 ) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Annotate parts, each by a worker, and add each that is done to the manifest.
+    """Annotate parts, each by a worker. As soon as a part is done, its entry is added to the
+    manifest.
 
-    planned (Mapping[str, PlannedPart]): The parts by their output files.
+    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
     part_settings (PartSettings): How they are annotated.
     make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
-    RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries, and the errors of parts that
-        have no output, by their files.
-    RAISES (ValueError): If a part failed, with `on_error = "raise"`.
+    RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries of the parts that were written,
+        and the errors of the parts that have no output, both by the names of output files.
+    RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
     runs: list[Run] = []
@@ -279,7 +290,7 @@ def annotate_parts(
         runs.append(Run(file, annotate_part, arguments))
 
     begin = perf_counter()
-    n_failed = 0  # docs
+    n_failed = 0  # the number of docs that failed so far
     n_tokens = 0
     written: dict[str, Entry] = {}
     errors: dict[str, str] = {}
@@ -289,7 +300,7 @@ def annotate_parts(
             if isinstance(ended, Done):
                 entry: Entry = ended.value
                 written[entry.file] = entry
-                # Flushed, so that the next command finds it if this one is killed.
+                # Flush it, so that the next command finds it if this one is killed.
                 manifest.write(entry.to_line())
                 manifest.flush()
                 n_failed += entry.failed
@@ -306,13 +317,13 @@ def annotate_parts(
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
-    """List the input files, and choose the names of their output.
+    """List the input files by the names that their output files begin with.
 
-    inputs (Sequence[Path]): Files, or folders of files. Of a folder, hidden files don't count, nor
-        files about the corpus, such as a readme: see `is_about_corpus`.
-    folder (Path | None): The output folder, which must be outside of input folders.
-    RETURNS (dict[str, Path]): The input files by the names of their output: the name of a file or,
-        in a folder, its path from there.
+    inputs (Sequence[Path]): Files, or folders of files. In a folder, hidden files don't count, nor
+        do files about the corpus, such as a readme: see `is_about_corpus`.
+    folder (Path | None): The output folder, which must not be in an input folder.
+    RETURNS (dict[str, Path]): The path of each input file by its name. The name of a file in a
+        folder is its path relative to that folder.
     RAISES (ValueError): If an input isn't there, or two files have the same name.
     """
     sources: dict[str, Path] = {}
@@ -333,9 +344,9 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
 
 
 def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
-    """Add an input file.
+    """Add an input file to the files by name.
 
-    RAISES (CorpusError): If another file has its name, so that their outputs would be one.
+    RAISES (CorpusError): If another file has this name, so that both would have the same output.
     """
     earlier = sources.setdefault(name, path)
     if earlier != path:
@@ -343,12 +354,13 @@ def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
 
 
 def digest_model(model: str, code_path: str | None) -> str:
-    """The fingerprint of a pipeline and of the file of its registered functions.
+    """The fingerprint of a pipeline and of the Python file with its registered functions.
 
+    model (str): The pipeline, a package or a folder.
     RAISES (ValueError): If it isn't a pipeline.
     """
     path = Path(model)
-    clear(path)
+    clear(path)  # A save that was killed may have left something beside it.
     if not path.exists() and is_package(model):
         path = get_package_path(model)
     elif not (path / "meta.json").is_file():
@@ -359,8 +371,8 @@ def digest_model(model: str, code_path: str | None) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Entry]:
-    """The entries of an output folder by file. Damaged lines, and those of files that aren't ours,
-    don't count."""
+    """Read the entries of the manifest of an output folder, by output file. Damaged lines are left
+    out. If a file has several entries, the last one counts."""
     path = folder / MANIFEST
     entries: dict[str, Entry] = {}
     if not path.is_file():
@@ -373,8 +385,8 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
 
 
 def parse_entry(line: bytes) -> Entry | None:
-    """Read a line of the manifest. None if it is damaged, or if its file doesn't have the name of
-    an output file."""
+    """Read a line of the manifest. Returns None if it is damaged, or if its file doesn't have the
+    name of an output file."""
     try:
         json_entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -399,15 +411,15 @@ def parse_entry(line: bytes) -> Entry | None:
 
 
 def are_measures(value: Any) -> bool:
-    """Whether a value of JSON has the fields of `PartMeasures`: the scores of docs, and three
-    numbers for each label."""
+    """Whether a value of JSON has the fields of `PartMeasures`: the scores of docs, and the counts,
+    which are lists of `N_COUNTS` numbers by label."""
     if not isinstance(value, dict) or not is_list_of(value.get("scores"), int, float):
         return False
     counts = value.get("counts")
     if not isinstance(counts, dict):
         return False
     for numbers in counts.values():
-        if not is_list_of(numbers, int, float) or len(numbers) != 3:
+        if not is_list_of(numbers, int, float) or len(numbers) != N_COUNTS:
             return False
     return True
 
@@ -417,15 +429,16 @@ def is_list_of(value: Any, *types: type) -> bool:
     return isinstance(value, list) and all(type(item) in types for item in value)
 
 
-def keep_finished(
+def find_finished(
     folder: Path, entries: Mapping[str, Entry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, Entry]:
-    """The entries of planned parts that need not be done again: their input, model and settings
-    are the same, and the output file is there, of the same size.
+    """Find the planned parts that don't have to be done again. An earlier run has done them with
+    the same input, model and settings, and the output file is still there and has the same size.
 
     folder (Path): The output folder.
     entries (Mapping[str, Entry]): The entries of earlier runs, by output file.
     planned (Mapping[str, PlannedPart]): The parts of this run, by output file.
+    RETURNS (dict[str, Entry]): The entries of these parts, by output file.
     """
     finished: dict[str, Entry] = {}
     for file, (_, key) in planned.items():
@@ -441,7 +454,8 @@ def keep_finished(
 def remove_vanished_parts(
     folder: Path, entries: dict[str, Entry], sources: Collection[str], planned: Collection[str]
 ) -> None:
-    """Remove the output and the entry of parts that an input had before it became shorter.
+    """Remove output files and entries of parts that no longer exist, as their input has become
+    shorter.
 
     folder (Path): The output folder.
     entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
@@ -450,9 +464,10 @@ def remove_vanished_parts(
     planned (Collection[str]): The output files of all parts that the inputs have now.
     """
     for file in list(entries):
-        # The third part of a.jsonl is "a.jsonl-00002.spacy", say.
-        source = file.rpartition("-")[0]
-        # Entries were checked when they were read: none leads out of the folder.
+        # For example, the third part of a.jsonl is "a.jsonl-00002.spacy".
+        source, _, _ = file.rpartition("-")
+        # The file begins with the name of an input, so it is in the folder whatever the manifest
+        # says.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]
@@ -466,14 +481,14 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
     entries (Sequence[Entry]): The entries of all parts.
     RETURNS (dict[str, Shift]): The results, by component.
     """
-    components: dict[str, None] = {}  # each once, in order
+    components: dict[str, None] = {}  # The keys are an ordered set.
     for entry in entries:
         components.update(dict.fromkeys(entry.shift))
     shift: dict[str, Shift] = {}
     for name in components:
         ner = dict(load().pipeline).get(name)
         if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
-            continue  # The manifest is damaged.
+            continue  # The manifest was changed: this component has measured nothing.
         total = PartMeasures([], {})
         for entry in entries:
             if name in entry.shift:
@@ -485,24 +500,27 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
 
 
 def add_part(total: PartMeasures, measures: PartMeasures) -> None:
-    """Add what was measured of a part to a sum over parts."""
+    """Add what was measured of a part to what was measured of the parts before it.
+
+    total (PartMeasures): The scores and the sums of the parts before. They are changed.
+    """
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():
-        sums = total.counts.setdefault(label, [0.0, 0.0, 0.0])  # see `Counts`
+        sums = total.counts.setdefault(label, [0.0] * N_COUNTS)
         for i, count in enumerate(counts):
             sums[i] += count
 
 
 def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) -> Entry:
-    """Annotate a part of an input, and write its output file: the work of a worker.
+    """Annotate a part of an input, and write its output file. This is what a worker does.
 
     file (str): The output file, relative to the folder.
     key (str): The fingerprint that the entry gets.
     part (Part): The part.
-    part_settings (PartSettings): How it is annotated and written.
+    part_settings (PartSettings): How the part is annotated and written.
     RETURNS (Entry): The entry for the manifest.
-    RAISES (ValueError): If the part can't be read, model, input or folder are not those of the
-        command, or a doc fails and `on_error` is "raise".
+    RAISES (ValueError): If the part can't be read, if the worker sees another model, input or
+        folder than the command, or if a doc fails and `on_error` is "raise".
     """
     folder = part_settings.folder
     if not (folder / MANIFEST).is_file():
@@ -510,11 +528,11 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         raise ValueError(f"{folder}: {message}")
     nlp = part_settings.load()
     span_lists = span_lists_of(nlp)
-    # The components that can test for a shift, and what they have measured so far, by name
+    # The components that can be tested for a shift, and what they have measured so far, by name
     measured: dict[str, tuple[CostSensitiveNER, PartMeasures]] = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
-            measured[name] = (pipe, PartMeasures([], {}))
+            measured[name] = (pipe, PartMeasures(scores=[], counts={}))
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
     n_docs = 0
@@ -528,7 +546,8 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             except Exception as error:
-                # A component has written to the doc what a file of this form can't hold.
+                # A component has written something to the doc that a file of this form can't hold.
+                # The row gets this error in place of the doc.
                 answer = error
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             n_docs += 1
@@ -544,8 +563,8 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             yield encoded
 
     def write(path: Path) -> None:
-        """Write the output. Rows are annotated meanwhile: the file takes one answer after another,
-        and the part is never in memory as a whole, unless its form needs that."""
+        """Annotate the rows and write the output, one answer after another. So the part is never in
+        memory as a whole, unless its form needs that."""
         output_form.write(path, encode_answers(), span_lists, with_text)
 
     with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
@@ -555,7 +574,8 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
     for name, (_, measures) in measured.items():
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
-    messages = dict.fromkeys(str(warning.message) for warning in caught)  # each once
+    # Each message once, in order
+    messages = dict.fromkeys(str(warning.message) for warning in caught)
     return Entry(
         file=file,
         key=key,
@@ -569,10 +589,15 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
 
 
 def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:
-    """Add what a component has measured of a doc that it predicted to the measures of the part. A
-    doc whose spans another component has changed doesn't count."""
+    """Add what a component has measured of a doc to the measures of its part. The doc doesn't count
+    if another component has since removed its spans.
+
+    ner (CostSensitiveNER): The component, which has predicted the doc.
+    measures (PartMeasures): The measures of the part. They are changed.
+    """
     if ner.confidence is None:
         return
+    # `add_measures` raises a ValueError if the spans of the component are no longer in the doc.
     with suppress(ValueError):
         measures.scores.extend(
             add_measures(doc, ner.confidence.spans_key, ner.name, ner.own_labels, measures.counts)
@@ -581,8 +606,8 @@ def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None
 
 @contextmanager
 def collecting_new_objects_only() -> Iterator[None]:
-    """Make garbage collections skip all objects that exist now, such as those of the pipeline.
-    Otherwise collections would take a twelfth of the time of annotating."""
+    """In a `with` block, the garbage collector skips all objects that existed before, such as those
+    of the pipeline. Otherwise it would take a twelfth of the time of annotating."""
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
@@ -594,10 +619,10 @@ def collecting_new_objects_only() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int) -> Language:
-    """Load a pipeline once in each process.
+    """Load a pipeline, or return the one that this process has already loaded.
 
-    RAISES (ValueError): If its fingerprint is another: somebody has changed it since the command
-        began.
+    model_digest (str): The fingerprint that the pipeline had when the command began.
+    RAISES (ValueError): If somebody has changed the pipeline since then.
     """
     if digest_model(model, code_path) != model_digest:
         raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
@@ -625,8 +650,8 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
     nlp (Language): The pipeline: see `load_pipeline`.
     ids (Iterable[Any]): The ids of the texts.
     texts (Iterable[Any]): The texts.
-    YIELDS (dict[str, Any]): For each text, in their order, what is on a line of `annotate`, without
-        text.
+    YIELDS (dict[str, Any]): For each text, in their order, the record that `annotate` would write,
+        without the text.
     """
     rows = (TextRow(id, text, partial(make_doc, nlp, text)) for id, text in zip(ids, texts))
     span_lists = span_lists_of(nlp)
@@ -635,31 +660,32 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
 
 
 def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
-    """Annotate rows in batches. Yields each with its doc or its error; so the error handlers of the
-    pipeline have to raise, as those of `load_pipeline` do."""
+    """Annotate rows in batches. Yields each row with its doc or its error. The pipeline must raise
+    the errors of its components, as that of `load_pipeline` does."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, annotate_batch(nlp, batch))
 
 
 def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
-    """Annotate rows together: the doc or the error of each.
+    """Annotate rows together. Returns the doc or the error of each row.
 
-    If the pipeline fails, each half of the rows is tried by itself, and so on, until the row that
-    fails is alone. The halves get new docs, as the old ones may be half annotated.
+    If the pipeline fails, the first half of the rows is annotated by itself, and then the second,
+    and so on, until the row that fails is alone. The halves get new docs, as the old ones may be
+    half annotated.
     """
-    answer_of_row: dict[int, Doc | Exception] = {}  # by the index of the row
+    results: dict[int, Doc | Exception] = {}  # by the index of the row
     docs_and_indices: list[tuple[Doc, int]] = []
     for i, row in enumerate(rows):
         try:
             docs_and_indices.append((row.make_doc(), i))
         except Exception as error:
-            answer_of_row[i] = error
+            results[i] = error
     try:
         for doc, i in nlp.pipe(docs_and_indices, as_tuples=True):
-            answer_of_row[i] = doc
-        if len(answer_of_row) < len(rows):
+            results[i] = doc
+        if len(results) < len(rows):
             raise ValueError("expected a doc of the pipeline, got none")
-        return [answer_of_row[i] for i in range(len(rows))]
+        return [results[i] for i in range(len(rows))]
     except Exception as error:
         if len(rows) == 1:
             return [error]
@@ -668,8 +694,9 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
 
 
 def span_lists_of(nlp: Language) -> SpanLists:
-    """The lists of spans that the records of a pipeline have: "spans" if a component has a
-    `spans_key`, and "alternatives" and "guaranteed" if one writes them. See `SpanLists`."""
+    """The lists of spans that records of a pipeline have: "spans" if a component has a `spans_key`,
+    "alternatives" if a component writes alternatives, and "guaranteed" if one writes a guaranteed
+    set. See `SpanLists`."""
     span_lists: SpanLists = {}
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):
@@ -687,19 +714,22 @@ def span_lists_of(nlp: Language) -> SpanLists:
 
 
 def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
-    """An answer as a line of JSON.
+    """Make the record of an answer.
 
+    span_lists (SpanLists): The lists of spans that the record gets.
+    with_text (bool): Whether it gets the text.
     RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, or
-        {"id": …, "text": …, "error": …}. Spans have start and end, in characters, label and score.
-        If there is no probability, the score is None.
+        {"id": …, "text": …, "error": …}. A span has "start" and "end", in characters, "label" and
+        "score", which is its probability or None.
     """
-    row, doc = answer
+    row, doc_or_error = answer
     record: Record = {"id": row.id}
     if with_text:
         record["text"] = row.text
-    if isinstance(doc, Exception):
-        record["error"] = describe_error(doc)
+    if isinstance(doc_or_error, Exception):
+        record["error"] = describe_error(doc_or_error)
         return record
+    doc = doc_or_error
     scored = scored_groups(doc)
     groups_of_list: dict[str, list[SpanGroup]] = {}
     for name, keys in span_lists.items():
@@ -708,8 +738,8 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
         else:
             groups_of_list[name] = [group for group in scored if group.attrs.get("set") == name]
 
-    # Groups may have different scores for the same characters and label. That of the component that
-    # predicts the entity counts: its group overwrites those of alternatives and guaranteed sets.
+    # Several groups may have a score for the same characters and label. The last one that is read
+    # here counts: that of the predicted entities, not that of alternatives or guaranteed sets.
     scores: dict[Place, float] = {}
     for group in [*reversed(scored), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
@@ -720,8 +750,8 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     record["entities"] = spans_to_json(entity_places, scores)
     for name, groups in groups_of_list.items():
         if not groups:
-            # No component has written this list to the doc. An empty list would say that one has,
-            # and that there are no such spans.
+            # No component has written this list to the doc. An empty list would say that one has
+            # looked for such spans and found none.
             record[name] = None
             continue
         places: list[Place] = []
@@ -732,10 +762,10 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
 
 
 def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:
-    """Spans as JSON.
+    """Make a dictionary for each span.
 
-    places (Iterable[Place]): Begin and end of each span in characters, and its label.
-    scores (Mapping[Place, float]): The scores of those that have one.
+    places (Iterable[Place]): The start and end of each span, in characters, and its label.
+    scores (Mapping[Place, float]): The scores of the spans that have one.
     """
     spans: list[Record] = []
     for place in places:
@@ -745,7 +775,8 @@ def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> lis
 
 
 def describe_error(error: Exception) -> str:
-    """The text of an error: our own messages as they are, others with the name of their class."""
+    """The text of an error for the output. A message that this package may have written stands
+    alone; others begin with the class of the error."""
     if type(error) in (ValueError, CorpusError):
         return encodable(error)
     return encodable(f"{type(error).__name__}: {error}")
@@ -757,9 +788,9 @@ def to_line(answer: Answer, span_lists: SpanLists, with_text: bool) -> str:
 
 
 def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
-    """Write the lines of answers."""
-    # UTF-8 can't encode half of a surrogate pair. It becomes Python's escape for it, such as
-    # \ud83d, which is also that of JSON.
+    """Write answers to a JSONL file. The other arguments of `OutputForm.write` are not needed."""
+    # UTF-8 can't encode half of a surrogate pair. Python writes an escape for it, such as \ud83d,
+    # which JSON reads in the same way.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         file.writelines(lines)
 
@@ -767,17 +798,23 @@ def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
 def write_parquet(
     path: Path, records: Iterable[Record], span_lists: SpanLists, with_text: bool
 ) -> None:
-    """Write the rows of answers: see `to_record`. Ids are numbers if all are, and text
-    otherwise."""
+    """Write answers to a Parquet file. The column of ids has numbers if all ids are numbers, and
+    strings otherwise.
+
+    records (Iterable[Record]): The rows: see `to_record`.
+    span_lists (SpanLists): The lists of spans, each of which is a column.
+    with_text (bool): Whether there is a column of texts.
+    """
     parquet = require_pyarrow()
     import pyarrow
 
     rows = list(records)
     text = pyarrow.string()
     number = pyarrow.int64()
-    has_numbers = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
+    # The type of a boolean is not int; larger numbers don't fit into 64 bits.
+    has_number_ids = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
-        if not has_numbers:
+        if not has_number_ids:
             row["id"] = str(row["id"])
         if row.get("text") is not None:
             row["text"] = encodable(row["text"])
@@ -789,7 +826,7 @@ def write_parquet(
         ("score", pyarrow.float64()),
     ]
     spans = pyarrow.list_(pyarrow.struct(span_fields))
-    columns = [("id", number if has_numbers else text)]
+    columns = [("id", number if has_number_ids else text)]
     if with_text:
         columns.append(("text", text))
     for name in ("entities", *span_lists):
@@ -800,7 +837,7 @@ def write_parquet(
 
 
 class Packers(threading.local):
-    """A packer of msgpack for each thread: threads must not share one."""
+    """A packer of msgpack for each thread, as threads must not share one."""
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(use_bin_type=True)
@@ -810,14 +847,14 @@ PACKERS = Packers()
 
 
 def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
-    """An answer as a doc, empty if there is an error, and its packed `user_data`: "id", "error" and
-    what the input had."""
-    row, doc = answer
-    if isinstance(doc, Exception):
-        error = describe_error(doc)
+    """An answer as a doc, and the `user_data` of the doc, packed. The user data are those of the
+    input with "id". The doc of an error is empty, and its user data have "error", too."""
+    row, doc_or_error = answer
+    if isinstance(doc_or_error, Exception):
         doc = Doc(Vocab())
-        doc.user_data["error"] = error
+        doc.user_data["error"] = describe_error(doc_or_error)
     else:
+        doc = doc_or_error
         realign(doc)
         doc.user_data.pop("error", None)  # The input may have such a key.
     doc.user_data["id"] = row.id
@@ -825,18 +862,21 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
     # then stop all docs of the part. They are packed here as a trial, so that only this doc fails.
     pack = PACKERS.packer.pack
     pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
-    # As DocBin packs it, but with one packer for all docs. DocBin would make one for each doc,
-    # which takes three quarters of the time.
+    # The user data are packed as DocBin packs them, but by one packer for all docs. DocBin would
+    # make a packer for each doc, which takes three quarters of the time.
     return doc, pack(doc.user_data)
 
 
 def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) -> None:
-    """Write the docs of answers."""
-    doc_bin = DocBin()  # doesn't pack user data when docs are added
+    """Write docs with their packed user data to a .spacy file. The other arguments of
+    `OutputForm.write` are not needed."""
+    # `store_user_data` is off while docs are added, so that DocBin doesn't pack the user data
+    # again, and on when they are saved.
+    doc_bin = DocBin(store_user_data=False)
     for doc, user_data in packed_docs:
         doc_bin.add(doc)
         doc_bin.user_data.append(user_data)
-    doc_bin.store_user_data = True  # but saves it
+    doc_bin.store_user_data = True
     doc_bin.to_disk(path)
 
 
@@ -844,10 +884,16 @@ JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 class OutputForm(NamedTuple):
-    """How answers are written in a form of the output."""
+    """How answers are written in one form of the output.
 
-    encode: Callable[[Answer, SpanLists, bool], Any]  # an answer as soon as it is there
-    write: Callable[..., None]  # all encoded answers to a file
+    encode (Callable[[Answer, SpanLists, bool], Any]): Encodes an answer: see `to_record`. If it
+        raises an error, the row gets the error in place of its doc.
+    write (Callable[..., None]): Writes encoded answers to a file. Its arguments are the path, the
+        encoded answers, and then those of `encode`.
+    """
+
+    encode: Callable[[Answer, SpanLists, bool], Any]
+    write: Callable[..., None]
 
 
 OUTPUT_FORMS = {

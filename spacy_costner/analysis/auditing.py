@@ -1,10 +1,12 @@
 """Rank the places of a corpus by how probably their annotation is wrong.
 
-The docs are divided into folds, and a model that has not seen a fold predicts it. A place is a few
-tokens, with the annotated entities in them and the best alternative of the model: the suggestion.
-The result is a list of suspects, which people accept or reject; `apply_answers` corrects the
-corpus. Entities are (begin, end, label), where `begin` is the first token and `end` the one after
-the last.
+The docs are divided into folds, and each fold is predicted by a model that was trained on the
+others. A place is a few tokens with the entities that are annotated there (none, one or several).
+The suggestion is the best alternative to them, by the probabilities of the model. A place with its
+suggestion is a suspect. Suspects are written to a file, a line for each, where people accept or
+reject the suggestions; `apply_answers` then corrects the corpus.
+
+In this file an entity is (begin, end, label): its first token, the one after its last, its label.
 """
 
 from bisect import bisect_left, bisect_right
@@ -51,49 +53,51 @@ from .runs import MakeExecutor
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 
 MISSING_ODDS = 2.0
-"""The odds that annotators have overlooked an entity, against another mistake of the same
-probabilities. Chosen on made-up mistakes: see docs/audit.md."""
+"""How much more often annotators overlook an entity than they make another mistake, if the model
+gives both the same probabilities. Chosen on made-up mistakes: see docs/audit.md."""
 
 SMOOTHING = 0.2
-"""Added to probabilities before the logarithm. With a lower value more mistakes are found that are
-put in by chance, with a higher one more that annotators make. Chosen on both: see docs/audit.md."""
+"""This is added to probabilities before the logarithm. With a lower value, more of the mistakes are
+found that were put in at random; with a higher one, more of those that annotators make. It was
+chosen on both: see docs/audit.md."""
 
 PROBABLE = 0.5
-"""The least probability of entities that are suggested beside the best alternative."""
+"""Entities with a higher probability are suggested beside the best alternative of their place."""
 
 LEAVE = "leave"
 ACCEPT = "accept"
 UNANSWERED = (LEAVE, ACCEPT)
-"""What may happen to lines without an answer."""
+"""What may happen to suggestions that have no answer."""
 
 REJECT = "reject"
 
 IGNORE = "ignore"
-"""The answer of a place that was skipped, which counts as none."""
+"""The answer where people skipped a suggestion. It counts as no answer."""
 
 ANNOTATED = "spacy_costner_annotated"
-"""In `doc.user_data`: whether each token is annotated as O and as each label. Shape: (T, L + 1)"""
+"""A key of `doc.user_data`. Its value is the array of `one_hot_labels`."""
 
 TEMPERATURES = (0.5, 5.0)
-"""The lowest and the highest temperature. The best one has no limit if all predictions of a fold
-are right, or all wrong."""
+"""The lowest and the highest temperature of a fold. Without limits it would be 0 if all predictions
+of a fold are right, and infinite if all are wrong."""
 
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 """Maps the true and the annotated entities of a place to the cost of that mistake."""
 
 
 class Suspect(NamedTuple):
-    """A place whose annotation may be wrong."""
+    """A place whose annotation may be wrong. Tokens of its entities are counted from the first one
+    of the doc."""
 
-    doc: int  # the number of the doc, from 0
+    doc: int  # the index of the doc
     kind: str  # one of `KINDS`: what the mistake is if the suggestion is right
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
-    annotated: list[Entity]  # in tokens of the doc
-    suggested: list[Entity]
-    prob_annotated: float
-    prob_suggested: float
-    as_annotated: int = 0  # how often the same words are annotated elsewhere as they are here
-    as_suggested: int = 0  # how often the same words are annotated elsewhere as suggested
+    annotated: list[Entity]  # the annotated entities of the place
+    suggested: list[Entity]  # the entities that the place has if the suggestion is right
+    prob_annotated: float  # the probability of the annotation
+    prob_suggested: float  # the probability of the best alternative
+    as_annotated: int = 0  # how often other places have the same words with the same annotation
+    as_suggested: int = 0  # how often other places have the same words annotated as suggested
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -112,29 +116,38 @@ class Suspect(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Annotated entities, and what else may be right in their place. Tokens are counted over all
-    docs of a fold."""
+    """An annotated entity and one alternative to it. Either of them may be "no entity". Tokens are
+    counted over all docs of a fold."""
 
-    annotated: list[Entity]  # with one entity, or empty
-    alternative: list[Entity]  # with one entity that overlaps it, or empty
+    annotated: list[Entity]  # the annotated entity, or empty for none
+    alternative: list[Entity]  # the alternative, which overlaps it, or empty for none
     prob_annotated: float
     prob_alternative: float
 
 
 class Audit(NamedTuple):
-    """The result of an audit. Kinds count the places where the suggestion is more probable than the
-    annotation."""
+    """The result of an audit.
 
-    suspects: list[Suspect]  # all places, the most probable mistakes first
-    kinds: dict[str, int]  # by `KINDS`, and those of any kind that are "inconsistent"
+    suspects (list[Suspect]): All suspects, the most probable mistakes first.
+    kinds (dict[str, int]): The number of suspects whose suggestion is more probable than the
+        annotation, for each kind in `KINDS`. "inconsistent" is the number of those, of any kind,
+        whose words are also more often annotated elsewhere as suggested.
+    docs, tokens (int): The number of docs and of tokens.
+    entities (int): The number of annotated entities.
+    over_borders (int): How many annotated entities cross a border between sequences. No model can
+        predict these.
+    """
+
+    suspects: list[Suspect]
+    kinds: dict[str, int]
     docs: int
     tokens: int
-    entities: int  # annotated ones
-    over_borders: int  # annotated ones over a border of sequences, which no model predicts
+    entities: int
+    over_borders: int
 
 
 class AnswerCounts(NamedTuple):
-    """The number of lines with each answer."""
+    """The number of suggestions with each answer."""
 
     accepted: int
     rejected: int
@@ -142,12 +155,12 @@ class AnswerCounts(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """What an accepted line changes."""
+    """What an accepted suggestion changes in a doc."""
 
-    place: FilePlace  # of the line
-    doc: int  # the number of the doc, from 0
-    removed: list[Span]
-    added: list[Span]
+    place: FilePlace  # the line with the suggestion, for errors
+    doc: int  # the index of the doc
+    removed: list[Span]  # entities that the doc no longer has
+    added: list[Span]  # entities that it gets
 
 
 def audit(
@@ -164,21 +177,21 @@ def audit(
     """Find probable mistakes in the annotation of docs.
 
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
-        cost, probabilities are weighed by it.
-    docs (Sequence[Doc]): The annotated docs, none of them empty. Models see their tokens, which
-        suggestions are made of.
+        cost, probabilities are multiplied by it.
+    docs (Sequence[Doc]): The annotated docs, none of them empty. Models see the tokens of these
+        docs, so suggestions are made of whole tokens.
     n_folds (int): Number of folds.
-    n_seeds (int): Trainings for each fold, whose weights are averaged.
-    seed (int | None): Random seed that assigns docs to folds.
+    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
+    seed (int | None): Random seed with which docs are assigned to folds.
     file_tokens (bool): Have models see the sentence starts of the file, too.
     make_executor (MakeExecutor | None): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
     code_path (Path | None): Python file with registered functions to be imported.
-    RETURNS (Audit): All places, and their numbers by kind.
-    RAISES (ValueError): If the config's component can't be fitted, there are too few docs or no
-        entities, or a worker failed.
+    RETURNS (Audit): All suspects, and their numbers by kind.
+    RAISES (ValueError): If the component of the config can't be fitted, there are too few docs or
+        no entities, or a worker failed.
     """
-    name = component_name(config, Path("config"))
+    name = component_name(config, Path("config"))  # The path is only for an error.
     make_table, _, cost_name = find_cost(config.interpolate()["components"][name])
     folds = cross_fit(
         config,
@@ -190,8 +203,8 @@ def audit(
         make_executor=make_executor,
         code_path=code_path,
     )
-    mistake_cost = None
-    if cost_name:  # Without a cost in the config, all mistakes cost the same.
+    mistake_cost = None  # all mistakes cost the same
+    if cost_name:
         tags = folds[0].dev.posterior.tags.collapsed
         mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
@@ -228,12 +241,14 @@ def cross_fit(
     """Predict docs, none of them empty, by models that have not seen them. The temperature of a
     fold is the geometric mean of the temperatures that fit the other folds.
 
-    With `document` in its features, the second pass sees the annotation of a word's other
-    occurrences in the doc, where it otherwise sees what a first pass predicts. It doesn't see
-    that of the word itself, neither in training nor after it.
+    If the features of the config have `document`, the second pass of a model normally sees which
+    labels a first pass predicts for other occurrences of a word in the doc. Here it sees the
+    annotated labels of these other occurrences instead, in training and in prediction. It never
+    sees the label of the word itself.
 
     See `hold_out` for the arguments.
 
+    RETURNS (list[Fold]): The folds with their predictions.
     RAISES (ValueError): See `hold_out`, or if there are no entities.
     """
     labels: set[str] = set()
@@ -258,7 +273,7 @@ def cross_fit(
         code_path=code_path,
         desc="audit",
     )
-    temperatures = means_of_others([find_temperature(fold) for fold in folds])
+    temperatures = means_of_other_folds([find_temperature(fold) for fold in folds])
     calibrated: list[Fold] = []
     for fold, temperature in zip(folds, temperatures):
         dev = fold.dev.with_temperature(Temperature(temperature))
@@ -267,30 +282,34 @@ def cross_fit(
 
 
 def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
-    """Whether each token is annotated as O and as each label; a row of zeros for a token without
-    annotation. Shape: (T, L + 1)"""
-    columns = {"": 0}  # spaCy's type of tokens that are O
+    """The annotated labels of the tokens of a doc as rows with a single True, in column 0 for O and
+    in column i + 1 for `labels[i]`. A token without annotation has no True. Shape: (T, L + 1)"""
+    column_of_type = {"": 0}  # The `ent_type_` of a token outside entities is empty.
     for i, label in enumerate(labels):
-        columns[label] = i + 1
-    one_hot = numpy.zeros((len(doc), len(columns)), dtype=bool)
+        column_of_type[label] = i + 1
+    one_hot = numpy.zeros((len(doc), len(column_of_type)), dtype=bool)
     for token in doc:
         if token.ent_iob != ent_iob.MISSING:
-            one_hot[token.i, columns[token.ent_type_]] = True
+            one_hot[token.i, column_of_type[token.ent_type_]] = True
     return one_hot
 
 
 def find_temperature(fold: Fold) -> float:
-    """The temperature with which the confidence of the entities predicted in a fold fits how often
-    they are correct; 1 if none is predicted."""
-    answers = predict_best(fold.dev)
-    if not len(answers.is_correct):
+    """Fit the temperature of a fold: with it, the probabilities of the predicted entities are as
+    high as the share of them that is correct. It is 1 if no entity is predicted."""
+    predicted = predict_best(fold.dev)
+    if not len(predicted.is_correct):
         return 1.0
-    return fit_temperature([answers], per_label=False).overall
+    return fit_temperature([predicted], per_label=False).overall
 
 
-def means_of_others(temperatures: Sequence[float]) -> list[float]:
-    """For each fold the geometric mean of the temperatures of all other folds, each put within
-    `TEMPERATURES` before. So a fold has no effect on its own temperature."""
+def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
+    """For each fold the geometric mean of the temperatures of all other folds, so that its own
+    docs have no effect on the temperature that is used for it.
+
+    temperatures (Sequence[float]): The temperatures of the folds. They are first limited to
+        `TEMPERATURES`.
+    """
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     sums_of_others = logs.sum() - logs
     return numpy.exp(sums_of_others / (len(logs) - 1)).tolist()
@@ -305,22 +324,28 @@ def read_annotation(ner: CostSensitiveNER) -> None:
 
 
 def annotated_labels(docs: Iterable[Doc]) -> Floats2d:
-    """The annotated labels of the tokens of all docs, which `cross_fit` has put into them: see
-    `one_hot_labels`. Shape: (N, L + 1)"""
+    """The annotated labels of the tokens of all docs: see `one_hot_labels`. `cross_fit` has put
+    them into the docs. Shape: (N, L + 1)"""
     return numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs], dtype="float32")
 
 
 def rank(
     folds: Sequence[Fold], docs: Sequence[Doc], cost: MistakeCost | None = None
 ) -> list[Suspect]:
-    """Find the best alternative of each place, and sort places by its score.
+    """Find the best alternative of each place, and sort the places by its score, the most probable
+    mistakes first. Of places that overlap, only the one with the highest score is kept.
 
-        score = log (c(b, a) p(b) + 0.2) - log (c(a, b) p(a) + 0.2)
+        score = log(c(b, a) p(b) + SMOOTHING) - log(c(a, b) p(a) + SMOOTHING)
 
-    a is the annotation and b the alternative, c(b, a) is the cost of annotating a where b is right,
-    over the mean cost, and p is the probability of exactly these tokens as an entity of that label,
-    or of no entity in them. For places without an annotated entity log 2 is added. Places don't
-    overlap: of those that do, the first counts. The most probable mistakes come first."""
+    Here a is the annotation and b the alternative. c(b, a) is the cost of annotating a where b is
+    right, divided by the mean cost; without costs it is 1. p is the probability that exactly these
+    tokens are an entity with this label or, for "no entity", that none of them is in one. If no
+    entity is annotated, log MISSING_ODDS is added.
+
+    folds (Sequence[Fold]): The predicted folds.
+    docs (Sequence[Doc]): The docs of all folds.
+    cost (MistakeCost | None): What a mistake costs. None: all mistakes cost the same.
+    """
     suspects: list[Suspect] = []
     for fold in folds:
         suspects += find_suspects(fold, cost)
@@ -329,9 +354,9 @@ def rank(
 
 
 def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
-    """Find the places of a fold, each with its best alternative, those with the highest score
-    first. Places don't overlap: one that overlaps an earlier one is left out."""
-    # All comparisons of an annotated entity with a likely one, and their scores
+    """Find the suspects of a fold, those with the highest score first. A suspect that overlaps an
+    earlier one is left out. See `rank` for the arguments and the score."""
+    # Compare annotated entities with likely ones, all that overlap, and score each comparison.
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
     likely, probs = posterior.likely_entities(LEAST)
@@ -345,7 +370,8 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     probable = named(likely.select(probs > PROBABLE), labels)
     # The first token of each doc of the fold, and the number of all tokens. Shape: (D + 1,)
     doc_starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
-    is_in_place = numpy.zeros(doc_starts[-1], dtype=bool)  # whether a token has its suspect
+    n_tokens = doc_starts[-1]
+    is_in_place = numpy.zeros(n_tokens, dtype=bool)  # whether a token is in an earlier suspect
     highest_first = numpy.argsort(-scores, kind="stable").tolist()
     for i in highest_first:
         comparison = comparisons[i]
@@ -361,7 +387,7 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
         suggested = alternative
         if comparison.annotated and alternative:
             suggested = add_within(alternative, probable, begin, end)
-        # The last doc that starts at the place or before it
+        # The doc of the place is the last one that starts at its first token or before.
         doc_in_fold = bisect_right(doc_starts, begin) - 1
         doc_start = doc_starts[doc_in_fold]
         yield Suspect(
@@ -378,32 +404,34 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
 def compare_annotation(
     posterior: Posterior, gold: Entities, likely: Entities, likely_probs: Floats1d
 ) -> list[Comparison]:
-    """Make all comparisons of a fold. There are three kinds:
+    """Compare the annotation of a fold with all alternatives. Comparisons are of three kinds:
 
-    - an annotated entity, or none in its place;
-    - an annotated entity, or a likely one that overlaps it;
-    - no entity, or a likely one that overlaps no annotated one.
+    - an annotated entity is compared with no entity;
+    - an annotated entity is compared with each likely one that overlaps it;
+    - no entity is compared with each likely one that overlaps no annotated entity.
 
-    posterior (Posterior): The probabilities of the fold.
+    posterior (Posterior): The posterior of the docs of the fold.
     gold (Entities): The annotated entities.
-    likely (Entities): The likely entities on annotated tokens.
+    likely (Entities): The E entities with a probability of at least `LEAST`, on annotated tokens.
     likely_probs (Floats1d): Their probabilities. Shape: (E,)
     """
     annotated = named(gold, posterior.tags.labels)
     probs = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
-    # The probability that all tokens of an entity are O, for each annotated and each likely one
-    outside_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
-    outside_likely = posterior.outside_probs(likely.begin, likely.end).tolist()
+    # The probability of no entity: that all tokens of an annotated or likely entity are O
+    no_entity_probs_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
+    no_entity_probs_likely = posterior.outside_probs(likely.begin, likely.end).tolist()
 
     comparisons: list[Comparison] = []
-    for entity, prob_outside in zip(annotated, outside_gold):
-        comparisons.append(Comparison([entity], [], probs[entity], prob_outside))
+    for entity, no_entity_prob in zip(annotated, no_entity_probs_gold):
+        comparisons.append(Comparison([entity], [], probs[entity], no_entity_prob))
     alternatives = named(likely, posterior.tags.labels)
-    for alternative, prob, prob_outside in zip(alternatives, likely_probs.tolist(), outside_likely):
+    for alternative, prob, no_entity_prob in zip(
+        alternatives, likely_probs.tolist(), no_entity_probs_likely
+    ):
         begin, end, _ = alternative
         overlapping = entities_between(annotated, begin, end)
         if not overlapping:
-            comparisons.append(Comparison([], [alternative], prob_outside, prob))
+            comparisons.append(Comparison([], [alternative], no_entity_prob, prob))
         for entity in overlapping:
             if entity != alternative:
                 comparisons.append(Comparison([entity], [alternative], probs[entity], prob))
@@ -412,7 +440,7 @@ def compare_annotation(
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
     """The score of each comparison: see `rank`. Shape: (C,)"""
-    # Each pair is of the annotation and of the alternative.
+    # For each comparison the number of the annotation and that of the alternative
     pairs_of_probs: list[tuple[float, float]] = []
     pairs_of_costs: list[tuple[float, float]] = []
     has_annotated = numpy.zeros(len(comparisons), dtype=bool)
@@ -420,7 +448,8 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
         has_annotated[i] = bool(annotated)
         pairs_of_probs.append((prob_annotated, prob_alternative))
         if cost is not None:
-            # If the annotation is right, the alternative is the mistake, and the other way round.
+            # If the annotation is right, the mistake would be the alternative, and the other way
+            # round.
             cost_if_annotated = cost(annotated, alternative)
             cost_if_alternative = cost(alternative, annotated)
             pairs_of_costs.append((cost_if_annotated, cost_if_alternative))
@@ -428,7 +457,8 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
     weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2)
     if pairs_of_costs:
         costs = numpy.asarray(pairs_of_costs)
-        # Relative to the mean, so that `SMOOTHING` has the same weight whatever the unit of costs.
+        # Costs are divided by their mean, so that `SMOOTHING` matters as much in any unit of costs.
+        # If all of them are 0, they stay 0.
         weights *= costs / max(costs.mean(), 1e-12)
     log_weights = numpy.log(weights + SMOOTHING)
     scores = log_weights[:, 1] - log_weights[:, 0]
@@ -439,12 +469,12 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
 def add_within(
     suggested: list[Entity], probable: list[Entity], begin: int, end: int
 ) -> list[Entity]:
-    """Add the probable entities between two tokens that overlap no suggested one, so that a
-    suggestion for one entity doesn't leave out the others of its place.
+    """Add the probable entities of a place to those that are suggested there, if they overlap none
+    of them. Otherwise a suggestion that splits an entity, say, would have only one of its parts.
 
     suggested (list[Entity]): The suggested entities, in order. The list isn't changed.
     probable (list[Entity]): All probable entities of the fold, in order.
-    begin, end (int): The place: its first token, and the one after its last.
+    begin, end (int): The first token of the place, and the one after its last.
     """
     complete = suggested
     for entity in entities_between(probable, begin, end):
@@ -456,9 +486,9 @@ def add_within(
 
 
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
-    """The kind of the mistake if the suggestion is right: one of `KINDS`. Where label and boundary
-    are wrong it is a wrong boundary."""
-    # `kind_of` compares gold with predictions: the suggestion is in the place of gold.
+    """The kind of the mistake if the suggestion is right: one of `KINDS`. If label and boundary are
+    both wrong, the kind is a wrong boundary."""
+    # `kind_of` compares gold entities with predicted ones. Here the suggestion counts as gold.
     kind = kind_of(suggested, annotated)
     if kind == BOTH:
         return BOUNDARY
@@ -466,24 +496,26 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """The same entities `n_tokens` later, or earlier if the number is negative."""
+    """Move entities by a number of tokens: to the right, or to the left if it is negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
 def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
-    """The entities with a token from `begin` to the one before `end`, of entities that are in order
-    and don't overlap."""
-    # Begins and ends both rise. The first entity is the first that ends after `begin`; the last is
-    # the last that begins before `end`.
+    """The entities that have a token in the range from `begin` to `end`, without `end`.
+
+    entities (list[Entity]): Entities in order that don't overlap.
+    """
+    # As they don't overlap, their begins and their ends ascend. So the first of them is the first
+    # that ends after `begin`, and the last is the last that begins before `end`.
     first = bisect_right(entities, begin, key=lambda entity: entity[1])
     after_last = bisect_left(entities, end, key=lambda entity: entity[0])
     return entities[first:after_last]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
-    """Fill in how often the words of each suspect are annotated elsewhere in the corpus as they are
-    here, and as the suggestion says. The words are those of one entity, in which annotation and
-    suggestion differ: see `first_difference`."""
+    """Fill in how often the words of each suspect occur elsewhere in the corpus with the same
+    annotation, and with the suggested one. These words are those of the first entity in which
+    annotation and suggestion differ: see `first_difference`."""
     extents = [first_difference(suspect) for suspect in suspects]
     words_of_suspects: list[tuple[str, ...]] = []
     for suspect, (begin, end) in zip(suspects, extents):
@@ -496,7 +528,7 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
         suggested_label = label_by_extent(suspect.suggested).get(extent, "")
         counted.append(
             suspect._replace(
-                as_annotated=counts[words, annotated_label] - 1,  # without this place
+                as_annotated=counts[words, annotated_label] - 1,  # the place itself doesn't count
                 as_suggested=counts[words, suggested_label],
             )
         )
@@ -504,8 +536,8 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
 
 
 def first_difference(suspect: Suspect) -> tuple[int, int]:
-    """The first token, and the one after the last, of the first suggested entity that isn't
-    annotated. If there is none, of the first annotated one that isn't suggested."""
+    """The extent of the first suggested entity that isn't annotated or, if there is none, of the
+    first annotated entity that isn't suggested: its first token, and the one after its last."""
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
     differing = suggested - annotated
@@ -518,8 +550,13 @@ def first_difference(suspect: Suspect) -> tuple[int, int]:
 def count_annotations(
     phrases: Collection[tuple[str, ...]], docs: Iterable[Doc]
 ) -> Counter[tuple[tuple[str, ...], str]]:
-    """How often each of these sequences of words is an entity of each label in docs. With "" as the
-    label: how often it isn't an entity, though a part of it may be one."""
+    """Count how often each phrase is annotated as an entity of each label in docs.
+
+    phrases (Collection[tuple[str, ...]]): The words of each phrase.
+    RETURNS (Counter[tuple[tuple[str, ...], str]]): The counts by phrase and label. The label "" has
+        those where the phrase as a whole is not an entity, though a part of it may be one.
+    """
+    # A vocab of its own: the matcher compares texts of tokens, and that of the docs doesn't matter.
     vocab = Vocab()
     matcher = PhraseMatcher(vocab)
     matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
@@ -533,26 +570,27 @@ def count_annotations(
 
 
 def words_between(doc: Doc, begin: int, end: int) -> tuple[str, ...]:
-    """The words of a doc from one token to the one before another."""
+    """The words of the tokens of a doc from `begin` to `end`, without `end`."""
     return tuple(token.text for token in doc[begin:end])
 
 
 def label_by_extent(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
-    """The label of entities by their first token and the one after the last."""
+    """A dictionary from (begin, end) of each entity to its label."""
     return {(begin, end): label for begin, end, label in entities}
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """Make the function that says what a mistake costs: the sum of the costs of the tags, over the
-    tokens from the first to the last of its entities.
+    """Make a function that computes the cost of a mistake: the sum of the costs of the tags of all
+    tokens of its place.
 
     table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
     tags (Tags): The tags of the table.
     """
 
     def encode(entities: Sequence[Entity], begin: int, end: int) -> list[int]:
-        """The tags of the tokens from `begin` to the one before `end`, with these entities."""
-        # Numbered from the first token of the place
+        """The tags of the tokens from `begin` to `end`, without `end`, if they have these
+        entities."""
+        # Tokens are counted from the first one of the place.
         begins = [entity_begin - begin for entity_begin, _, _ in entities]
         ends = [entity_end - begin for _, entity_end, _ in entities]
         labels = [tags.labels.index(label) for _, _, label in entities]
@@ -564,7 +602,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
         return tags.encode(entities_of_place, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
-        """What it costs that entities are annotated in place of the true ones."""
+        """The cost of a place that has the annotated entities in place of the true ones."""
         begin, end = extent_of((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)
@@ -574,13 +612,15 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
 
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
-    """Make a task of a suspect, in Prodigy's form. Its spans are those of the suggestion, and
-    those around it. The spans as annotated are under "annotated".
+    """Make a task of a suspect, in Prodigy's form. Its text is the sentence with the place or, if
+    the sentence is long, a part of it. Its spans are those of the suggestion, and the annotated
+    ones outside the place.
 
     suspect (Suspect): The suspect.
     docs (Sequence[Doc]): The docs that were audited.
-    RETURNS (Task): The sentence or, of a long one, the part around the place. Its key "doc" is the
-        number of the doc, and "start" the character of the doc that the text begins with.
+    RETURNS (Task): The task. Its key "annotated" has the spans as they are annotated. With "doc",
+        the index of the doc, and "start", the first character of the text in the doc, an answer
+        finds its doc again.
     """
     doc = docs[suspect.doc]
     begin, end = suspect.extent
@@ -588,8 +628,8 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     task = doc_to_task(doc[first_shown:after_last_shown].as_doc())
     annotated = task.spans or []
 
-    # The suggestion replaces the annotated spans of its place. Characters of a task are counted
-    # from the first one that is shown.
+    # Characters of a task are counted from the first one that is shown. The suggestion replaces the
+    # annotated spans of its place.
     start = doc[first_shown].idx
     place = doc[begin:end]
     place_start = place.start_char - start
@@ -623,85 +663,87 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
 
 
 def entities_text(doc: Doc, entities: Sequence[Entity]) -> str:
-    """The text and the label of each entity, for people."""
+    """The text and the label of each entity, for people to read."""
     if not entities:
         return "nothing"
     return ", ".join(f"{doc[begin:end].text} {label}" for begin, end, label in entities)
 
 
 def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> AnswerCounts:
-    """Correct a corpus by the accepted lines of an audit. What a line changes is the difference
-    between its spans, which may have been edited, and those under "annotated". Tokens without
-    annotation stay so, unless a span is added.
+    """Correct a corpus by the suggestions of an audit that people have accepted. What a suggestion
+    changes is the difference between its spans, which people may have edited, and those under
+    "annotated". Tokens without annotation stay so, unless they are in an added span.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    path (Path): The lines, JSONL.
-    unanswered (str): What happens to lines without an answer, or with the answer "ignore": "leave"
-        or "accept".
-    RETURNS (AnswerCounts): The number of lines with each answer.
-    RAISES (CorpusError): If something is no line of an audit of these docs, or two lines
-        contradict each other; the message names the line.
+    path (Path): A JSONL file with a suggestion on each line: see `suspect_to_task`.
+    unanswered (str): What happens to suggestions without an answer, or with the answer "ignore":
+        "leave" or "accept".
+    RETURNS (AnswerCounts): The number of suggestions with each answer.
+    RAISES (CorpusError): If a line is not of an audit of these docs, or two lines contradict each
+        other. The message names the line.
     """
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)
         raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
-    n_lines: Counter[str] = Counter()  # by answer
+    n_with_answer: Counter[str] = Counter()
     corrections: list[Correction] = []
     for place, task in read_tasks(path):
         answer = task.extra.get("answer") or IGNORE
         if answer == IGNORE and unanswered == ACCEPT:
             answer = ACCEPT
-        n_lines[answer] += 1
+        n_with_answer[answer] += 1
         if answer == ACCEPT:
             corrections.append(read_correction(docs, task, place))
 
-    # The entities of each doc that a line corrects, by the number of the doc
+    # The entities of the docs that are corrected, by the index of the doc
     ents_of_docs: dict[int, dict[Entity, Span]] = {}
     for correction in corrections:
         doc = docs[correction.doc]
         ents_of_docs[correction.doc] = {as_entity(ent): ent for ent in doc.ents}
-    # All removals come first: what a line adds may overlap what another one removes.
+    # All removals come first: what one correction adds may overlap what another one removes.
     for correction in corrections:
         remove_ents(ents_of_docs[correction.doc], correction)
     for correction in corrections:
         add_ents(ents_of_docs[correction.doc], correction)
     for i, ents in ents_of_docs.items():
         set_ents(docs[i], ents.values())
-    return AnswerCounts(n_lines[ACCEPT], n_lines[REJECT], n_lines[IGNORE])
+    return AnswerCounts(
+        accepted=n_with_answer[ACCEPT],
+        rejected=n_with_answer[REJECT],
+        unanswered=n_with_answer[IGNORE],
+    )
 
 
 def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
-    """Read what a line changes: the difference between its spans and those under "annotated".
+    """Read what an accepted suggestion changes: the difference between its spans and those under
+    "annotated".
 
     docs (Sequence[Doc]): The docs that were audited.
-    task (Task): The line, as `suspect_to_task` has made it and people have edited it.
-    place (FilePlace): Where the line is, for errors.
-    RAISES (CorpusError): If it is no line of an audit of these docs.
+    task (Task): The suggestion, as `suspect_to_task` has made it and people may have edited it.
+    place (FilePlace): The line with the suggestion, for errors.
+    RAISES (CorpusError): If the line is not of an audit of these docs.
     """
-    doc_number = task.extra.get("doc")
-    start = task.extra.get("start")
+    doc_index = task.extra.get("doc")
+    start = task.extra.get("start")  # the character of the doc that the text begins with
     annotated = task.extra.get("annotated")
-    # A boolean is an int for `isinstance`.
-    if type(doc_number) is not int or type(start) is not int or not isinstance(annotated, list):
+    # `isinstance` would take True for an int.
+    if type(doc_index) is not int or type(start) is not int or not isinstance(annotated, list):
         raise place.refuse("expected a line of an audit, with doc, start and annotated")
-    if not 0 <= doc_number < len(docs):
+    if not 0 <= doc_index < len(docs):
         n_docs = len(docs)
-        raise place.refuse(
-            f"doc: expected less than {n_docs}, the number of docs, got {doc_number}"
-        )
-    doc = docs[doc_number]
+        raise place.refuse(f"doc: expected less than {n_docs}, the number of docs, got {doc_index}")
+    doc = docs[doc_index]
     text = doc.text[start : start + len(task.text)]
     if start < 0 or text != task.text:
-        raise place.refuse(f"expected the text of doc {doc_number}, {text!r}, got {task.text!r}")
+        raise place.refuse(f"expected the text of doc {doc_index}, {text!r}, got {task.text!r}")
 
+    # Spans as (start, end, label), in characters of the text of the task
     annotated_spans = spans_from_json(annotated, text, "annotated", place)
-    # By their characters in the text of the line, from and to, and their labels
     before = {(span.start, span.end, span.label) for span in annotated_spans}
     after = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Find the spans of the doc for spans of the line, whose text begins at the character
-        `start` of the doc."""
+        """Make spans of the doc of spans of the text of the task."""
         doc_spans: list[Span] = []
         for span_start, span_end, label in sorted(text_spans):
             span = doc.char_span(start + span_start, start + span_end, label=label)
@@ -714,14 +756,14 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
 
     removed = to_doc_spans(before - after)
     added = to_doc_spans(after - before)
-    return Correction(place, doc_number, removed, added)
+    return Correction(place, doc_index, removed, added)
 
 
 def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Remove the entities that a correction removes from those of its doc.
+    """Carry out the first part of a correction: remove entities from those of its doc.
 
     ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
-    RAISES (CorpusError): If the doc doesn't have one of them.
+    RAISES (CorpusError): If the doc doesn't have an entity that is to be removed.
     """
     for span in correction.removed:
         if ents.pop(as_entity(span), None) is None:
@@ -730,10 +772,10 @@ def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Add the entities that a correction adds to those of its doc.
+    """Carry out the second part of a correction: add entities to those of its doc.
 
     ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
-    RAISES (CorpusError): If one of them overlaps another.
+    RAISES (CorpusError): If an entity that is to be added overlaps another one.
     """
     for span in correction.added:
         for ent in ents.values():
@@ -746,8 +788,8 @@ def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def set_ents(doc: Doc, ents: Collection[Span]) -> None:
-    """Replace the entities of a doc. Tokens without annotation stay so, unless they are in one of
-    the new entities."""
+    """Replace the entities of a doc. Tokens without annotation stay without it, unless they are in
+    one of the new entities."""
     entity_tokens: set[int] = set()
     for ent in ents:
         entity_tokens.update(range(ent.start, ent.end))

@@ -1,8 +1,9 @@
-"""Choose items that are worth much together.
+"""Choose items that have high values and differ from each other.
 
-An item has features, and each feature has a share of its value. The more chosen items have a
-feature, the less its share is worth in the next one. So items that are like those chosen before are
-worth less.
+The value of an item is divided among its features. The more of the chosen items have a feature, the
+less its share of the value counts in the next item. So an item that is like those chosen before
+counts less. `suggest` chooses docs in this way, so that people don't annotate the same thing again
+and again.
 """
 
 import heapq
@@ -14,10 +15,10 @@ from thinc.types import Floats1d, Ints1d
 
 
 class Shares(NamedTuple):
-    """The features of an item, and the share of its value that each has.
+    """The features of an item, and the share of the value of the item that each feature has.
 
     features (Ints1d): The features, each once. Shape: (F,)
-    shares (Floats1d): The share of each; their sum is 1. Shape: (F,)
+    shares (Floats1d): The shares of the features, whose sum is 1. Shape: (F,)
     """
 
     features: Ints1d
@@ -25,55 +26,57 @@ class Shares(NamedTuple):
 
 
 def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shares:
-    """Divide the value of an item among its features: add up the weights of each feature, and make
-    shares of the sums.
+    """Divide the value of an item among its features, in proportion to the sum of the weights of
+    each feature.
 
-    features (Ints1d): Features, which may occur several times. Shape: (N,)
+    features (Ints1d): The features of the item. A feature may occur several times. Shape: (N,)
     weights (Floats1d): The weight of each occurrence. Shape: (N,)
-    least (float): Features whose sum is at most this part of the largest sum are left out.
-    RETURNS (Shares): The shares; without features, if no sum is above 0.
+    least (float): Features are left out if their sum is at most this part of the largest sum.
+    RETURNS (Shares): The shares. There are none if no sum is above 0.
     """
-    distinct, feature_of_occurrence = numpy.unique(features, return_inverse=True)
-    # With weights, `bincount` sums those of the occurrences of each feature. Shape: (distinct,)
-    sums = numpy.bincount(feature_of_occurrence, weights, minlength=len(distinct))
+    distinct_features, index_in_distinct = numpy.unique(features, return_inverse=True)
+    # The sum of the weights of each feature. Shape: (distinct features,)
+    sums = numpy.bincount(index_in_distinct, weights=weights, minlength=len(distinct_features))
     is_large = sums > least * sums.max(initial=0.0)
     large_sums = sums[is_large]
-    return Shares(distinct[is_large], large_sums / large_sums.sum())
+    return Shares(distinct_features[is_large], large_sums / large_sums.sum())
 
 
 def choose_diverse(
     values: Floats1d, shares: Sequence[Shares], n: int, *, decay: float = 0.5
 ) -> list[int]:
-    """Choose items one after another, each time the one with the largest gain.
+    """Choose items one after another, each time the item with the largest gain.
 
-        gain_i = value_i sum_f share_if decay^(number of items with f that are chosen)
+        gain_i = value_i sum_f share_if decay^(number of chosen items with the feature f)
 
-    The gain of an item never rises. So it is computed again only when the item comes first by the
-    gain that it had before ("lazy greedy").
+    The gain of an item never rises as more items are chosen. So an old gain is an upper bound, and
+    only the item that is first by its old gain has to be computed again ("lazy greedy").
 
     values (Floats1d): The value of each item, at least 0. Shape: (items,)
     shares (Sequence[Shares]): The features of each item.
-    n (int): How many to choose. If there are fewer items, all are chosen.
-    decay (float): What the share of a feature is multiplied by for each chosen item with it.
+    n (int): How many items to choose. If there are fewer, all are chosen.
+    decay (float): For each chosen item with a feature, the share of that feature is multiplied by
+        this.
     RETURNS (list[int]): The indices of the chosen items, in the order in which they were chosen.
 
     Wei, Iyer & Bilmes, 2015, "Submodularity in Data Subset Selection and Active Learning"; Minoux,
     1978, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions".
     """
     n_chosen: dict[int, int] = {}  # for each feature the number of chosen items with it
-    # The gain that each item had when it was last computed, or a higher one. At first that is its
-    # value, as its shares sum to 1. heapq has the smallest first, so gains are negative here.
+    # An upper bound of the gain of each item. At first it is the value, as the shares sum to 1;
+    # later it is the gain when it was last computed. heapq has the smallest item first, so the
+    # bounds are negative here.
     heap = [(-value, i) for i, value in enumerate(values.tolist())]
     heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < n:
         _, i = heapq.heappop(heap)
         features = shares[i].features.tolist()
-        n_before = [n_chosen.get(feature, 0) for feature in features]
-        decays = decay ** numpy.asarray(n_before, dtype="float64")
+        n_chosen_with = [n_chosen.get(feature, 0) for feature in features]
+        decays = decay ** numpy.asarray(n_chosen_with, dtype="float64")
         gain = float(values[i]) * float((shares[i].shares * decays).sum())
         if heap and (-gain, i) > heap[0]:
-            # Another item may gain more. This one is put back with the gain that it has now.
+            # Another item may have a larger gain. This item is put back with its present gain.
             heapq.heappush(heap, (-gain, i))
             continue
         chosen.append(i)

@@ -1,8 +1,9 @@
 """Draw docs at random, to be annotated: `estimate` and `guarantee` measure with them.
 
-An estimate is valid only because docs were drawn at random, so each task says how its doc was
-drawn, and for which pipeline and texts. A drawing takes one doc. There are several, with
-replacement, so a doc may be drawn twice.
+Each drawing takes one doc, with replacement, so the same doc may be drawn twice. People annotate
+the drawn docs as tasks. An estimate is only valid if docs were drawn at random, and if none is left
+out later. So the task of a doc says how the doc was drawn, for which pipeline and from which texts,
+and this is checked when the annotated docs are read.
 """
 
 from collections import Counter
@@ -20,27 +21,28 @@ from ..readers import Task, doc_to_task
 from ..readers.files import digest, shown
 from .estimators import UNIFORM, Sample, draw_docs, drawing_probs
 from .expected_counts import expect_counts
-from .fitness import is_known_doc
+from .fitness import is_fully_annotated, is_known_doc
 from .predictions import check_ents, get_component
 from .suggestions import CHOSEN_BY, proposal
 
 DIGITS_OF_DIGEST = 16
+"""Digests are cut off after so many hexadecimal digits, as people see them in tasks and errors."""
 
 ROUNDING = 1e-4
-"""How far the expected number of entities of the same pipeline and texts may differ, on another
-processor or in other batches, as a share of it."""
+"""On another processor or in other batches, the number of entities that the same pipeline expects
+in the same texts may differ by this share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How a doc was drawn: the "meta" of its task.
+    """How a doc was drawn. It is saved as the "meta" of the task of the doc.
 
-    doc (int): Its number among the texts, from 0.
-    times (int): How often it was drawn.
-    probability (float): Its probability at each drawing.
-    drawings (int): The number of drawings.
+    doc (int): The number of the doc among the texts, from 0.
+    times (int): How often the doc was drawn.
+    probability (float): The probability with which each drawing takes the doc.
+    drawings (int): The number of drawings with the same seed.
     docs (int): The number of texts.
-    seed (int): The seed of the drawings.
+    seed (int): The random seed of the drawings.
     expected (float): The number of entities that the pipeline expects in all texts.
     pipeline (str): The digest of the pipeline: see `digest_component`.
     texts (str): The digest of the texts.
@@ -57,23 +59,24 @@ class Drawing:
     texts: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The drawing as JSON. Fractions are written as text, as annotation tools may round
-        numbers."""
-        fractions = {"probability": repr(self.probability), "expected": repr(self.expected)}
-        return {**asdict(self), **fractions}
+        """The drawing as JSON. Fractions become strings, as annotation tools may round numbers."""
+        saved = asdict(self)
+        saved["probability"] = repr(self.probability)
+        saved["expected"] = repr(self.expected)
+        return saved
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc say how it was drawn."""
+        """Whether the metadata of a doc have a drawing: all of its fields."""
         return all(name in saved for name in cls.__dataclass_fields__)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Drawing":
-        """Read a drawing that `to_dict` has made, among other keys.
+        """Read a drawing that `to_dict` has made.
 
-        saved (Mapping[str, Any]): The metadata of an annotated doc.
+        saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Drawing): The drawing.
-        RAISES (ValueError): If it isn't there, or was changed.
+        RAISES (ValueError): If a field is missing, or doesn't have its type.
         """
         types = {name: field.type for name, field in cls.__dataclass_fields__.items()}
         missing = [name for name in types if name not in saved]
@@ -94,33 +97,33 @@ class Drawing:
 
 
 class DrawnDoc(NamedTuple):
-    """A doc to annotate, with the entities that the model predicts, and how it was drawn."""
+    """A doc that was drawn to be annotated."""
 
-    doc: Doc
-    drawing: Drawing
+    doc: Doc  # with the entities that the model predicts
+    drawing: Drawing  # how it was drawn
 
     def task(self, *, with_predictions: bool = False) -> Task:
         """Make the task of the doc for annotators.
 
-        with_predictions (bool): Whether they see the predicted entities. These may influence them.
+        with_predictions (bool): Whether annotators see the predicted entities, which may influence
+            them.
         """
-        meta = {"meta": self.drawing.to_dict()}
+        extra = {"meta": self.drawing.to_dict()}
         if with_predictions:
-            return proposal(self.doc, meta)
-        return doc_to_task(self.doc, meta)._replace(spans=None, missing=())
+            return proposal(self.doc, extra)
+        return doc_to_task(self.doc, extra)._replace(spans=None, missing=())
 
 
 def draw(
     nlp: Language, texts: Iterable[Doc], *, n: int = 50, seed: int = 0, name: str = "ner"
 ) -> list[DrawnDoc]:
-    """Draw docs with replacement, to be annotated for `estimate`. Docs in which the model expects
-    more mistakes are drawn more often: see `drawing_probs`.
+    """Draw docs at random, with replacement, to be annotated for `estimate`. Docs in which the
+    model expects more mistakes are drawn with a higher probability: see `drawing_probs`.
 
     nlp (Language): The trained pipeline.
     texts (Iterable[Doc]): The docs, without annotation. Those without tokens are left out.
-    n (int): The number of drawings, at least 1. A doc may be drawn twice, and is then annotated
-        once.
-    seed (int): The seed of the drawings.
+    n (int): The number of drawings, at least 1. A doc that is drawn twice is annotated once.
+    seed (int): The random seed of the drawings.
     name (str): Name of the component.
     RETURNS (list[DrawnDoc]): The docs, in the order in which they were first drawn.
     RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
@@ -130,7 +133,7 @@ def draw(
     if n < 1:
         raise ValueError(f"draw: expected at least 1 doc, got {n}")
     docs: list[Doc] = []
-    mistakes: list[float] = []
+    mistakes: list[float] = []  # how many mistakes the model expects in each doc
     expected = 0.0
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
@@ -143,11 +146,11 @@ def draw(
         raise ValueError("expected docs with words, got none")
 
     probs = drawing_probs(numpy.asarray(mistakes))
-    indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
+    drawn_indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []
     # A counter keeps the order in which the docs were first drawn.
-    for i, times in Counter(indices).items():
+    for i, times in Counter(drawn_indices).items():
         drawing = Drawing(
             doc=i,
             times=times,
@@ -164,13 +167,13 @@ def draw(
 
 
 def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
-    """Read how annotated docs were drawn, and check that all docs of each drawing are there.
+    """Read how annotated docs were drawn, and check that none of the drawn docs is left out.
 
-    docs (Sequence[Doc]): The annotated docs, of one or several drawings from the same texts for the
-        same pipeline, each with another seed.
+    docs (Sequence[Doc]): The annotated docs: all that `draw` returned for the same texts and the
+        same pipeline, for one or several seeds.
     RETURNS (list[Drawing]): How each doc was drawn.
-    RAISES (ValueError): If a doc wasn't drawn, or wasn't fully annotated, is there twice, or
-        missing.
+    RAISES (ValueError): If a doc wasn't drawn, or is there twice; if docs were drawn from other
+        texts or for another pipeline than the first one, or if some are left out.
     """
     drawings: list[Drawing] = []
     for doc in docs:
@@ -179,7 +182,7 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
     if not drawings:
         raise ValueError("expected drawn docs, got none")
     first = drawings[0]
-    n_drawn: Counter[int] = Counter()  # by seed
+    n_drawings_of_seed: Counter[int] = Counter()
     seen: set[tuple[int, int]] = set()  # the seed and the number of each doc so far
     for drawing in drawings:
         for name in ("pipeline", "texts", "docs", "expected"):
@@ -192,38 +195,41 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
         if seed_and_doc in seen:
             raise ValueError(f"expected each drawn doc once, got doc {drawing.doc} twice")
         seen.add(seed_and_doc)
-        n_drawn[drawing.seed] += drawing.times
+        n_drawings_of_seed[drawing.seed] += drawing.times
     for drawing in drawings:
-        if n_drawn[drawing.seed] != drawing.drawings:
+        n_drawings = n_drawings_of_seed[drawing.seed]
+        if n_drawings != drawing.drawings:
             raise ValueError(
                 f"expected all {drawing.drawings} drawings with the seed {drawing.seed}, got "
-                f"{n_drawn[drawing.seed]}: docs that are left out, because they are hard or not "
-                "annotated yet, would change the result"
+                f"{n_drawings}: docs that are left out, because they are hard or not annotated "
+                "yet, would change the result"
             )
     return drawings
 
 
 def sample_of(drawings: Sequence[Drawing]) -> Sample:
-    """Make the sample of all drawings: a doc that was drawn twice is there twice."""
+    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice is there twice."""
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
     return Sample(numpy.repeat(probs, times), drawings[0].docs)
 
 
 def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
-    """The weights of drawn docs for `conformal.threshold`: at most 1 for each time that a doc was
-    drawn, as q_i is at least UNIFORM / D. Shape: (docs,)
+    """The weights of drawn docs for `conformal.threshold`. Shape: (docs,)
 
-    times_i (UNIFORM / D) / q_i
+        weight_i = times_i (UNIFORM / D) / q_i
+
+    The doc i of D texts was drawn `times_i` times, with the probability q_i at each drawing. As
+    q_i is at least UNIFORM / D, the weight is at most 1 for each time.
     """
     weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
     return numpy.asarray(weights)
 
 
 def check_not_suggested(doc: Doc) -> None:
-    """Check that a doc may have been drawn at random.
+    """Check that a doc was not chosen by `suggest`, which doesn't choose at random.
 
-    RAISES (ValueError): If `suggest` chose it.
+    RAISES (ValueError): If it was.
     """
     if CHOSEN_BY in doc.user_data:
         raise ValueError(
@@ -242,7 +248,7 @@ def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Dra
         return
     trained_on = set(ner.trained_on.tolist())
     n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
-    if 2 * n_known > len(annotated):
+    if n_known > len(annotated) / 2:
         raise ValueError(
             "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
             f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
@@ -259,7 +265,7 @@ def check_annotated(docs: Iterable[Doc]) -> None:
     RAISES (ValueError): If the annotation of one is missing.
     """
     for doc in docs:
-        if not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
+        if not is_fully_annotated(doc):
             raise ValueError(
                 "expected docs that are annotated from the first to the last token, got missing "
                 f"annotation in {shown(doc.text)}"
@@ -280,18 +286,22 @@ def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def digest_component(ner: CostSensitiveNER) -> str:
-    """The digest of what a component was trained on, and of how it predicts. Weights aren't part of
-    it. Another model is noticed as it expects another number of entities: see `ROUNDING`."""
+    """The digest of a component: of its labels, its training sentences, its decoding and its
+    temperature. The weights aren't part of it. A model with other weights is noticed because it
+    expects another number of entities: see `is_same_number`."""
     settings = {name: ner.cfg[name] for name in ("decoding", "temperature")}
     parts = (list(ner.labels), ner.trained_on.tolist(), settings)
     return digest(*parts)[:DIGITS_OF_DIGEST]
 
 
 def add_text(digest_of_texts: str, doc: Doc) -> str:
-    """The digest of several texts and the text of a doc after them."""
+    """The digest of a list of texts, after the text of a doc was added to it.
+
+    digest_of_texts (str): The digest of the list before; empty for an empty list.
+    """
     return digest(digest_of_texts, doc.text)[:DIGITS_OF_DIGEST]
 
 
 def is_same_number(number: float, other: float) -> bool:
-    """Whether two expected numbers of entities differ by rounding alone."""
+    """Whether two expected numbers of entities differ no more than by rounding."""
     return abs(number - other) <= ROUNDING * max(number, other, 1.0)

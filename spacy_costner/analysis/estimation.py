@@ -1,8 +1,8 @@
 """Estimate how many entities texts have, and how good a pipeline is on them, with intervals.
 
-Some of the texts are drawn at random and annotated: see `drawing`. The model says what it expects
-of all texts, and the drawn docs correct it: see `estimators` for the formulas. A measure is an
-estimate of a count or of a score.
+Some of the texts are drawn at random and annotated: see `drawing`. The model says how many entities
+it expects in all texts, and the annotated docs correct that: see `estimators` for the formulas. A
+measure is one estimated number: a count of entities, or a score such as precision.
 """
 
 from collections import Counter
@@ -49,17 +49,18 @@ from .predictions import get_component
 from .suggestions import text_without_space
 
 MIN_DRAWINGS = 30
-"""Fewer drawings are refused: `benchmarks/estimate.py` simulates how often intervals have the
-truth."""
+"""The least number of drawings. Intervals of fewer drawings would contain the true number too
+seldom: `benchmarks/estimate.py` simulates that."""
 
 MIN_ENTITIES = 20
-"""The number of annotated entities of a label in the drawn docs from which on they are counted."""
+"""The number of entities of a label is estimated if the drawn docs have at least so many."""
 
 MIN_OF_EACH = 10
-"""The number of correct and of wrong or missed entities from which on their share is estimated."""
+"""A score is estimated if the drawn docs have at least so many correct entities, and so many wrong
+or missed ones."""
 
 ALL = "all"
-"""The name of all labels together."""
+"""Stands in the place of a label for all labels together."""
 
 EntityKey = tuple[int, int, str]
 """Begin and end of an entity in the characters of its text without white space, and its label."""
@@ -67,12 +68,12 @@ EntityKey = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Measure:
-    """An estimate of a count or a score, beside what is known without drawn docs and without a
-    model.
+    """An estimate of a count or a score, by the model and the drawn docs together. Beside it is
+    what each of the two says alone.
 
-    estimate (Interval | None): The estimate and its interval. None: it is refused.
-    model_alone (float): What the model expects.
-    annotated_alone (Interval | None): What the annotated docs say without the model.
+    estimate (Interval | None): The estimate and its interval. None: there are too few entities.
+    model_alone (float): What the model expects, without drawn docs.
+    annotated_alone (Interval | None): The estimate of the annotated docs without the model.
     refusal (str): Why there is no estimate; empty if there is one.
     """
 
@@ -84,14 +85,15 @@ class Measure:
 
 @dataclass(frozen=True)
 class LabelEstimate:
-    """What is estimated of the entities of a label, or of all.
+    """What is estimated of the entities of a label, or of all labels.
 
     label (str): The label, or `ALL`.
-    drawn (int): The annotated entities in the drawn docs, each doc as often as it was drawn.
-    entities (Measure): The number of annotated entities that all texts would have.
+    drawn (int): The number of annotated entities in the drawn docs. A doc that was drawn twice
+        counts twice.
+    entities (Measure): The number of entities that all texts would have if they were annotated.
     precision, recall, f (Measure): The scores that the pipeline would have on all texts.
-    most_docs (int | None): If no drawn doc has the label: how many docs may have it at most, with
-        the confidence. None: some have it.
+    most_docs (int | None): If no drawn doc has the label, the highest number of docs that may have
+        it: see `most_docs_with_any`. None if a drawn doc has the label.
     """
 
     label: str
@@ -109,9 +111,9 @@ class Estimate:
 
     docs (int): The number of texts.
     drawings (int): The number of drawings.
-    annotated (int): The number of annotated docs, without those that were drawn again.
-    confidence (float): The probability that an interval has the truth.
-    labels (list[LabelEstimate]): All labels together first.
+    annotated (int): The number of annotated docs. One that was drawn twice counts once.
+    confidence (float): The probability that an interval contains the true number.
+    labels (list[LabelEstimate]): The estimates for all labels together, then for each label.
     drawings_for_half (int): How many drawings intervals of half the width take.
     notes (list[str]): What may make the estimates misleading.
     """
@@ -125,33 +127,34 @@ class Estimate:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the estimates as JSON."""
+        """The estimates as JSON."""
         return asdict(self)
 
 
 class DrawnCounts(NamedTuple):
-    """The counts of a label, or of all, in the drawn docs: see `Count`."""
+    """How many entities of a label, or of all labels, the drawn docs have: see `Count`."""
 
-    annotated: Count
-    correct: Count
-    predicted: Count
+    annotated: Count  # annotated entities
+    correct: Count  # predicted entities that are annotated
+    predicted: Count  # predicted entities
 
 
 class Expected(NamedTuple):
     """What the model expects of all texts, and of the annotated docs among them.
 
     docs (int): The number of texts.
-    texts (str): Their digest.
+    digest (str): The digest of the texts: see `add_text`.
     totals (ExpectedCounts): The sums over all texts. Shapes: (1, labels), (1,)
-    of_annotated (ExpectedCounts): Those of the annotated docs. Shapes: (docs, labels), (docs,)
-    predicted (list[set[EntityKey]]): The predicted entities of the annotated docs.
+    annotated_counts (ExpectedCounts): The numbers of each annotated doc, in the order of these
+        docs. Shapes: (docs, labels), (docs,)
+    predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
     occurrences (list[int]): How often the text of each annotated doc is among the texts.
     """
 
     docs: int
-    texts: str
+    digest: str
     totals: ExpectedCounts
-    of_annotated: ExpectedCounts
+    annotated_counts: ExpectedCounts
     predicted: list[set[EntityKey]]
     occurrences: list[int]
 
@@ -170,9 +173,9 @@ def estimate(
     docs.
 
     nlp (Language): The pipeline that the docs were drawn for.
-    drawn (Iterable[Doc]): The annotated docs: all that `draw` gave, of one or several seeds.
+    drawn (Iterable[Doc]): The annotated docs: all that `draw` returned, for one or several seeds.
     texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
-    confidence (float): The probability that an interval has the truth.
+    confidence (float): The probability that an interval contains the true number.
     simple_random (bool): The annotated docs are a simple random sample of your own, without
         replacement, in place of docs that --draw drew.
     name (str): Name of the component.
@@ -203,18 +206,19 @@ def estimate(
 
     expected = expect_texts(nlp, name, texts, annotated)
     if simple_random:
-        check_found(annotated, expected)
-        n_drawn = len(annotated)
-        probs = numpy.full(n_drawn, 1 / expected.docs)
+        check_are_texts(annotated, expected)
+        # Each doc had the same chance.
+        probs = numpy.full(len(annotated), 1 / expected.docs)
         sample = Sample(probs, expected.docs, with_replacement=False)
     else:
-        check_texts(drawings[0], expected)
+        check_drawn_from(drawings[0], expected)
         sample = sample_of(drawings)
     counts = count_drawn(ner.labels, annotated, expected, times)
-    lengths = numpy.repeat(expected.of_annotated.n_tokens, times)
+    # The number of tokens is known of all texts: what is expected of a doc is the true number.
+    lengths = numpy.repeat(expected.annotated_counts.n_tokens, times)
     n_tokens = Count(lengths, lengths, float(expected.totals.n_tokens.sum()))
-    of_all = sum_labels(counts.values())
-    estimates = [estimate_label(ALL, of_all, n_tokens, sample, confidence)]
+    counts_of_all = sum_labels(counts.values())
+    estimates = [estimate_label(ALL, counts_of_all, n_tokens, sample, confidence)]
     for label, counts_of_label in counts.items():
         estimates.append(estimate_label(label, counts_of_label, n_tokens, sample, confidence))
     return Estimate(
@@ -229,7 +233,7 @@ def estimate(
 
 
 def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None:
-    """Check that docs that people drew themselves may be a simple random sample.
+    """Check that docs that the user drew may be a simple random sample.
 
     RAISES (ValueError): If `suggest` or `draw` chose one of them, or they are training docs.
     """
@@ -240,20 +244,20 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
                 "expected simple random docs of your own, got docs that `estimate --draw` drew, "
                 "with other probabilities: leave out --simple-random"
             )
-    # Vectors may be learned from all texts: what counts is that drawn docs are as all others.
+    # The vectors may be learned from all texts, as they then know drawn docs no better than others.
     check_new_to(ner, annotated, "the drawn docs", with_raw_text=False)
 
 
-def check_texts(drawing: Drawing, expected: Expected) -> None:
-    """Check that docs were drawn from these texts.
+def check_drawn_from(drawing: Drawing, expected: Expected) -> None:
+    """Check that docs were drawn from the texts of which something is expected.
 
-    RAISES (ValueError): If they were drawn from others, or for a pipeline that expects another
-        number of entities in them.
+    RAISES (ValueError): If they were drawn from other texts, or for a pipeline that expects another
+        number of entities in the texts.
     """
-    if drawing.texts != expected.texts:
+    if drawing.texts != expected.digest:
         raise ValueError(
             f"expected the {drawing.docs:,} texts that the docs were drawn from, with the digest "
-            f"{drawing.texts}, got {expected.docs:,} texts with {expected.texts}"
+            f"{drawing.texts}, got {expected.docs:,} texts with {expected.digest}"
         )
     n_expected = float(expected.totals.annotated.sum())
     if not is_same_number(drawing.expected, n_expected):
@@ -264,10 +268,11 @@ def check_texts(drawing: Drawing, expected: Expected) -> None:
         )
 
 
-def check_found(annotated: Sequence[Doc], expected: Expected) -> None:
+def check_are_texts(annotated: Sequence[Doc], expected: Expected) -> None:
     """Check that annotated docs are among the texts.
 
-    RAISES (ValueError): If one isn't, or is annotated more often than it is among the texts.
+    RAISES (ValueError): If the text of a doc is not among them, or more docs have the same text
+        than there are such texts.
     """
     n_annotated = Counter(text_without_space(doc) for doc in annotated)
     for doc, n_in_texts in zip(annotated, expected.occurrences):
@@ -283,9 +288,9 @@ def check_found(annotated: Sequence[Doc], expected: Expected) -> None:
 def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
 ) -> Expected:
-    """Sum what the model expects of texts, and find the annotated docs among the texts.
-
-    They are found by their text, as the model expects the same of docs with the same text.
+    """Predict all texts, sum what the model expects of them, and note what it expects of the
+    annotated docs. These are found among the texts by their text: the model expects the same of
+    docs with the same text.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
@@ -293,10 +298,10 @@ def expect_texts(
     annotated (Sequence[Doc]): The annotated docs.
     RAISES (ValueError): If no text has words.
     """
-    # The indices of the annotated docs with each text
-    annotated_with_text: dict[str, list[int]] = {}
+    # The indices of the annotated docs by their text
+    annotated_by_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
-        annotated_with_text.setdefault(text_without_space(doc), []).append(i)
+        annotated_by_text.setdefault(text_without_space(doc), []).append(i)
     # What is expected of each annotated doc, by its index
     counts_of_annotated: dict[int, ExpectedCounts] = {}
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
@@ -308,31 +313,42 @@ def expect_texts(
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
         n_docs += len(batch)
-        sums = counts.total()
-        totals = sums if totals is None else concatenate_counts([totals, sums]).total()
-        for i, doc in enumerate(batch):
+        batch_totals = counts.total()
+        if totals is None:
+            totals = batch_totals
+        else:
+            totals = concatenate_counts([totals, batch_totals]).total()
+        for i_in_batch, doc in enumerate(batch):
             digest_of_texts = add_text(digest_of_texts, doc)
-            for j in annotated_with_text.get(text_without_space(doc), ()):
-                counts_of_annotated[j] = counts.of_doc(i)
-                predicted[j] = entity_keys(doc, labels)
-                occurrences[j] += 1
+            for i in annotated_by_text.get(text_without_space(doc), ()):
+                counts_of_annotated[i] = counts.of_doc(i_in_batch)
+                predicted[i] = entity_keys(doc, labels)
+                occurrences[i] += 1
     if totals is None:
         raise ValueError("expected texts with words, got none")
 
-    # An annotated doc that isn't among the texts has zeros. It is an error later: `check_found`.
+    # An annotated doc that isn't among the texts has zeros here. `estimate` refuses it later.
     zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
-    in_order = [counts_of_annotated.get(j, zeros) for j in range(len(annotated))]
-    of_annotated = concatenate_counts(in_order)
-    return Expected(n_docs, digest_of_texts, totals, of_annotated, predicted, occurrences)
+    annotated_counts = [counts_of_annotated.get(i, zeros) for i in range(len(annotated))]
+    return Expected(
+        docs=n_docs,
+        digest=digest_of_texts,
+        totals=totals,
+        annotated_counts=concatenate_counts(annotated_counts),
+        predicted=predicted,
+        occurrences=occurrences,
+    )
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """The entities of a doc, by characters that don't depend on its tokens and white space.
+    """The entities of a doc as keys that don't depend on its tokens and its white space. So the
+    entities of two docs with the same words can be compared.
 
     doc (Doc): The doc.
-    labels (Collection[str] | None): Only entities of these labels. None: all.
+    labels (Collection[str] | None): Only entities with these labels are returned. None: all.
     """
-    # The number of characters before each character that are no white space. Shape: (C + 1,)
+    # For each character the number of characters before it that are not white space, and the number
+    # of all of them. One number more than the doc has characters.
     n_before = [0, *accumulate(not character.isspace() for character in doc.text)]
     keys: set[EntityKey] = set()
     for ent in doc.ents:
@@ -342,7 +358,7 @@ def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKe
 
 
 def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -> Floats2d:
-    """The number of entities with each label in each doc. Shape: (docs, labels)"""
+    """Count the entities of each doc that have each label. Shape: (docs, labels)"""
     rows: list[list[int]] = []
     for keys in keys_of_docs:
         n_with_label = Counter(label for _, _, label in keys)
@@ -353,10 +369,10 @@ def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -
 def count_drawn(
     labels: Sequence[str], annotated: Sequence[Doc], expected: Expected, times: Ints1d
 ) -> dict[str, DrawnCounts]:
-    """Count the entities of drawn docs with each label.
+    """Count the entities of drawn docs that have each label.
 
-    labels (Sequence[str]): The labels of the model. Docs may be annotated with others, too, of
-        which it expects nothing.
+    labels (Sequence[str]): The labels of the model. Docs may also have entities with other labels:
+        the model expects none of these.
     annotated (Sequence[Doc]): The drawn docs, each once.
     expected (Expected): What the model expects.
     times (Ints1d): How often each doc was drawn. Shape: (docs,)
@@ -369,53 +385,60 @@ def count_drawn(
         correct_keys.append(predicted & gold)
         unknown_labels.update(label for _, _, label in gold if label not in labels)
     all_labels = [*labels, *sorted(unknown_labels)]
-    padding = [(0, 0), (0, len(unknown_labels))]  # adds columns for the unknown labels
+    # Arrays of the model get columns of zeros for the unknown labels.
+    no_rows = (0, 0)
+    unknown_columns = (0, len(unknown_labels))
+    padding = [no_rows, unknown_columns]
 
-    def make_counts(table: Floats2d, of_annotated: Floats2d, totals: Floats2d) -> list[Count]:
+    def make_counts(
+        true_numbers: Floats2d, expected_numbers: Floats2d, totals: Floats2d
+    ) -> list[Count]:
         """Make the count of each label.
 
-        table (Floats2d): The count in each annotated doc. Shape: (docs, all labels)
-        of_annotated (Floats2d): What is expected of it. Shape: (docs, labels)
-        totals (Floats2d): What is expected of all texts. Shape: (1, labels)
+        true_numbers (Floats2d): The number in each annotated doc. Shape: (docs, all labels)
+        expected_numbers (Floats2d): The number that is expected there. Shape: (docs, labels)
+        totals (Floats2d): The number that is expected in all texts. Shape: (1, labels)
         """
         # A row for each drawing. Shapes: (drawings, all labels)
-        drawn_table = numpy.repeat(table, times, axis=0)
-        expected_table = numpy.repeat(numpy.pad(of_annotated, padding), times, axis=0)
-        total_row = numpy.pad(totals, padding)[0]
-        return [Count(*columns) for columns in zip(drawn_table.T, expected_table.T, total_row)]
+        true_rows = numpy.repeat(true_numbers, times, axis=0)
+        expected_rows = numpy.repeat(numpy.pad(expected_numbers, padding), times, axis=0)
+        all_totals = numpy.pad(totals, padding)[0]
+        return [Count(*columns) for columns in zip(true_rows.T, expected_rows.T, all_totals)]
 
-    of_annotated = expected.of_annotated
+    annotated_counts = expected.annotated_counts
     totals = expected.totals
-    gold_table = count_table(annotated_keys, all_labels)
-    correct_table = count_table(correct_keys, all_labels)
+    gold_numbers = count_table(annotated_keys, all_labels)
+    correct_numbers = count_table(correct_keys, all_labels)
     # How many entities are predicted is known of all texts: nothing is left to estimate.
-    predicted_table = numpy.pad(of_annotated.predicted, padding)
+    predicted_numbers = numpy.pad(annotated_counts.predicted, padding)
     counts_of_labels = zip(
-        make_counts(gold_table, of_annotated.annotated, totals.annotated),
-        make_counts(correct_table, of_annotated.correct, totals.correct),
-        make_counts(predicted_table, of_annotated.predicted, totals.predicted),
+        make_counts(gold_numbers, annotated_counts.annotated, totals.annotated),
+        make_counts(correct_numbers, annotated_counts.correct, totals.correct),
+        make_counts(predicted_numbers, annotated_counts.predicted, totals.predicted),
     )
     return {label: DrawnCounts(*counts) for label, counts in zip(all_labels, counts_of_labels)}
 
 
 def sum_labels(counts: Iterable[DrawnCounts]) -> DrawnCounts:
     """The counts of all labels together."""
-    columns = [reduce(add, counts_of_labels) for counts_of_labels in zip(*counts)]
-    return DrawnCounts(*columns)
+    annotated, correct, predicted = zip(*counts)  # of each label
+    return DrawnCounts(
+        annotated=reduce(add, annotated),
+        correct=reduce(add, correct),
+        predicted=reduce(add, predicted),
+    )
 
 
 def estimate_label(
     label: str, counts: DrawnCounts, n_tokens: Count, sample: Sample, confidence: float
 ) -> LabelEstimate:
-    """Estimate the count and the scores of a label, or of all.
+    """Estimate the number of entities and the scores of a label, or of all labels.
 
     label (str): The label, or `ALL`.
-    counts (DrawnCounts): Its counts.
-    n_tokens (Count): The number of tokens, which is known of all texts: the annotated docs alone
-        say how many entities a token has.
+    counts (DrawnCounts): The entities of the drawn docs.
+    n_tokens (Count): The tokens of the drawn docs and of all texts.
     sample (Sample): The drawn docs.
-    confidence (float): The probability that an interval has the truth.
-    RETURNS (LabelEstimate): The estimates.
+    confidence (float): The probability that an interval contains the true number.
     """
     annotated, correct, predicted = counts
     n_annotated = int(annotated.annotated.sum())
@@ -423,30 +446,16 @@ def estimate_label(
     n_false_alarms = int(predicted.annotated.sum()) - n_correct
     n_missed = n_annotated - n_correct
 
-    # The count. Without the model: entities per token, times all tokens.
-    entities_per_token = estimate_ratio(
-        annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
-    )
-    total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))
-    refusal = ""
     most_docs = None
     if n_annotated == 0:
         most_docs = most_docs_with_any(sample, confidence=confidence)
-        refusal = f"no drawn doc has one: at most {most_docs:,} docs do"
-    elif n_annotated < MIN_ENTITIES:
-        refusal = f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
-    if refusal:
-        entities = Measure(None, annotated.expected_total, None, refusal)
-    else:
-        total = estimate_total(annotated, sample, confidence=confidence)
-        entities = Measure(as_floats(total), annotated.expected_total, as_floats(total_alone))
 
-    def measure(numerator: Count, denominator: Count, n_wrong: int, wrong: str) -> Measure:
-        """Estimate a score, unless there are too few correct or wrong entities in the drawn docs.
+    def measure_score(numerator: Count, denominator: Count, n_wrong: int, wrong: str) -> Measure:
+        """Estimate a score, the ratio of two counts, unless the drawn docs have too few correct or
+        too few wrong entities.
 
-        numerator, denominator (Count): The score is their ratio.
         n_wrong (int): The number of wrong entities in the drawn docs.
-        wrong (str): What they are called in the refusal.
+        wrong (str): What wrong entities are called in the refusal.
         """
         model_alone = float(ratio(numerator.expected_total, denominator.expected_total))
         if min(n_correct, n_wrong) < MIN_OF_EACH:
@@ -464,22 +473,49 @@ def estimate_label(
     return LabelEstimate(
         label=label,
         drawn=n_annotated,
-        entities=entities,
-        precision=measure(correct, predicted, n_false_alarms, "false alarms"),
-        recall=measure(correct, annotated, n_missed, "missed"),
+        entities=measure_number(annotated, n_tokens, sample, confidence, most_docs),
+        precision=measure_score(correct, predicted, n_false_alarms, "false alarms"),
+        recall=measure_score(correct, annotated, n_missed, "missed"),
         # F = 2 correct / (predicted + annotated)
-        f=measure(
+        f=measure_score(
             correct + correct, predicted + annotated, n_false_alarms + n_missed, "wrong or missed"
         ),
         most_docs=most_docs,
     )
 
 
+def measure_number(
+    annotated: Count, n_tokens: Count, sample: Sample, confidence: float, most_docs: int | None
+) -> Measure:
+    """Estimate the number of entities in all texts, unless the drawn docs have too few.
+
+    annotated (Count): The annotated entities.
+    n_tokens (Count): The tokens of the drawn docs and of all texts.
+    most_docs (int | None): How many docs may have an entity if no drawn doc has one.
+    """
+    model_alone = annotated.expected_total
+    n_annotated = int(annotated.annotated.sum())
+    if n_annotated == 0:
+        refusal = f"no drawn doc has one: at most {most_docs:,} docs do"
+        return Measure(None, model_alone, None, refusal)
+    if n_annotated < MIN_ENTITIES:
+        refusal = f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
+        return Measure(None, model_alone, None, refusal)
+    total = estimate_total(annotated, sample, confidence=confidence)
+    # The estimate without the model is the number of entities per token of the annotated docs,
+    # multiplied by the number of tokens of all texts.
+    entities_per_token = estimate_ratio(
+        annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
+    )
+    total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))
+    return Measure(as_floats(total), model_alone, as_floats(total_alone))
+
+
 def as_floats(interval: Interval) -> Interval:
-    """An interval of one sample, in Python's numbers."""
+    """The interval of one sample with Python's numbers in place of arrays."""
     return Interval(*(float(bound) for bound in interval))
 
 
 def as_share(interval: Interval) -> Interval:
-    """The interval of a share in Python's numbers, cut off at 0 and 1."""
+    """The interval of a share with Python's numbers. What is below 0 or above 1 is cut off."""
     return Interval(*(min(max(float(bound), 0.0), 1.0) for bound in interval))

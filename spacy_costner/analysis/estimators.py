@@ -1,13 +1,16 @@
-"""Estimate totals of a population of docs, and ratios of them, from docs that were drawn from it.
+"""Estimate a total over many docs, such as the number of their entities, or the ratio of two such
+totals, from a few docs that were drawn at random and annotated.
 
-A model expects e_i of doc i, with which it may be wrong. Annotated docs say y_i. Over D docs, of
-which n are drawn, doc i with the probability q_i at each drawing:
+The true count of doc i is y_i. It is only known of the docs that were drawn. A model expects the
+count e_i, which may be wrong, of each of all D docs. There are n drawings, and each takes doc i
+with the probability q_i. The estimate is what the model expects, corrected by its mean error on the
+drawn docs:
 
-    total = sum_i e_i + (1/n) sum_{drawn} (y_i - e_i) / q_i
+    total = sum_i e_i + (1/n) sum_{drawn i} (y_i - e_i) / q_i
 
-Its mean over all drawings is sum_i y_i, whatever the model is worth: only the drawing is random.
-The better the model, the narrower the interval. With e = 0 it is the estimate of the annotated docs
-alone.
+Its mean over all possible drawings is the true total, sum_i y_i, even if the model is bad: only the
+drawing is random. The better the model, the narrower the interval. With e_i = 0 for all docs, the
+model has no part in the estimate.
 
 Hansen & Hurwitz, 1943, "On the Theory of Sampling from Finite Populations"; Särndal, Swensson &
 Wretman, 1992, "Model Assisted Survey Sampling", section 6.3 (the difference estimator);
@@ -25,34 +28,38 @@ from numpy.random import Generator
 from thinc.types import Floats1d, FloatsXd, Ints1d
 
 UNIFORM = 0.5
-"""The part of the drawing that is uniform, so that docs of which a model is wrongly sure are drawn,
-too: no doc counts more than 1 / UNIFORM times as much as in a simple random sample."""
+"""The part of the probability of a doc that is the same for all docs. So docs of which a model is
+wrongly sure may be drawn, too, and no doc counts more than 1 / UNIFORM times as much as in a simple
+random sample."""
 
 STEPS_OF_DEGREES = 10
-"""Degrees of freedom are rounded down to a tenth, so that each quantile is computed once."""
+"""Degrees of freedom are rounded down to a tenth, so that the quantiles of few numbers of degrees
+have to be computed."""
 
 MAX_LOG_MARGIN = 100.0
-"""The largest margin of a logarithm, so that its exponential doesn't overflow."""
+"""Larger margins of a logarithm are cut off, as their exponential could overflow."""
 
 N_ANGLES = 20_001
-"""Points of the integral of Student's t."""
+"""The number of points at which the density of Student's t is integrated. Simpson's rule needs an
+odd number."""
 
 
 class Interval(NamedTuple):
     """An estimate and its confidence interval: numbers, or arrays of the same shape."""
 
-    value: Any
+    value: Any  # the estimate
     low: Any
     high: Any
 
 
 class Sample(NamedTuple):
-    """Docs that were drawn from D docs. The leading dimensions are of several samples, to simulate.
+    """Docs that were drawn at random from D docs, by n drawings. If there are leading dimensions,
+    these are several samples, as in a simulation.
 
-    probs (FloatsXd): The probability of each drawn doc at each drawing. Shape: (..., n)
-    n_docs (int): D.
-    with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: a
-        simple random sample, in which no doc is twice.
+    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Shape: (..., n)
+    n_docs (int): The number of docs that were drawn from, D.
+    with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
+        docs are a simple random sample, in which no doc is twice.
     """
 
     probs: FloatsXd
@@ -66,8 +73,9 @@ class Sample(NamedTuple):
 
     @property
     def correction(self) -> float:
-        """The finite population's correction of a variance: if all docs are drawn once, nothing is
-        left to chance. 1 for draws with replacement."""
+        """The factor of a variance that corrects for a finite population. Without replacement it
+        falls to 0 as more docs are drawn: if all of them are, nothing is left to chance. With
+        replacement it is 1."""
         if self.with_replacement:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
@@ -75,11 +83,12 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """What is counted in docs. Counts add up.
+    """Something that is counted in docs, such as entities of a label. The sum of two counts is a
+    count.
 
-    annotated (FloatsXd): The count in each drawn doc, by annotation. Shape: (..., n)
-    expected (FloatsXd): What the model expects of each drawn doc. Shape: (..., n)
-    expected_total (float): What it expects of all docs.
+    annotated (FloatsXd): The true number in each drawn doc, y_i. Shape: (..., n)
+    expected (FloatsXd): The number that the model expects in each drawn doc, e_i. Shape: (..., n)
+    expected_total (float): The number that the model expects in all D docs.
     """
 
     annotated: FloatsXd
@@ -94,57 +103,61 @@ class Count:
         )
 
     def without_model(self) -> "Count":
-        """The same count, of which nothing is expected."""
+        """The same count as if the model expected nothing in any doc, so that it has no part in
+        the estimate."""
         return Count(self.annotated, numpy.zeros_like(self.expected), 0.0)
 
 
 def drawing_probs(mistakes: Floats1d) -> Floats1d:
-    """The probability of each doc at each drawing: half in proportion to the mistakes that the
-    model expects in the doc, half uniform.
+    """Choose the probability with which each drawing takes each doc. A part of it is proportional
+    to the number of mistakes that the model expects in the doc, the rest is uniform.
 
         q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
-    mistakes (Floats1d): The expected number of mistakes of each doc, at least one doc. Shape: (D,)
+    mistakes (Floats1d): The expected number of mistakes of each doc, of at least one. Shape: (D,)
     RETURNS (Floats1d): The probabilities, which sum to 1. Shape: (D,)
 
-    Zrnic & Candès, 2024, section 3: the best probabilities are proportional to the error that is
-    expected; mixed with uniform ones they are safe if that is wrong.
+    Zrnic & Candès, 2024, section 3: intervals are narrowest if the probability of a doc is
+    proportional to the error that is expected of its count. The uniform part limits the harm if
+    that expectation is wrong.
     """
     n_docs = len(mistakes)
     uniform = numpy.full(n_docs, 1 / n_docs)
     total = mistakes.sum()
-    if total == 0:  # the model is sure of all docs
+    if total == 0:  # The model is sure of all docs.
         return uniform
     return (1 - UNIFORM) * (mistakes / total) + UNIFORM * uniform
 
 
 def draw_docs(probs: Floats1d, n: int, rng: Generator) -> Ints1d:
-    """Draw n docs with replacement. Shapes: (D,) to (n,)
+    """Draw n docs with replacement.
 
-    probs (Floats1d): The probability of each doc at each drawing.
+    probs (Floats1d): The probability of each doc at each drawing. Shape: (D,)
     n (int): The number of drawings.
-    rng (Generator): The source of chance.
-    RETURNS (Ints1d): The numbers of the docs, in the order of the drawings.
+    rng (Generator): The random number generator.
+    RETURNS (Ints1d): The indices of the drawn docs, in the order of the drawings. Shape: (n,)
     """
     return rng.choice(len(probs), size=n, p=probs)
 
 
 def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) -> Interval:
-    """Estimate the count in all docs: the first equation of this file. The estimate has no bias.
+    """Estimate the count in all docs, without bias, by the equation at the top of this file. It is
+    a mean over the drawings k, each of which takes some doc i:
 
-        total = mean of z_k = sum_i e_i + (y_k - e_k) / q_k over the drawings k
+        total = mean_k z_k,   z_k = sum_j e_j + (y_i - e_i) / q_i
 
-    The interval is that of log total, if the total is above 0.
+    If the total is above 0, the interval is that of its logarithm, so that its ends are above 0.
 
     count (Count): The count in the drawn docs, and what the model expects.
     sample (Sample): The drawn docs, at least 2.
-    confidence (float): The probability that the interval has the true count, for many docs.
+    confidence (float): The probability that the interval contains the true count. It is exact for
+        many drawings only.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
-    scaled = _scaled_counts(count, sample)
-    total = scaled.mean(axis=-1)
-    margin = _margin(scaled, sample, confidence)
-    # The interval of the logarithm has the margin that a small change of the total has there.
+    estimates = _estimate_by_drawing(count, sample)
+    total = estimates.mean(axis=-1)
+    margin = _margin(estimates, sample, confidence)
+    # A small change of a total changes its logarithm by change / total: the delta method.
     is_positive = total > 0
     safe_total = numpy.where(is_positive, total, 1.0)
     log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
@@ -157,11 +170,14 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
 def estimate_ratio(
     numerator: Count, denominator: Count, sample: Sample, *, confidence: float = 0.95
 ) -> Interval:
-    """Estimate the ratio of two counts in all docs, such as the entities of a token.
+    """Estimate the ratio of two counts in all docs, such as the number of entities per token.
 
-        ratio = R = A / B,   variance = that of the total of (a - R b) / B
+        ratio = A / B,   A = mean_k a_k,   B = mean_k b_k
+        variance of the ratio = variance of mean_k (a_k - ratio b_k) / B
 
-    It is linearised (Taylor), so its bias is of the order of 1 / n.
+    a_k and b_k are what the drawing k says of the two counts: z_k in `estimate_total`. The variance
+    is that of the linear part of the ratio (its Taylor series), and its bias is of the order of
+    1 / n.
 
     numerator, denominator (Count): The counts. A denominator of 0 gives the ratio 0.
     sample (Sample): The drawn docs, at least 2.
@@ -177,12 +193,14 @@ def estimate_ratio(
 def estimate_share(
     part: Count, whole: Count, sample: Sample, *, confidence: float = 0.95
 ) -> Interval:
-    """Estimate a share of a count in all docs, such as a precision or F.
+    """Estimate a count as a share of another count in all docs, such as a precision or F.
 
-        share = R = A / B,   log odds = log R / (1 - R),   margin of log odds = margin / (R (1 - R))
+        log odds = log(share / (1 - share))
+        margin of the log odds = margin / (share (1 - share))
 
-    The estimate is that of `estimate_ratio`. The interval is that of the log odds, which stays
-    between 0 and 1, and has the truth more often if few docs are drawn.
+    The share is the ratio of `estimate_ratio`, with its margin. The interval is that of the log
+    odds: so its ends are between 0 and 1, and if few docs are drawn it contains the true share
+    more often.
 
     part, whole (Count): The counts. A whole of 0 gives the share 0.
     sample (Sample): The drawn docs, at least 2.
@@ -190,8 +208,8 @@ def estimate_share(
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     value, margin = _ratio_and_margin(part, whole, sample, confidence)
-    # An estimate is an estimated part of an estimated whole, so it may be outside of 0 and 1, where
-    # there are no log odds. Its interval is that of the ratio.
+    # Both counts are estimates, so the share may be 0 or less, or 1 or more. There it has no log
+    # odds, and its interval is that of the ratio.
     has_odds = (value > 0) & (value < 1)
     safe_value = numpy.where(has_odds, value, 0.5)
     log_odds = numpy.log(safe_value / (1 - safe_value))
@@ -202,124 +220,144 @@ def estimate_share(
     return Interval(value, low, high)
 
 
-def _ratio_and_margin(
-    numerator: Count, denominator: Count, sample: Sample, confidence: float
-) -> tuple[FloatsXd, FloatsXd]:
-    """The ratio of two estimated totals, and half of its interval: see `estimate_ratio`. Shapes:
-    (...)"""
-    scaled_numerator = _scaled_counts(numerator, sample)
-    scaled_denominator = _scaled_counts(denominator, sample)
-    total = scaled_denominator.mean(axis=-1, keepdims=True)
-    safe_total = numpy.where(total == 0, 1.0, total)
-    ratio = scaled_numerator.mean(axis=-1, keepdims=True) / safe_total
-    influences = (scaled_numerator - ratio * scaled_denominator) / safe_total
-    return ratio[..., 0], _margin(influences, sample, confidence)
-
-
 def _logistic(log_odds: FloatsXd) -> FloatsXd:
-    """The probabilities with these log odds."""
+    """The probability for each of these log odds."""
     return 1 / (1 + numpy.exp(-log_odds))
 
 
-def drawings_for_half(sample: Sample) -> int:
-    """How many drawings in all an interval of half the width takes: four times as many or, without
-    replacement, fewer, as the variance falls to 0 with the last doc.
+def _ratio_and_margin(
+    numerator: Count, denominator: Count, sample: Sample, confidence: float
+) -> tuple[FloatsXd, FloatsXd]:
+    """The ratio of two estimated totals, and half of the width of its interval: see
+    `estimate_ratio`. Shapes: (...)"""
+    numerator_estimates = _estimate_by_drawing(numerator, sample)
+    denominator_estimates = _estimate_by_drawing(denominator, sample)
+    # A last dimension of 1 is kept, so that both can be combined with the drawings. Shape: (..., 1)
+    denominator_total = denominator_estimates.mean(axis=-1, keepdims=True)
+    safe_total = numpy.where(denominator_total == 0, 1.0, denominator_total)
+    ratio = numerator_estimates.mean(axis=-1, keepdims=True) / safe_total
+    linear_parts = (numerator_estimates - ratio * denominator_estimates) / safe_total
+    return ratio[..., 0], _margin(linear_parts, sample, confidence)
 
-        (1/m - 1/D) = (1/n - 1/D) / 4        without replacement
+
+def drawings_for_half(sample: Sample) -> int:
+    """The number of drawings, with those of the sample, that an interval of half the width takes.
+    The variance has to fall to a quarter.
+
+        m = 4 n                              with replacement
+        1/m - 1/D = (1/n - 1/D) / 4          without: the variance of m drawings on the left
     """
     n = sample.n_drawn
     if sample.with_replacement:
         return 4 * n
     inverse = 1 / sample.n_docs + (1 / n - 1 / sample.n_docs) / 4
+    # Rounding may put a whole number slightly above itself.
     return math.ceil(1 / inverse - 1e-9)
 
 
 def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
-    """The most docs that may have some label, say, if none of the drawn docs has it.
+    """An upper bound of the number of docs with some property, such as an entity of a rare label,
+    if none of the drawn docs has it.
 
-        P(no such doc is drawn) = (1 - Q)^n >= 1 - confidence,   Q = sum of q_i over these docs
+    If these docs are drawn with the probability Q = sum_i q_i together, no drawing takes one with
+    the probability (1 - Q)^n. If that is below 1 - confidence, so many docs are ruled out:
 
-    As q_i is at least UNIFORM / D, or 1 / D in a simple random sample, they are at most
-    D (1 - (1 - confidence)^(1/n)) divided by UNIFORM, or by 1. Without replacement the probability
-    is smaller, so the bound holds, too.
+        Q <= 1 - (1 - confidence)^(1/n)
+
+    q_i is at least UNIFORM / D, or 1 / D in a simple random sample. So the number of these docs is
+    at most Q divided by it. Without replacement (1 - Q)^n is too high, so the bound still holds.
     """
-    least_prob = 1 / sample.n_docs
+    lowest_prob = 1 / sample.n_docs
     if sample.with_replacement:
-        least_prob *= UNIFORM
-    most_mass = 1 - (1 - confidence) ** (1 / sample.n_drawn)
-    return min(int(most_mass / least_prob), sample.n_docs)
+        lowest_prob *= UNIFORM
+    highest_sum = 1 - (1 - confidence) ** (1 / sample.n_drawn)
+    return min(int(highest_sum / lowest_prob), sample.n_docs)
 
 
-def _scaled_counts(count: Count, sample: Sample) -> FloatsXd:
-    """What each drawing says of the count in all docs: its mean is the estimate. Shape: (..., n)"""
+def _estimate_by_drawing(count: Count, sample: Sample) -> FloatsXd:
+    """Estimate the count in all docs from each drawing alone: z_k in `estimate_total`. The mean of
+    these numbers is the estimate. Shape: (..., n)"""
     return count.expected_total + (count.annotated - count.expected) / sample.probs
 
 
-def _margin(influences: FloatsXd, sample: Sample, confidence: float) -> FloatsXd:
-    """Half of the confidence interval of a mean. Shapes: (..., n) to (...)"""
-    quantile = student_quantile((1 + confidence) / 2, degrees_of_freedom(influences))
-    return quantile * numpy.sqrt(variance_of_mean(influences, sample))
+def _margin(values: FloatsXd, sample: Sample, confidence: float) -> FloatsXd:
+    """Half of the width of the confidence interval of the mean of `values`, which has a value for
+    each drawing. Shapes: (..., n) to (...)"""
+    quantile = student_quantile((1 + confidence) / 2, degrees_of_freedom(values))
+    return quantile * numpy.sqrt(variance_of_mean(values, sample))
 
 
-def variance_of_mean(influences: FloatsXd, sample: Sample) -> FloatsXd:
+def variance_of_mean(values: FloatsXd, sample: Sample) -> FloatsXd:
     """Estimate the variance of a mean over drawings, without bias.
 
-        f s^2 / n,   f = 1, or 1 - n / D without replacement
+        correction s^2 / n,   correction = 1, or 1 - n / D without replacement
 
-    influences (FloatsXd): What is averaged. Shape: (..., n)
+    values (FloatsXd): The value of each drawing, with the variance s^2. Shape: (..., n)
     sample (Sample): The drawn docs, at least 2.
-    RETURNS (FloatsXd): The variance. Shape: (...)
+    RETURNS (FloatsXd): The variance of the mean of the values. Shape: (...)
     """
-    return sample.correction * influences.var(axis=-1, ddof=1) / sample.n_drawn
+    return sample.correction * values.var(axis=-1, ddof=1) / sample.n_drawn
 
 
-def degrees_of_freedom(influences: FloatsXd) -> FloatsXd:
-    """The degrees of freedom of an estimated variance, at most n - 1.
+def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
+    """The degrees of freedom of the variance of n values, for an interval by Student's t.
 
-        2 n / (kurtosis - (n - 3) / (n - 1))
+        2 n / (kurtosis - (n - 3) / (n - 1)),   at most n - 1
 
-    If a few docs have most of the error, the variance isn't known as well as that of n normal
-    numbers, which have a kurtosis of 3.
+    Normal values, with a kurtosis of 3, have n - 1. If a few docs have most of the error, the
+    kurtosis is higher and the variance is less certain, as if there were fewer values.
 
-    influences (FloatsXd): The numbers whose variance is estimated. Shape: (..., n)
+    values (FloatsXd): The values whose variance is estimated. Shape: (..., n)
     RETURNS (FloatsXd): The degrees of freedom, at least 1. Shape: (...)
 
     Satterthwaite, 1946, "An Approximate Distribution of Estimates of Variance Components".
     """
-    n = influences.shape[-1]
-    deviations = influences - influences.mean(axis=-1, keepdims=True)
-    squares = (deviations**2).mean(axis=-1)
-    fourths = (deviations**4).mean(axis=-1)
-    is_constant = squares == 0
-    kurtosis = fourths / numpy.where(is_constant, 1.0, squares) ** 2
-    # The kurtosis is at least 1, so the divisor is positive. Constant numbers have none.
+    n = values.shape[-1]
+    deviations = values - values.mean(axis=-1, keepdims=True)
+    mean_square = (deviations**2).mean(axis=-1)
+    mean_fourth_power = (deviations**4).mean(axis=-1)
+    is_constant = mean_square == 0
+    kurtosis = mean_fourth_power / numpy.where(is_constant, 1.0, mean_square) ** 2
+    # The kurtosis is at least 1, so the divisor is positive. If all values are the same, there is
+    # no kurtosis, and the variance is 0 whatever the divisor.
     divisor = numpy.where(is_constant, 1.0, kurtosis - (n - 3) / (n - 1))
     return numpy.clip(2 * n / divisor, 1, n - 1)
 
 
 def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
-    """The quantile of Student's t, for a probability of at least one half.
+    """The quantile of Student's t distribution: the t that a random number with this distribution
+    is below with a probability of `prob`.
 
-    prob (float): The probability.
+    prob (float): The probability, at least one half.
     degrees (FloatsXd): Degrees of freedom, at least 1. They are rounded down to a tenth.
-    RETURNS (FloatsXd): The quantiles, of the same shape.
+    RETURNS (FloatsXd): The quantile for each number of degrees. The shape is that of `degrees`.
     """
-    steps = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
-    # Each distinct number of degrees is looked up once.
-    distinct, index_in_distinct = numpy.unique(steps, return_inverse=True)
-    quantiles = [_student_quantile(prob, step / STEPS_OF_DEGREES) for step in distinct.tolist()]
-    return numpy.asarray(quantiles)[index_in_distinct].reshape(steps.shape)
+    tenths = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
+    # Each distinct number of degrees is computed once.
+    distinct_tenths, index_in_distinct = numpy.unique(tenths, return_inverse=True)
+    quantiles: list[float] = []
+    for n_tenths in distinct_tenths.tolist():
+        quantiles.append(_student_quantile(prob, n_tenths / STEPS_OF_DEGREES))
+    return numpy.asarray(quantiles)[index_in_distinct].reshape(tenths.shape)
 
 
 @cache
 def _student_quantile(prob: float, degrees: float) -> float:
-    """The quantile of Student's t. With t = sqrt(v) tan a, its density is that of cos(a)^(v - 1),
-    from 0 to a right angle, which is integrated by Simpson's rule."""
+    """The quantile of Student's t with v degrees of freedom.
+
+    With the substitution t = sqrt(v) tan(a), the density of the angle a is proportional to
+    cos(a)^(v - 1), from 0 to a right angle. It is integrated by Simpson's rule."""
     angles = numpy.linspace(0, math.pi / 2, N_ANGLES)
+    # The cosine of a right angle may be slightly below 0 by rounding.
     density = numpy.maximum(numpy.cos(angles), 0.0) ** (degrees - 1)
-    # The integral from 0 to each second point, by the three points of each step. (N_ANGLES // 2,)
-    steps = (density[:-2:2] + 4 * density[1:-1:2] + density[2::2]) / 6
-    integral = numpy.append(0.0, numpy.cumsum(steps))
-    half_probs = integral / integral[-1] / 2  # P(0 < T < t) for each second angle
-    angle = numpy.interp(prob - 0.5, half_probs, angles[::2])
+    # Simpson's rule takes the points in threes: the first, middle and last point of each step. The
+    # last point of a step is the first of the next one. Shape: (N_ANGLES // 2,)
+    first = density[:-2:2]
+    middle = density[1:-1:2]
+    last = density[2::2]
+    steps = (first + 4 * middle + last) / 6
+    integral = numpy.append(0.0, numpy.cumsum(steps))  # from 0 to each second angle
+    # The distribution is symmetric: half of it is above 0.
+    probs_above_0 = integral / integral[-1] / 2  # P(0 < T < t)
+    angle = numpy.interp(prob - 0.5, probs_above_0, angles[::2])
     return math.sqrt(degrees) * math.tan(angle)

@@ -1,6 +1,7 @@
-"""What a model expects of each doc: how many entities it has, and how many predictions are right.
+"""Compute what a model expects of each doc: how many entities it has, and how many of the predicted
+ones are right.
 
-All numbers are exact: they are sums of probabilities of the posterior.
+All numbers are exact: they are sums of probabilities of the posterior, and nothing is sampled.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,19 +13,22 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.types import Floats1d, Floats2d, Ints1d
 
+
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import as_spacy_applies
+
 from .predictions import get_component, predict, run_before
 
 
 class ExpectedCounts(NamedTuple):
-    """What a model expects of D docs, by label.
+    """What a model expects of each of D docs.
 
     n_tokens (Ints1d): The number of tokens. Shape: (D,)
-    predicted (Floats2d): The number of predicted entities. Shape: (D, labels)
-    correct (Floats2d): The expected number of them that are annotated: the sum of their
-        probabilities. Shape: (D, labels)
-    annotated (Floats2d): The expected number of annotated entities. Shape: (D, labels)
+    predicted (Floats2d): The number of predicted entities by label. Shape: (D, labels)
+    correct (Floats2d): How many of the predicted entities are expected to be right: the sum of
+        their probabilities. Shape: (D, labels)
+    annotated (Floats2d): The expected number of entities by label, if the doc were annotated.
+        Shape: (D, labels)
     """
 
     n_tokens: Ints1d
@@ -33,15 +37,15 @@ class ExpectedCounts(NamedTuple):
     annotated: Floats2d
 
     def mistakes(self) -> Floats1d:
-        """The expected number of mistakes in each doc: of predicted entities that are not annotated
-        (false alarms), and of annotated ones that are not predicted (misses). Shape: (D,)"""
+        """The expected number of mistakes in each doc: of false alarms, which are predicted but
+        not annotated, and of misses, which are annotated but not predicted. Shape: (D,)"""
         false_alarms = self.predicted - self.correct
         misses = self.annotated - self.correct
-        # Rounding may make those of a sure doc negative.
+        # Where the model is certain, rounding may give a number slightly below 0.
         return numpy.maximum(false_alarms + misses, 0.0).sum(axis=1)
 
     def of_doc(self, i: int) -> "ExpectedCounts":
-        """What is expected of the doc with this index. Shapes: (1,), (1, labels)"""
+        """What is expected of the doc with the index `i`. Shapes: (1,), (1, labels)"""
         return ExpectedCounts(*(column[i : i + 1] for column in self))
 
     def total(self) -> "ExpectedCounts":
@@ -52,18 +56,19 @@ class ExpectedCounts(NamedTuple):
 def expect_counts(
     nlp: Language, name: str, docs: Iterable[Doc]
 ) -> Iterator[tuple[Sequence[Doc], ExpectedCounts]]:
-    """Predict copies of docs in batches, and compute what the component expects of them. Entities
-    that a component before it sets have a probability of 1.
+    """Predict copies of docs in batches, and compute what the component expects of them. An entity
+    that an earlier component has set has the probability 1.
 
-    nlp (Language): The pipeline. What is before the component annotates the docs.
+    nlp (Language): The pipeline. The components before this one annotate the docs first.
     name (str): The name of the component.
     docs (Iterable[Doc]): The docs, whose annotation is ignored. Those without tokens are left out.
-    YIELDS (tuple[Sequence[Doc], ExpectedCounts]): The copies of each batch with their
-        predicted entities, and what is expected of them.
+    YIELDS (tuple[Sequence[Doc], ExpectedCounts]): For each batch the copies with their predicted
+        entities, and what is expected of them.
     """
     ner = get_component(nlp, name)
     label_numbers = {label: i for i, label in enumerate(ner.labels)}
-    # The docs of others stay as they are, and entities that they have don't count as preset.
+    # Copies have no annotation: neither are the given docs changed, nor do their entities count as
+    # preset.
     copies = (as_spacy_applies(doc) for doc in docs if len(doc))
     for batch in minibatch(copies, nlp.batch_size):
         docs_of_batch = run_before(nlp, name, batch)
@@ -80,6 +85,8 @@ def expect_counts(
                 prob = prob_of(ent)
                 predicted[i, label] += 1
                 correct[i, label] += 1.0 if prob is None else prob
+        # The expected number of entities is the sum of the probabilities that a token opens one.
+        # Shapes: (N, K) @ (K, labels) = (N, labels)
         opening_probs = posterior.chain_marginals @ posterior.tags.opens_label
         yield (
             docs_of_batch,
@@ -93,5 +100,5 @@ def expect_counts(
 
 
 def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
-    """Concatenate what is expected of the docs of several batches, at least one."""
+    """Join what is expected of the docs of several parts, of which there is at least one."""
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))

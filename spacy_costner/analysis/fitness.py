@@ -1,7 +1,9 @@
-"""Whether docs can measure a component: they have its labels, and it wasn't trained on them.
+"""Check whether docs can measure a component: they are annotated with its labels, and it wasn't
+trained on them.
 
-Sentences that a component was trained on are known by their hashes, which it keeps. Only long
-sentences count, as short ones are often equal by chance: see `training.known_text`.
+A component keeps the hashes of the sentences that it was trained on. A sentence of a doc is known
+if its hash is one of these. Only long sentences count, as short ones are often equal by chance: see
+`training.known_text`.
 """
 
 from collections import Counter
@@ -12,30 +14,32 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from .. import ent_iob
 from ..pipeline.component import CostSensitiveNER
 from ..training.known_text import LONG, sentence_ids
 
 MAX_KNOWN_SHARE = 0.02
-"""Above this share of known sentences a note says so. By chance the share is 0.1 % in GENIA and in
-CoNLL-2000."""
+"""If a component knows a larger share of the sentences of docs, a note says so. In GENIA and in
+CoNLL-2000 the share is 0.1 % by chance."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
-"""Above this share of known sentences, docs are not new to a component. In the development docs
-of Spanish CoNLL-2002 the share is 0.14: some articles are there twice."""
+"""If a component knows a larger share of the sentences of docs, they are not new to it. In the
+development docs of Spanish CoNLL-2002 the share is 0.14, as some of their articles are also
+training docs."""
 
 MAX_NAMED_LABELS = 10
-"""The most labels that a note names."""
+"""A note names at most so many labels."""
 
 
 class KnownSentences(NamedTuple):
-    """How many long sentences of docs a component knows: see `known_sentence_ids`."""
+    """How many long sentences of docs a component knows."""
 
     n_known: int
-    n_sentences: int  # all long ones of the docs
-    has_raw_text: bool = False  # whether the component also knows raw text, by its vectors
+    n_sentences: int  # the number of all long sentences of the docs
+    has_raw_text: bool = False  # whether sentences of raw text are known, too
 
     def as_text(self) -> str:
-        """How many sentences are known, in words."""
+        """Say in words how many sentences are known."""
         share = 100 * self.n_known / self.n_sentences
         text = (
             f"{self.n_known:,} of {self.n_sentences:,} sentences of {LONG} tokens and more "
@@ -55,13 +59,13 @@ def find_faults(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find what makes docs misleading as a measure of a component: labels that it doesn't know, and
-    sentences that it was trained on.
+    """Find out why scores of a component on docs may be misleading: the docs have labels that the
+    component doesn't know, or sentences that it was trained on.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component.
     examples (Iterable[Example]): The docs.
-    source (str): The name of the docs.
+    source (str): The name of the docs, for the sentences.
     inner_nodes (Iterable[str]): Labels that the component predicts by a label tree.
     must_share (bool): Whether it is an error if the component knows none of the labels.
     RETURNS (list[str]): A sentence for each fault; empty if there is none.
@@ -85,8 +89,9 @@ def check_new_to(
 
     ner (CostSensitiveNER): The component.
     docs (Iterable[Doc]): The docs.
-    source (str): Their name.
-    with_raw_text (bool): Whether the docs must not be in the raw text of its vectors, either.
+    source (str): The name of the docs, for the error.
+    with_raw_text (bool): Whether the docs must not be in the raw text that the vectors were
+        learned from, either.
     RAISES (ValueError): If it knows more than `MAX_KNOWN_SHARE_OF_NEW` of their sentences.
     """
     known_sentences = count_known_sentences(ner, docs, with_raw_text=with_raw_text)
@@ -100,9 +105,14 @@ def check_new_to(
 def count_known_sentences(
     ner: CostSensitiveNER, docs: Iterable[Doc], *, with_raw_text: bool = True
 ) -> KnownSentences:
-    """Count the long sentences of docs that a component knows, with or without those of raw
-    text."""
-    known_ids = known_sentence_ids(ner) if with_raw_text else {*ner.trained_on.tolist()}
+    """Count the long sentences of docs that a component knows.
+
+    with_raw_text (bool): Whether it also knows the sentences of the raw text that its vectors were
+        learned from, or only those of its training corpus.
+    """
+    known_ids = set(ner.trained_on.tolist())
+    if with_raw_text:
+        known_ids = known_sentence_ids(ner)
     n_known = 0
     n_sentences = 0
     for doc in docs:
@@ -114,23 +124,35 @@ def count_known_sentences(
 
 
 def known_sentence_ids(ner: CostSensitiveNER) -> set[int]:
-    """The hashes of the long sentences that a component knows: of the training corpus, and of the
-    raw text that its vectors were learned from."""
+    """The hashes of the long sentences that a component knows: those of its training corpus and
+    those of the raw text that its vectors were learned from."""
     return {*ner.trained_on.tolist(), *ner.raw_text.tolist()}
 
 
 def count_known_in_doc(known_ids: Container[int], doc: Doc) -> tuple[int, int]:
-    """Count the long sentences of a doc whose hash is in `known_ids`, and all of its long ones."""
+    """Count the long sentences of a doc that are known, and all of its long sentences.
+
+    known_ids (Container[int]): The hashes of the known sentences: see `known_sentence_ids`.
+    RETURNS (tuple[int, int]): The two numbers.
+    """
     ids = sentence_ids(doc)
     n_known = sum(sentence_id in known_ids for sentence_id in ids)
     return n_known, len(ids)
 
 
 def is_known_doc(known_ids: Container[int], doc: Doc) -> bool:
-    """Whether a component knows at least half of the long sentences of a doc: those whose hash is
-    in `known_ids`. A doc without long sentences isn't known."""
+    """Whether at least half of the long sentences of a doc are known. A doc without long sentences
+    is not known.
+
+    known_ids (Container[int]): The hashes of the known sentences: see `known_sentence_ids`.
+    """
     n_known, n_sentences = count_known_in_doc(known_ids, doc)
-    return n_known > 0 and 2 * n_known >= n_sentences
+    return n_known > 0 and n_known >= n_sentences / 2
+
+
+def is_fully_annotated(doc: Doc) -> bool:
+    """Whether no token of a doc lacks annotation. O is annotation, too."""
+    return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
 
 
 def find_unknown_labels(
@@ -142,19 +164,19 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Name the labels of docs that a component doesn't know. See `find_faults` for the arguments
-    and the error.
+    """Name the labels in the annotation of docs that a component doesn't know. See `find_faults`
+    for the arguments and the error.
 
-    RETURNS (list[str]): A sentence with the labels; empty if it knows all of them.
+    RETURNS (list[str]): One sentence with these labels. Empty if the component knows all labels.
     """
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}
     if key is not None:
-        # Several components share a key, each with labels of its own.
+        # Several components may write to the same key, each with labels of its own.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
                 known_labels.update(pipe.labels)
-    counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()  # the number of annotated entities by label
     for eg in examples:
         doc = eg.reference
         spans = doc.ents if key is None else doc.spans.get(key, ())
@@ -165,7 +187,8 @@ def find_unknown_labels(
             unknown.append(label)
     if not unknown:
         return []
-    if len(unknown) == len(counts) and must_share:
+    knows_no_label = len(unknown) == len(counts)
+    if knows_no_label and must_share:
         raise ValueError(
             f"{source}: expected docs with labels of {ner.name}, one of {sorted(known_labels)}, "
             f"got {sorted(unknown)}"

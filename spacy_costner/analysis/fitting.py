@@ -1,8 +1,8 @@
-"""`fit`: train a linear model, calibrate it and tune it.
+"""`fit`: train a linear model, and calibrate and tune it.
 
-Calibration and tuning need docs that the model was not trained on. They are those of the
-development corpus. Without one, the training docs are divided into folds, and models that have not
-seen a fold predict it: these are the held-out docs.
+Calibration and tuning need predictions for docs that the model was not trained on. These docs are
+the development corpus. Without one, the training docs are divided into folds, and each fold is
+predicted by a model that was trained on the others: its docs are held out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,14 +62,16 @@ from .vectors import LearnedVectors, learn_beside
 DIR_MODEL = "model-best"
 
 N_FOLDS = 4
-"""Folds of the training docs that are held out, if there is no development corpus."""
+"""Into how many folds the training docs are divided, if there is no development corpus."""
 
 HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
+"""What the held-out docs are called where scores name the docs that they were measured on."""
 
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
-"""The scores that are shown, by the ends of their names in `nlp.evaluate`."""
+"""The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
 
 NO_CORPUS = "fit: --train: expected a corpus if there is no config, got none"
+"""The message of an error."""
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -78,19 +80,35 @@ again. To go on from this model, name it in initialize.after_init: spacy_costner
 
 @dataclass(frozen=True)
 class Fitted:
-    """A pipeline that was trained and saved."""
+    """A pipeline that was trained and saved.
+
+    path (Path): The folder with the pipeline.
+    outcomes (Mapping[str, Trained]): How training ended for each component, by its name.
+    scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning.
+        Empty if evaluation was interrupted.
+    nlp (Language): The pipeline.
+    ners (Sequence[CostSensitiveNER]): The components that were trained. They are several if these
+        share a `spans_key`.
+    has_dev (bool): Whether there is a development corpus.
+    calibration (Calibration | None): The result of the calibration. None: it isn't calibrated.
+    tuning (Tuning | None): The result of tuning. None: it isn't tuned.
+    held_out (dict[str, Any] | None): The scores on the held-out docs, before calibration and
+        tuning. None: no docs were held out.
+    notes (Sequence[str]): What may make the scores on the development corpus misleading.
+    learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
+    """
 
     path: Path
-    outcomes: Mapping[str, Trained]  # by component: several if they share a `spans_key`
-    scores: dict[str, Any]  # on the development corpus, before calibration and tuning
+    outcomes: Mapping[str, Trained]
+    scores: dict[str, Any]
     nlp: Language
-    ners: Sequence[CostSensitiveNER]  # the components that were trained
-    has_dev: bool  # whether there is a development corpus
+    ners: Sequence[CostSensitiveNER]
+    has_dev: bool
     calibration: Calibration | None = None
     tuning: Tuning | None = None
-    held_out: dict[str, Any] | None = None  # scores on held-out docs, before both
-    notes: Sequence[str] = ()  # what to know of the scores on the development corpus
-    learned: LearnedVectors | None = None  # the vectors of raw text
+    held_out: dict[str, Any] | None = None
+    notes: Sequence[str] = ()
+    learned: LearnedVectors | None = None
 
     @property
     def is_interrupted(self) -> bool:
@@ -110,18 +128,19 @@ class Fitted:
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None if vectors are no inputs.
-        Components have the same docs."""
+        """How many words of the training docs have a static vector. None if the model has no static
+        vectors as inputs."""
+        # All components were trained on the same docs, so the first one stands for all.
         features, _ = linear_part(self.ners[0].model)
         return features.vector_coverage
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the saved pipeline."""
+        """The size of the saved pipeline in bytes."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     def training_text(self) -> str:
-        """How training ended, on a line for each component."""
+        """Say how training ended, with a line for each component."""
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
             line = outcome.as_text()
@@ -131,7 +150,7 @@ class Fitted:
         return "\n".join(lines)
 
     def scores_text(self) -> str:
-        """The scores before calibration and tuning, and the docs that they are of."""
+        """Say which scores the pipeline had before calibration and tuning, and on which docs."""
         source = "dev"
         scores: dict[str, Any] | None = self.scores
         if not self.has_dev:
@@ -150,7 +169,7 @@ class Fitted:
         return f"{source}: {', '.join(score_texts)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What is printed as JSON."""
+        """The results as a dictionary, which the command prints as JSON."""
         coverage = self.vector_coverage
         return {
             "path": self.path,
@@ -167,7 +186,8 @@ class Fitted:
         }
 
     def as_text(self) -> str:
-        """How training ended, the scores, and what calibration and tuning changed."""
+        """Say how training ended, which scores there are, and what calibration and tuning have
+        changed."""
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"
@@ -236,6 +256,8 @@ def fit(
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
         raise ValueError("fit: --lang: expected no config with it")
+
+    # Find the config and the static vectors.
     learned: LearnedVectors | None = None
     if raw_paths:
         check_raw_option(vectors, "linear")
@@ -258,7 +280,7 @@ def fit(
     if vectors is not None:
         config = with_static_vectors(config, vectors)
 
-    # Load the pipeline, and check all that can be checked before training
+    # Load the pipeline, and check all that can be checked before training.
     path = output_path / DIR_MODEL
     check_folder(path)
     linear = load_linear(config)
@@ -278,7 +300,8 @@ def fit(
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
 
-    # Read the corpora: also the development docs, as training would be in vain if they had faults
+    # Read the corpora. The development docs are read before training, too, so that errors in them
+    # are found at once.
     examples = prepare(linear, train_corpus, in_memory=cache is None)
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
@@ -289,9 +312,9 @@ def fit(
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
         notes = find_faults(nlp, ner, dev, dev_source)
 
-    # Train, evaluate and save
+    # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
+    # scores.
     outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
-    # It is saved without scores if evaluation is interrupted.
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
         scores_of_dev = nlp.evaluate(dev)
@@ -300,12 +323,19 @@ def fit(
     losses = {name: outcome.value for name, outcome in outcomes.items()}
     save_trained(path, nlp, training, scores, losses)
     fitted = Fitted(
-        path, outcomes, scores, nlp, ners, dev_corpus is not None, notes=notes, learned=learned
+        path=path,
+        outcomes=outcomes,
+        scores=scores,
+        nlp=nlp,
+        ners=ners,
+        has_dev=dev_corpus is not None,
+        notes=notes,
+        learned=learned,
     )
     if fitted.is_interrupted or not is_improved:
         return fitted
 
-    # Calibrate and tune
+    # Calibrate and tune, and save again.
     try:
         improved = improve(
             fitted,
@@ -325,7 +355,8 @@ def fit(
 
 
 def score_prefix(ner: CostSensitiveNER) -> str:
-    """What the names of the scores of a component begin with, in `nlp.evaluate`."""
+    """What the names of the scores of a component begin with in the result of `nlp.evaluate`:
+    "ents" or, if it has a `spans_key`, "spans_KEY"."""
     spans_key = ner.annotation.spans_key
     return "ents" if spans_key is None else f"spans_{spans_key}"
 
@@ -337,14 +368,16 @@ def note_sentence_starts(
     source: str,
     scores: Mapping[str, Any],
 ) -> list[str]:
-    """Evaluate a pipeline with the sentence starts of the annotation, too, if it learned from
-    sentence starts and none of its components sets them.
+    """Say how much better a pipeline would be if it had a component that sets sentence starts. That
+    is only of interest if it was trained on docs with sentence starts and has no such component.
+    The pipeline is then evaluated again, with the sentence starts of the annotation.
 
-    ners (Sequence[CostSensitiveNER]): Its components that were trained.
+    nlp (Language): The pipeline.
+    ners (Sequence[CostSensitiveNER]): The components that were trained.
     dev (Sequence[Example]): The docs.
     source (str): The name of the docs.
-    scores (Mapping[str, Any]): The scores of the pipeline on them.
-    RETURNS (list[str]): A sentence with F without and with the starts, or none.
+    scores (Mapping[str, Any]): The scores of the pipeline on the docs without sentence starts.
+    RETURNS (list[str]): One sentence with F without and with sentence starts, or nothing.
     """
     first_ner = ners[0]
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
@@ -355,9 +388,9 @@ def note_sentence_starts(
         predicted = eg.predicted.copy()
         copy_sentences(eg.reference, predicted)
         dev_with_starts.append(Example(predicted, eg.reference))
-    score = f"{score_prefix(first_ner)}_f"
-    f = scores.get(score)
-    f_with_starts = nlp.evaluate(dev_with_starts).get(score)
+    name_of_f = f"{score_prefix(first_ner)}_f"
+    f = scores.get(name_of_f)
+    f_with_starts = nlp.evaluate(dev_with_starts).get(name_of_f)
     if f is None or f_with_starts is None:
         return []
     return [
@@ -382,20 +415,21 @@ def train_components(
     ners (Sequence[CostSensitiveNER]): The components to train.
     examples (Iterable[Example]): The training docs.
     path (Path): The folder for the pipeline.
-    n_seeds (int): Train each so many times, and average weights.
-    cache (Path | None): Folder for features and targets. Training takes long then, so the pipeline
-        is saved after each epoch.
-    RETURNS (dict[str, Trained]): How training ended for each component, up to the one that Ctrl-C
-        stopped.
+    n_seeds (int): How often each component is trained. The weights are averaged.
+    cache (Path | None): Folder for features and targets. With a cache training takes long, so the
+        pipeline is saved after each epoch.
+    RETURNS (dict[str, Trained]): How training ended for each component. If Ctrl-C stops a
+        component, it is the last one.
     """
     nlp, _, training = linear
 
     def save_unfinished(trained: Trained) -> None:
-        """Save the pipeline as it is after an epoch."""
-        (ner,) = ners  # a cache is for one component: see `check_options`
-        # The averages of the weights are saved, as `spacy train` does.
+        """Save the pipeline as it is after an epoch, without scores."""
+        (ner,) = ners  # A cache is for one component: see `check_options`.
+        # As in `spacy train`, the averages of the weights are saved, not the weights.
         with nlp.use_params(training["optimizer"].averages or {}):
-            save_trained(path, nlp, training, {}, {ner.name: trained.value})
+            losses = {ner.name: trained.value}
+            save_trained(path, nlp, training, scores={}, losses=losses)
 
     outcomes: dict[str, Trained] = {}
     for ner in ners:
@@ -423,30 +457,31 @@ def improve(
     file_tokens: bool,
     dev_source: str,
 ) -> Fitted:
-    """Calibrate and tune a pipeline on the development docs or, without them, on what models of
-    folds predict for the training docs. Record its scores.
+    """Calibrate and tune a trained pipeline, and record its new scores. This takes predictions for
+    the development docs or, without these, for held-out training docs.
 
     The component also keeps how these docs were read (`Reading`: with which tokens and sentence
     starts), so that it can warn when it is given docs that were read otherwise.
 
     fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
     dev (Sequence[Example]): The development docs; empty without a development corpus.
-    examples (Iterable[Example]): The training docs, for folds.
+    examples (Iterable[Example]): The training docs, which may be divided into folds.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
-    n_seeds (int): How often models of folds are trained.
+    n_seeds (int): How often the models of folds are trained.
     file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
-    dev_source (str): What the development docs are called where the scores are recorded.
-    RETURNS (Fitted): The same with calibration, tuning and the scores of folds, if there are any.
+    dev_source (str): The name of the development docs, with which the scores are recorded.
+    RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
+        the scores on these.
     """
     nlp = fitted.nlp
     (ner,) = fitted.ners
-    parameter = ""  # what is tuned
+    parameter = ""  # the setting of the decoding that is tuned
     if aim is not None:
-        # Checked first: folds would be trained in vain.
+        # This is checked first, as models of folds may have to be trained below.
         parameter = check_parameter(nlp, ner)
 
-    # Predict docs that the model was not trained on
+    # Predict docs that the model was not trained on: the development docs, or those of each fold.
     if fitted.has_dev:
         source = dev_source
         predictions = [predict_dev(nlp, ner, dev)]
@@ -465,14 +500,13 @@ def improve(
     if calibrate:
         calibration = calibrate_on(predictions, nlp, ner, source)
         fitted = replace(fitted, calibration=calibration)
-        # Of the development docs, or of the docs of each fold
         temperature = calibration.temperature
         predictions = [predicted.with_temperature(temperature) for predicted in predictions]
     if aim is not None:
         tuning = tune_on(predictions, nlp, ner, parameter, **aim)
         fitted = replace(fitted, tuning=tuning)
 
-    # Record the scores with the new temperature and decoding
+    # Record the scores with the new temperature and decoding.
     if fitted.has_dev:
         scores = evaluate_dev(nlp, ner, predictions[0])
         n_docs = len(dev)
@@ -486,15 +520,16 @@ def improve(
 def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
-    """Train and save a pipeline: by `fit` if it has only linear models to train, otherwise as
-    `spacy train` does. Returns its path.
+    """Train and save a pipeline: by `fit` if all models to train are linear, otherwise as
+    `spacy train` does.
 
     config (Config): A config for `spacy train`, with variables filled in.
     output_path (Path): The folder for the pipeline.
-    log (IO[str]): Gets what is to be said of training.
-    n_seeds (int): For `fit`: train so many times, and average weights.
+    log (IO[str]): The file to which messages about training are written.
+    n_seeds (int): How often `fit` trains. The weights are averaged.
     use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (KeyboardInterrupt): If somebody stopped `fit`: its pipeline is not complete.
+    RETURNS (Path): The folder of the trained pipeline.
+    RAISES (KeyboardInterrupt): If somebody stopped `fit`, so that the pipeline is not complete.
     """
     if can_be_fitted(config):
         fitted = fit(config, output_path, n_seeds=n_seeds)
@@ -503,7 +538,8 @@ def train_pipeline(
         log.write(fitted.as_text() + "\n")
         return fitted.path
     nlp = init_nlp(config, use_gpu=use_gpu)
-    if log.isatty():  # spaCy prints a table of the scores
+    if log.isatty():
+        # spaCy prints a table of the scores, which shows how far training is.
         train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
     else:
         with updates_shown(nlp):
@@ -513,25 +549,26 @@ def train_pipeline(
 
 @contextmanager
 def updates_shown(nlp: Language) -> Iterator[None]:
-    """Show a progress bar that counts the updates of a pipeline while it is trained. It is for a
-    training whose log isn't on the terminal."""
+    """In a `with` block, show a progress bar that counts the updates of a pipeline. It is for
+    trainings whose log isn't on the terminal."""
     training = nlp.config.interpolate()["training"]
     update = nlp.update
     total = None
     if training["max_steps"]:
-        # spaCy counts steps from 0 to max_steps. A step is an update or, if gradients are
-        # accumulated, several.
-        total = (training["max_steps"] + 1) * training["accumulate_gradient"]
+        # spaCy counts steps from 0 up to max_steps, and both are done. A step is one update or, if
+        # gradients are accumulated, several.
+        n_steps = training["max_steps"] + 1
+        total = n_steps * training["accumulate_gradient"]
     bar = progress(desc="train", unit="update", total=total)
 
     def update_and_count(*args: Any, **kwargs: Any) -> dict[str, float]:
-        """Do what `nlp.update` does, and count it."""
+        """Update the pipeline as `nlp.update` does, and count it."""
         losses = update(*args, **kwargs)
         bar.update()
         return losses
 
-    # spaCy has no callback after an update. An attribute of the object hides the method of its
-    # class until it is deleted.
+    # spaCy has no callback after an update, so the method is replaced: an attribute of the object
+    # hides the method of its class until it is deleted.
     vars(nlp)["update"] = update_and_count
     try:
         with bar:
@@ -549,8 +586,9 @@ def learn_for_corpus(
     lang: str | None,
     train_path: Path | None,
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the training corpus, in the language of a config, to the
-    output folder: see `fit` for the arguments."""
+    """Learn vectors from raw text and the training corpus, and save them in the output folder. The
+    language and the corpus are those of the config, if there is one. See `fit` for the
+    arguments."""
     if config is None:
         if train_path is None:
             raise ValueError(NO_CORPUS)
@@ -559,9 +597,8 @@ def learn_for_corpus(
         config = read_with_paths(config, overrides, train_path, None)
     complete = Config(Language.default_config).merge(config).interpolate()
     train = complete["paths"].get("train")
-    return learn_beside(
-        raw_paths, None if train is None else Path(train), output_path, complete["nlp"]["lang"]
-    )
+    train_path = None if train is None else Path(train)
+    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"])
 
 
 def write_config(
@@ -574,11 +611,12 @@ def write_config(
     aim: str | None,
     command: str,
 ) -> Path:
-    """Write the config that `init` makes for the corpora to the output folder. For the arguments
-    see `fit`.
+    """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
+    the arguments.
 
-    RAISES (ValueError): If there is no training corpus, or another config in the folder, which is
-        not overwritten.
+    RETURNS (Path): The config.
+    RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
+        is not overwritten.
     """
     if train_path is None:
         raise ValueError(NO_CORPUS)
@@ -605,7 +643,8 @@ def write_config(
 def read_with_paths(
     path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
 ) -> Config:
-    """Read a config with other settings: those that are given, and the paths of the corpora."""
+    """Read a config in which some settings are overridden, and the paths of the corpora, too, if
+    they are given."""
     all_overrides = dict(overrides)
     if train_path is not None:
         all_overrides["paths.train"] = str(train_path)
@@ -615,7 +654,7 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """Copy a config, and have its linear models take static vectors as inputs.
+    """Make a copy of a config in which linear models have static vectors as inputs.
 
     config (Config): The config.
     vectors (str): Package or folder of a pipeline with static vectors.
@@ -648,12 +687,16 @@ def check_options(
     has_cache: bool,
     n_seeds: int,
 ) -> None:
-    """Check what options need before anything is trained.
+    """Check, before anything is trained, that the options of `fit` go together and fit the config.
 
+    nlp (Language): The pipeline.
     ners (Sequence[CostSensitiveNER]): The components to train.
-    is_improved (bool): Whether to calibrate or tune: without a development corpus, on docs that are
-        held out.
-    RAISES (ValueError): If options don't go together, or a setting of the config with them.
+    dev_corpus (Corpus | None): The development corpus, if there is one.
+    is_improved (bool): Whether the pipeline is to be calibrated or tuned.
+    file_tokens (bool): See `fit`.
+    has_cache (bool): Whether `fit` has a cache.
+    n_seeds (int): How often the components are trained.
+    RAISES (ValueError): If they don't.
     """
     if len(ners) > 1 and (is_improved or has_cache):
         raise ValueError(
@@ -665,10 +708,10 @@ def check_options(
             "fit: --file-tokens: expected a development corpus with it, got none: docs that are "
             "held out of the training corpus are read as for training"
         )
-    holds_out = is_improved and dev_corpus is None
-    if holds_out and nlp.config["initialize"]["after_init"] is not None:
+    needs_folds = is_improved and dev_corpus is None
+    if needs_folds and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
-    if holds_out and has_cache:
+    if needs_folds and has_cache:
         raise ValueError(
             "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
             "--tune, got none: docs of the training corpus can't be held out"
@@ -678,10 +721,13 @@ def check_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
-    """Check the settings that don't go with a cache, with which docs are read twice and not kept.
-    `n_seeds`: how often the model is trained.
+    """Check that no setting prevents a cache. With a cache, docs are read twice and not kept.
 
-    RAISES (ValueError): If one needs docs that are kept, or makes other docs each time.
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component to train.
+    n_seeds (int): How often it is trained.
+    RAISES (ValueError): If a setting needs docs in memory, or changes the docs each time that they
+        are read.
     """
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
@@ -714,10 +760,18 @@ def save_trained(
     scores: Mapping[str, Any],
     losses: Mapping[str, float],
 ) -> None:
-    """Save a pipeline as `spacy train` does, with its scores and the loss of each component, if
-    that is finite, in its meta."""
-    finite = {name: loss for name, loss in losses.items() if isfinite(loss)}
-    update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite})
+    """Save a pipeline as `spacy train` does. Its meta has the scores, and the losses that are
+    finite numbers.
+
+    path (Path): The folder.
+    nlp (Language): The pipeline.
+    training (Mapping[str, Any]): The settings of the block [training].
+    scores (Mapping[str, Any]): The scores; empty if it wasn't evaluated.
+    losses (Mapping[str, float]): The loss of each component.
+    """
+    # JSON has no infinity.
+    finite_losses = {name: loss for name, loss in losses.items() if isfinite(loss)}
+    update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite_losses})
     before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
     save_pipeline(path, before_to_disk(nlp))
 
@@ -725,7 +779,11 @@ def save_trained(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict training docs, none of them empty, by models of folds that have not seen them."""
+    """Predict training docs by models that were not trained on them: the docs are divided into
+    folds. None of them may be empty.
+
+    RETURNS (list[DevPredictions]): The predictions of each fold.
+    """
     folds = hold_out(
         nlp.config,
         examples,
@@ -740,10 +798,12 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score the entities of held-out docs. The probabilities are those of the models of the folds;
-    entities are decoded from them as the component does. The docs are not modified.
+    """Score predictions for held-out docs. The probabilities are those of the models of the folds,
+    and the component decodes entities from them. The docs are not changed.
 
-    predictions (Sequence[DevPredictions]): The docs of each fold, and their probabilities.
+    nlp (Language): The pipeline, which says what is scored.
+    ner (CostSensitiveNER): The component.
+    predictions (Sequence[DevPredictions]): The predictions of each fold.
     """
     examples: list[Example] = []
     for predictions_of_fold in predictions:

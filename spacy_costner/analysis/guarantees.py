@@ -1,9 +1,13 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining.
 
-Spans of a doc with a score of at least a threshold are its set. The thresholds are chosen on
-calibration docs by conformal methods (`metrics/conformal.py`), so that the promise holds on docs
-from the same source. A promise has a limit, such as a miss rate of at most 0.05. It may be for all
-docs together, or for each part: each label, each group of docs, or both.
+The set of a doc has the spans whose score is at least a threshold. The thresholds are chosen on
+calibration docs by conformal methods (`metrics/conformal.py`), so that a promise holds on other
+docs from the same source. A promise has a limit: for example, that the set misses at most 5 % of
+the entities. It may be made for all docs together, or for each part of them: for each label, for
+each group of docs, or both.
+
+In structured arrays of this file, a row is a span or an entity, and "doc" is the index of its doc
+among the calibration docs.
 """
 
 import math
@@ -41,50 +45,56 @@ from .drawing import (
 )
 from .estimation import MIN_OF_EACH, as_share
 from .estimators import Count, Interval, estimate_ratio
-from .fitness import check_new_to, find_unknown_labels, is_known_doc, known_sentence_ids
+from .fitness import (
+    check_new_to,
+    find_unknown_labels,
+    is_fully_annotated,
+    is_known_doc,
+    known_sentence_ids,
+)
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
 
 BATCH_SIZE = 64
 """The number of docs whose spans are scored together."""
 
 SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
-"""The columns of a span that may be in a set, or of an annotated entity: see `ScoredSpans`."""
+"""The columns of the arrays in `ScoredSpans`."""
 
 MIN_THRESHOLD = 1e-6
-"""The least threshold: the set then has all spans that are searched for."""
+"""The lowest threshold that is chosen. With it the set has all spans that are searched for."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The limits whose thresholds are written down, too, for the plot of `report`."""
+"""Limits whose thresholds are saved beside that of the promise. `report` plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
 ).round(4)
-"""The thresholds that are tested for false alarms, in this order: from 0.999 down to 0.01. Near 1
-they lie closer together, as small changes matter there."""
+"""The thresholds that are tested for false alarms, in this order: from 0.999 down to 0.01. Above
+0.5 they lie on a logarithmic scale, as small changes matter near 1."""
 
 FindThreshold = Callable[[float], float | None]
-"""Finds the threshold that keeps a limit; None if there is none."""
+"""Maps a limit to the threshold that keeps it, or to None if no threshold does."""
 
 
 class Part(NamedTuple):
-    """What can be promised of the docs of a group, of one label or of all."""
+    """What can be promised of one part: the docs of one group, and one label or all labels."""
 
     group: str  # "" without groups
     label: str  # "" for all labels
     docs: int  # the number of docs that count
-    entities: int
+    entities: int  # the number of annotated entities
     threshold: float | None  # the least score in the set; None if the limit can't be promised
     reachable: float | None  # the lowest limit that can be promised with these docs
-    docs_needed: int | None  # for the limit; None if no number of docs is enough
-    spans: float  # the number of spans in the set for each entity
-    levels: list[list[float]]  # [limit, threshold] for this limit and others, in order
+    docs_needed: int | None  # how many docs the limit takes; None if no number is enough
+    spans: float  # the number of spans in the set for each annotated entity
+    levels: list[list[float]]  # [limit, threshold] of this limit and of `LEVELS`, ascending
 
 
 class Risk(NamedTuple):
     """The share of misses or of false alarms of the sets of calibration docs.
 
     n_docs (int): The number of docs that count.
-    weight (float): The sum of their weights; their number, if they have none.
+    weight (float): The sum of the weights of these docs. Without weights it is their number.
     lowest (float): The risk at the threshold where it is lowest.
     is_binary (bool): Whether the share of each doc is 0 or 1.
     find_threshold (FindThreshold): Finds the threshold that keeps a limit.
@@ -103,18 +113,18 @@ class Guarantee(NamedTuple):
     promise: Promise  # its terms, thresholds and calibration docs
     parts: list[Part]  # by group and label
     notes: list[str]  # what may weaken the promise
-    kept: "Kept | None" = None  # with drawn docs: how the promise before is kept on their texts
+    kept: "KeptPromise | None" = None  # with drawn docs: how the earlier promise is kept there
 
 
-class Kept(NamedTuple):
-    """How a promise is kept on the texts that docs were drawn from."""
+class KeptPromise(NamedTuple):
+    """How well an earlier promise is kept on the texts that docs were drawn from."""
 
-    limit: float  # what was promised
-    miss_rate: Interval  # with a confidence of 0.95
-    n_missing: int  # the number of drawings of docs that miss an entity
+    limit: float  # the highest miss rate that was promised
+    miss_rate: Interval  # the estimate, with an interval of 95 %
+    n_missing: int  # the number of drawings that took a doc with a missed entity
 
     def as_text(self) -> str:
-        """The miss rate in words. Few misses have no interval that could be trusted."""
+        """The miss rate in words, with its interval if there are enough misses to trust it."""
         value, low, high = self.miss_rate
         interval = f"95 % interval {low:.3g} to {high:.3g}"
         if self.n_missing < MIN_OF_EACH:
@@ -123,13 +133,13 @@ class Kept(NamedTuple):
 
 
 class ScoredSpans(NamedTuple):
-    """The spans that may be in the sets of docs, and the annotated entities: structured arrays with
-    the columns of `SCORED_SPAN`.
+    """The spans that may be in the sets of docs, and the annotated entities. Both are structured
+    arrays with the columns of `SCORED_SPAN`.
 
-    spans (ArrayXd): Spans that may be in the sets. The score is infinity if a span is in the set
-        whatever the threshold; "found" is whether the span is correct. Shape: (S,)
-    gold (ArrayXd): Annotated entities. The score is the highest threshold at which the set finds
-        an entity, 0 if there is none; "found" is whether there is one. Shape: (E,)
+    spans (ArrayXd): Spans that may be in the sets. The score is infinite if a span is in the set
+        at every threshold; "found" is whether the span is correct. Shape: (S,)
+    gold (ArrayXd): Annotated entities. The score is the highest threshold at which the set still
+        finds the entity, or 0 if no set finds it; "found" is whether a set does. Shape: (E,)
     entropies (Floats1d): The scores of docs for the test for a shift: see
         `DevPredictions.entropies`. Shape: (B,)
     """
@@ -140,11 +150,11 @@ class ScoredSpans(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What was promised and what was seen."""
+    """A miss rate that could be promised, and the one that was seen on other docs."""
 
     limit: float  # the miss rate that could be promised
-    miss_rate: float
-    spans: float  # in the set, for each annotated entity
+    miss_rate: float  # the miss rate that was seen
+    spans: float  # the number of spans in the set for each annotated entity
 
 
 def guarantee(
@@ -221,18 +231,19 @@ def guarantee(
     if drawn:
         drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used]
         doc_weights = conformal_weights(drawings)
+        # The promise that the pipeline has now, before it gets another
         kept = measure_promise(nlp, ner, used, drawings)
     scored = score_spans(nlp, ner, used, terms)
     parts = find_parts(ner, scored, used, terms, doc_weights)
-    groups = find_thresholds(parts, per_label=per_label)
-    if not groups:
+    thresholds_of_groups = find_thresholds(parts, per_label=per_label)
+    if not thresholds_of_groups:
         message = unreachable_message(parts, terms)
         if kept is not None:
             message = f"{message}. {kept.as_text()}"
         raise ValueError(message)
     promise = Promise(
         **asdict(terms),
-        groups=groups,
+        groups=thresholds_of_groups,
         source=source,
         docs=len(used),
         entities=len(scored.gold),
@@ -242,37 +253,44 @@ def guarantee(
 
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
-    ner.meta = nlp.meta  # where the component writes its promise, too
+    ner.meta = nlp.meta  # The component writes its promise to this dictionary, too.
     ner.set_guarantee(promise)
-    of_shift = numpy.arange(len(used))
+    # The docs that new docs are compared with to notice a shift, as indices of `used`
+    shift_indices = numpy.arange(len(used))
     if doc_weights is not None:
-        of_shift = draw_uniformly(doc_weights)
-    docs_of_shift = [used[i].reference for i in of_shift]
-    ner.set_shift(docs_of_shift, scored.entropies[of_shift], source, approximate=False)
+        shift_indices = draw_uniformly(doc_weights)
+    shift_docs = [used[i].reference for i in shift_indices]
+    ner.set_shift(shift_docs, scored.entropies[shift_indices], source, approximate=False)
     return Guarantee(promise, parts, notes, kept)
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
-    """The thresholds of each group, by its name. Groups of which nothing can be promised have
-    none."""
-    groups: dict[str, Thresholds] = {}
+    """Collect the thresholds of each group, by its name. A group is left out if nothing can be
+    promised of it."""
+    thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # A label that nothing can be promised of has the threshold 1.
-            thresholds = groups.setdefault(part.group, Thresholds(1.0, {}))
+            # Labels of which nothing can be promised have no threshold of their own. That of all
+            # other labels is 1, so that their sets have as few spans as possible.
+            no_labels = Thresholds(threshold=1.0, labels={})
+            thresholds = thresholds_of_groups.setdefault(part.group, no_labels)
             thresholds.labels[part.label] = part.threshold
         else:
-            groups[part.group] = Thresholds(part.threshold, {}, part.levels)
-    return groups
+            thresholds_of_groups[part.group] = Thresholds(
+                threshold=part.threshold, labels={}, levels=part.levels
+            )
+    return thresholds_of_groups
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
-    """Say what may weaken a promise: that the pipeline was chosen on the calibration docs.
+    """Say what may weaken a promise: the pipeline may have been chosen, calibrated or tuned on the
+    calibration docs.
 
     source (str): The path of the calibration docs.
-    RAISES (ValueError): If the pipeline was trained on them.
+    RETURNS (list[str]): A sentence for each of these uses. Docs are recognised by their path.
+    RAISES (ValueError): If the pipeline was trained on the calibration docs.
     """
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
@@ -290,8 +308,12 @@ def find_notes(nlp: Language, source: str) -> list[str]:
 
 
 def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
-    """Check that docs are all those that were drawn for a component, and are annotated. Returns the
-    number of drawings."""
+    """Check that docs were drawn for a component, that none of the drawn docs is missing, and that
+    all of them are annotated.
+
+    RETURNS (int): The number of drawings.
+    RAISES (ValueError): If one of these doesn't hold.
+    """
     check_annotated(docs)
     drawings = read_drawings(docs)
     check_pipeline(ner, docs, drawings[0])
@@ -299,7 +321,10 @@ def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
 
 
 def check_not_drawn(docs: Iterable[Doc]) -> None:
-    """RAISES (ValueError): If docs were drawn with unequal probabilities."""
+    """Check that docs were not drawn with unequal probabilities.
+
+    RAISES (ValueError): If `estimate --draw` drew one of them.
+    """
     for doc in docs:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
@@ -309,41 +334,58 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
 
 
 def draw_uniformly(weights: Floats1d) -> Ints1d:
-    """Choose some of the docs that were drawn with unequal probabilities, so that all docs of their
-    texts had the same chance: rejection sampling. The test for a shift needs such docs.
+    """Choose some of the docs that were drawn with unequal probabilities, so that in the end each
+    doc of the texts had the same chance. This is rejection sampling. The test for a shift needs
+    such docs.
 
-    weights (Floats1d): The weights of the docs: see `conformal_weights`. Shape: (D,)
-    RETURNS (Ints1d): The numbers of the chosen docs, at least one.
+    weights (Floats1d): The weights of the docs, in inverse proportion to the probabilities with
+        which they were drawn: see `conformal_weights`. Shape: (D,)
+    RETURNS (Ints1d): The indices of the chosen docs. There is at least one.
     """
-    chances = numpy.random.default_rng(0).random(len(weights))
-    # The doc with the largest weight is always chosen.
-    return numpy.flatnonzero(chances * weights.max() < weights)
+    # A doc is chosen with the probability weight / largest weight. Random numbers are below 1, so
+    # the doc with the largest weight is always chosen.
+    random_numbers = numpy.random.default_rng(0).random(len(weights))
+    return numpy.flatnonzero(random_numbers * weights.max() < weights)
 
 
 def measure_promise(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], drawings: Sequence[Drawing]
-) -> Kept | None:
-    """Estimate the miss rate of the set that a component promises now on the texts that docs were
-    drawn from. None if it promises no miss rate, or one by label or by group."""
+) -> KeptPromise | None:
+    """Estimate how well a component keeps its present promise on the texts that docs were drawn
+    from: the mean miss rate of their docs with entities.
+
+    examples (Sequence[Example]): The annotated docs that were drawn, each once.
+    drawings (Sequence[Drawing]): How each of them was drawn.
+    RETURNS (KeptPromise | None): The estimated miss rate. None if the component promises no miss
+        rate, or one for each label or group.
+    """
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
     scored = score_spans(nlp, ner, examples, promise)
+    # The set misses an entity if it only finds it at a threshold below that of the promise.
     is_missed = scored.gold["score"] < promise.groups[""].threshold
     n_docs = len(examples)
     n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
-    n_missed = numpy.bincount(scored.gold["doc"], is_missed, minlength=n_docs)
-    losses = n_missed / numpy.maximum(n_entities, 1)
+    n_missed = numpy.bincount(scored.gold["doc"], weights=is_missed, minlength=n_docs)
+    miss_rates = n_missed / numpy.maximum(n_entities, 1)  # shape: (docs,)
     if promise.by == "any":
-        losses = numpy.ceil(losses)
-    # Docs without entities have no miss rate.
+        # A doc counts as missed as a whole if one of its entities is.
+        miss_rates = numpy.ceil(miss_rates)
     has_entities = (n_entities > 0).astype("float64")
+
+    # The sum of the miss rates of all texts, over the number of texts with entities. Docs that were
+    # drawn twice are there twice. The model says nothing about either number, so the expected
+    # counts, which could make the interval narrower, are all 0.
     times = [drawing.times for drawing in drawings]
-    drawn_losses = numpy.repeat(losses, times)
-    of_losses = Count(drawn_losses, numpy.zeros_like(drawn_losses), 0.0)
-    of_docs = Count(numpy.repeat(has_entities, times), numpy.zeros_like(drawn_losses), 0.0)
-    miss_rate = estimate_ratio(of_losses, of_docs, sample_of(drawings))
-    return Kept(promise.miss, as_share(miss_rate), int((drawn_losses > 0).sum()))
+    drawn_miss_rates = numpy.repeat(miss_rates, times)
+    drawn_has_entities = numpy.repeat(has_entities, times)
+    no_expectation = numpy.zeros(len(drawn_miss_rates))
+    sum_of_miss_rates = Count(drawn_miss_rates, no_expectation, 0.0)
+    number_of_docs = Count(drawn_has_entities, no_expectation, 0.0)
+    mean_miss_rate = estimate_ratio(sum_of_miss_rates, number_of_docs, sample_of(drawings))
+    n_missing = int((drawn_miss_rates > 0).sum())
+    return KeptPromise(promise.miss, as_share(mean_miss_rate), n_missing)
 
 
 def leave_out(
@@ -355,15 +397,18 @@ def leave_out(
 ) -> tuple[list[Example], dict[str, int]]:
     """Leave out docs that a promise can't be based on. They are of three kinds:
 
-    - "training docs". They are known by their sentences or, if the model has label memory, by
-      their whole text;
-    - "docs with missing tags";
+    - "training docs". They are recognised by their sentences or, if the model has label memory,
+      by their whole text;
+    - "docs with missing tags": some tokens have no annotation;
     - docs without a value of the key `by_group`.
 
-    RETURNS (tuple[list[Example], dict[str, int]]): The other docs, and the number of docs of each
-        kind. "docs without entities" are counted, too: they stay, but no miss rate counts them.
-        With `keep_known` training docs stay: they are among the texts of drawn docs, too.
-    RAISES (ValueError): If no docs with entities are left.
+    by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.
+    keep_known (bool): Whether training docs stay. The texts that docs are drawn from may have
+        training docs, and all drawn docs are needed.
+    RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, and the number of docs of
+        each kind. "docs without entities" are a fourth kind: they stay, but a miss rate doesn't
+        count them.
+    RAISES (ValueError): If no docs with entities stay.
     """
     without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
@@ -376,12 +421,13 @@ def leave_out(
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
-        # The same short text may come again by chance.
+        # A short text may be equal to a training text by chance.
         is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        is_known = is_whole_text or is_known_doc(known_ids, doc)
-        if is_known and not keep_known:
+        is_training_doc = is_whole_text or is_known_doc(known_ids, doc)
+        is_annotated = len(doc) > 0 and is_fully_annotated(doc)
+        if is_training_doc and not keep_known:
             counts["training docs"] += 1
-        elif not len(doc) or not doc.to_array("ENT_IOB").all():  # 0: the tag is missing
+        elif not is_annotated:
             counts["docs with missing tags"] += 1
         elif group_of(doc, by_group) is None:
             counts[without_group] += 1
@@ -397,7 +443,8 @@ def leave_out(
 
 
 def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
-    """The hashes of the training docs that label memory keeps: see `text_id`."""
+    """Collect the hashes of the texts of all training docs: see `text_id`. Only a model with label
+    memory keeps them."""
     whole_texts: set[int] = set()
     for node in ner.model.walk():
         for shim in node.shims:
@@ -409,13 +456,16 @@ def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
 def score_spans(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Terms
 ) -> ScoredSpans:
-    """Score the spans that may be in the sets of docs, and their annotated entities."""
+    """Score the spans that may be in the sets of docs, and their annotated entities.
+
+    terms (Terms): What is promised. They say which score a span has, and when an entity is found.
+    """
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
-    n_docs = 0  # in the batches before
+    n_docs = 0  # the number of docs in the batches before this one
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH_SIZE):
-        # The spans that may be in the sets, and their scores. Shape: (S,)
+        # `spans` are those that may be in the sets of the batch. Shape of their scores: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
@@ -425,13 +475,15 @@ def score_spans(
         spans = spans.select(has_own_label)
         scores = scores[has_own_label]
 
-        # A span is correct if the annotated entities would find it, each with the score 1.
-        scores_of_gold = numpy.ones(len(dev.gold.begin))
-        is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
         # An annotated entity is found if the spans find it at any threshold.
         gold_thresholds = thresholds_to_find(dev, dev.gold, spans, scores, terms)
         is_found = gold_thresholds > 0
+        # A span is correct by the same rule, with the roles exchanged: the annotated entities,
+        # each with the score 1, find the span.
+        scores_of_gold = numpy.ones(len(dev.gold.begin))
+        is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
 
+        # The columns of `SCORED_SPAN`
         doc_of_span = n_docs + dev.doc_of(spans)
         doc_of_gold = n_docs + dev.doc_of(dev.gold)
         span_columns = [spans.label, doc_of_span, scores, is_correct]
@@ -448,13 +500,14 @@ def score_spans(
 def add_predicted(
     dev: DevPredictions, predicted: Entities, spans: Entities, scores: Floats1d
 ) -> tuple[Entities, Floats1d]:
-    """Add the predicted entities to spans with scores. They are always in a set that limits misses,
-    as if their score were infinite.
+    """Add the predicted entities to spans with scores. A set that limits misses always has the
+    predicted entities, so they get an infinite score.
 
     predicted (Entities): The predicted entities. Some of them may be among the spans.
     spans (Entities): The spans.
-    scores (Floats1d): Their scores. Shape: (S,)
-    RETURNS (tuple[Entities, Floats1d]): The predicted entities, then the other spans; their scores.
+    scores (Floats1d): The scores of the spans. Shape: (S,)
+    RETURNS (tuple[Entities, Floats1d]): The predicted entities, followed by the other spans, and
+        the scores of all.
     """
     is_not_predicted = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
     infinite_scores = numpy.full(len(predicted.begin), numpy.inf)
@@ -463,7 +516,8 @@ def add_predicted(
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """The first entities, then the second ones."""
+    """The first entities, followed by the second ones."""
+    # Begins, ends and labels, each of both
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
 
@@ -480,31 +534,37 @@ def thresholds_to_find(
     terms (Terms): When an entity is found.
     RETURNS (Floats1d): The thresholds; 0 for an entity that no set finds. Shape: (E,)
     """
-    # The units of the wanted entities come first, then those of the spans.
+    # What each entity and each span consists of, in numbered units: see `find_units`. The units of
+    # the wanted entities come first, then those of the spans.
     owners, units = find_units(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
     is_of_wanted = owners < n_wanted
     wanted_units = units[is_of_wanted]
+    wanted_owners = owners[is_of_wanted]
     span_units = units[~is_of_wanted]
-    span_of_unit = owners[~is_of_wanted] - n_wanted
+    span_owners = owners[~is_of_wanted] - n_wanted  # as indices of `spans`
 
-    # The set has a unit up to the highest score of the spans with it: 0 if no span has it.
+    # The set has a unit as long as the threshold is at most the highest score of a span with that
+    # unit. It is 0 for a unit that no span has. Shape: (units,)
     highest_scores = numpy.zeros(units.max(initial=0) + 1)
-    numpy.maximum.at(highest_scores, span_units, scores[span_of_unit])
+    numpy.maximum.at(highest_scores, span_units, scores[span_owners])
 
-    # An entity is found while the set has all of its units: up to the least of their scores. The
-    # units of an entity follow each other. Owners rise, so its first unit is where they change.
-    first_units = numpy.flatnonzero(numpy.diff(owners[is_of_wanted], prepend=-1))
+    # The set finds an entity as long as it has all units of the entity: up to the lowest of these
+    # scores. The units of an entity follow each other, so the first one is where the owner changes.
+    first_units = numpy.flatnonzero(numpy.diff(wanted_owners, prepend=-1))
     return numpy.minimum.reduceat(highest_scores[wanted_units], first_units)
 
 
 def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
-    """What a set has to have for each entity to be found, as numbered units. By `terms.found` the
-    only unit of an entity is the entity itself ("exact"), or its tokens are ("covered"). With a
-    promise for each label, a token is another unit for each label.
+    """The units that a set must have to find each entity.
 
-    RETURNS (tuple[Ints1d, Ints1d]): The index of the entity that each unit is of, ascending, and
-        the number of the unit. Entities that need the same have the same unit. Shapes: (U,)
+    With `terms.found = "exact"` an entity has one unit: the entity itself, with its label. With
+    "covered" each of its tokens is a unit. In a promise for each label, the same token is another
+    unit for each label.
+
+    RETURNS (tuple[Ints1d, Ints1d]): For each unit of each entity the index of that entity (its
+        owner), ascending; and the number of the unit. Two entities that share a unit have the same
+        number there. Shapes: (U,)
     """
     if terms.found == "exact":
         owners = numpy.arange(len(entities.begin))
@@ -513,8 +573,9 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     owners, tokens = ranges(entities.begin, entities.end)
     if not terms.per_label:
         return owners, tokens
-    # The numbers of units are (label, token), as an index of a flattened array. Labels begin at -1;
-    # above those of the model, all inner nodes count as one.
+    # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
+    # tokens). A label is -1 for a label that the model doesn't have, so 1 is added. Indices above
+    # the labels of the model are inner nodes of the label tree. They count as one label.
     n_tokens = len(dev.is_counted)
     labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
     units = (labels[owners] + 1) * n_tokens + tokens
@@ -528,24 +589,31 @@ def find_parts(
     terms: Terms,
     doc_weights: Floats1d | None = None,
 ) -> list[Part]:
-    """What can be promised of each group of docs and, if terms are per label, of each label.
-    `doc_weights`: of drawn docs, (D,); see `conformal_weights`."""
+    """Find what can be promised of each part: of each group of docs and, if the terms are per
+    label, of each label.
+
+    scored (ScoredSpans): The spans and the annotated entities of all docs.
+    examples (Sequence[Example]): The D docs.
+    terms (Terms): What is to be promised.
+    doc_weights (Floats1d | None): The weights of drawn docs: see `conformal_weights`. None: all
+        docs have the same weight. Shape: (D,)
+    """
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
-        is_in_group = group_of_doc == group  # whether each doc is. Shape: (D,)
-        spans = scored.spans[is_in_group[scored.spans["doc"]]]
-        gold = scored.gold[is_in_group[scored.gold["doc"]]]
+        is_doc_in_group = group_of_doc == group  # shape: (D,)
+        spans = scored.spans[is_doc_in_group[scored.spans["doc"]]]
+        gold = scored.gold[is_doc_in_group[scored.gold["doc"]]]
         if terms.per_label:
-            index = ner.labels.index(label)
-            spans = spans[spans["label"] == index]
-            gold = gold[gold["label"] == index]
+            label_index = ner.labels.index(label)
+            spans = spans[spans["label"] == label_index]
+            gold = gold[gold["label"] == label_index]
         part = find_part(
             spans,
             gold,
-            n_docs=int(is_in_group.sum()),
+            n_docs=int(is_doc_in_group.sum()),
             n_parts=len(groups) * len(labels),
             terms=terms,
             doc_weights=doc_weights,
@@ -565,15 +633,17 @@ def find_part(
 ) -> Part:
     """Find what can be promised of one part.
 
-    spans, gold (ArrayXd): Its spans and annotated entities, as in `ScoredSpans`.
+    spans, gold (ArrayXd): The spans and the annotated entities of the part, as in `ScoredSpans`.
     n_docs (int): The number of docs of its group.
-    n_parts (int): The number of parts. If each may fail with the same probability, all promises
-        hold with the confidence of the terms.
+    n_parts (int): The number of all parts.
     terms (Terms): What is to be promised.
-    doc_weights (Floats1d | None): The weights of drawn docs. None: all docs have the same.
+    doc_weights (Floats1d | None): The weights of drawn docs. None: all docs have the same weight.
+        Shape: (D,)
     RETURNS (Part): The part, without the names of its group and label.
     """
-    delta: float | None = None  # the probability that the promise of this part fails
+    # The highest probability that the promise of this part fails. The parts share what may fail, so
+    # that all promises hold together with the confidence of the terms.
+    delta: float | None = None
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
     if terms.limits_misses:
@@ -588,7 +658,7 @@ def find_part(
         threshold_of_limit = risk.find_threshold(limit)
         if threshold_of_limit is not None:
             levels.append([limit, threshold_of_limit])
-    # Without a threshold the set has what is always in it, whose score is infinite.
+    # Without a threshold the set only has spans with an infinite score: see `add_predicted`.
     least_score = numpy.inf if threshold is None else threshold
     is_in_set = spans["score"] >= least_score
     n_in_set = float(is_in_set.sum())
@@ -597,10 +667,11 @@ def find_part(
         risk.lowest, terms.limit, delta=delta, binary=risk.is_binary
     )
     if doc_weights is not None:
+        # Both numbers are estimates for all texts: each span counts with the weight of its doc.
         n_in_set = float(doc_weights[spans["doc"][is_in_set]].sum())
         n_entities = float(doc_weights[gold["doc"]].sum())
         if docs_needed is not None:
-            # So far it is a sum of weights.
+            # So far it is a sum of weights. Divide it by the mean weight of a doc.
             docs_needed = math.ceil(docs_needed * risk.n_docs / max(risk.weight, 1e-9))
     return Part(
         group="",
@@ -610,7 +681,7 @@ def find_part(
         threshold=threshold,
         reachable=find_reachable(risk.find_threshold),
         docs_needed=docs_needed,
-        spans=n_in_set / (n_entities or 1.0),
+        spans=n_in_set / (n_entities or 1.0),  # without entities: the number of spans
         levels=levels,
     )
 
@@ -618,14 +689,17 @@ def find_part(
 def miss_risk(
     gold: ArrayXd, terms: Terms, delta: float | None, doc_weights: Floats1d | None
 ) -> Risk:
-    """The share of annotated entities that sets miss. Docs without entities don't count.
+    """The share of annotated entities that sets miss, as a function of the threshold. Docs without
+    entities don't count.
 
     gold (ArrayXd): The annotated entities, as in `ScoredSpans`.
-    terms (Terms): What the share is of.
-    delta (float | None): The probability that the promise may fail. None: it holds on average.
+    terms (Terms): `terms.by` says whether the share is of the entities of a doc or of docs.
+    delta (float | None): The highest probability that the promise fails. None: the promise holds
+        on average.
     doc_weights (Floats1d | None): The weights of drawn docs.
     """
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
+    # The larger the set, the fewer entities it misses: the lowest threshold has the lowest risk.
     (lowest,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
     n_docs = len(numpy.unique(gold["doc"]))
@@ -633,19 +707,25 @@ def miss_risk(
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """The share of the spans of sets that are wrong.
+    """The share of the spans of sets that are wrong, as a function of the threshold.
 
     spans (ArrayXd): The spans, as in `ScoredSpans`.
     n_docs (int): The number of docs.
-    delta (float): The probability that the promise may fail.
+    delta (float): The highest probability that the promise fails.
     """
     is_wrong = ~spans["found"]
     risks = conformal.false_alarm_risk(
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
-    # The first threshold is the strictest.
-    return Risk(n_docs, n_docs, float(risks[0]), False, find_threshold)
+    # The first threshold is the highest one: its sets have the fewest spans that could be wrong.
+    return Risk(
+        n_docs=n_docs,
+        weight=n_docs,
+        lowest=float(risks[0]),
+        is_binary=False,
+        find_threshold=find_threshold,
+    )
 
 
 def find_miss_threshold(
@@ -655,18 +735,24 @@ def find_miss_threshold(
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
-    # Rounded down: in another batch the score of the same span may differ in its last digits.
-    n_before_point = math.floor(math.log10(threshold)) + 1  # digits; 0 for 0.1234, -1 for 0.01234
-    power = 10.0 ** (4 - n_before_point)
-    rounded_down = math.floor(threshold * power) / power
+    # It is rounded down, as the score of the same span may be slightly lower in another batch. Four
+    # digits count from the first that isn't 0: 0.012349 becomes 0.01234. The number of digits
+    # before the point is 0 for 0.12, and -1 for 0.012.
+    n_before_point = math.floor(math.log10(threshold)) + 1
+    scale = 10.0 ** (4 - n_before_point)
+    rounded_down = math.floor(threshold * scale) / scale
+    # Formatting removes what the division leaves after the fourth digit.
     return float(f"{max(rounded_down, MIN_THRESHOLD):.4g}")
 
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
-    """The threshold that keeps a share of false alarms: the last of `ALARM_THRESHOLDS` that passes
-    its test; None if none does.
+    """The threshold that keeps a share of false alarms, or None. The thresholds are tested one
+    after another, from the highest down; the last one before the first that fails is chosen.
 
-    risks (Floats1d): The share of false alarms at each of these thresholds. Shape: (thresholds,)
+    risks (Floats1d): The share of false alarms at each of `ALARM_THRESHOLDS`. Shape: (thresholds,)
+    n_docs (int): The number of docs.
+    delta (float): The highest probability that the promise fails.
+    limit (float): The highest share that is to be promised.
     """
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
@@ -676,9 +762,9 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """The lowest limit that has a threshold, rounded up to four digits after the point; None if
+    """The lowest limit that a threshold keeps, rounded up to four digits after the point; None if
     there is none below 1."""
-    # By bisection. `low` has no threshold. `high` has one, as soon as it is below 1.
+    # By bisection: no threshold keeps `low`. A threshold keeps `high` as soon as `high` is below 1.
     low = 0.0
     high = 1.0
     while high - low > 1e-4:
@@ -693,7 +779,8 @@ def find_reachable(find_threshold: FindThreshold) -> float | None:
 
 
 def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
-    """The message where nothing can be promised."""
+    """The message of the error that nothing can be promised. It says for each part which limit
+    can be promised, and how many docs the wanted limit takes."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
@@ -717,13 +804,14 @@ def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
 
 
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Observed]:
-    """Compare the promise of a component with what is missed of other annotated docs.
+    """Compare the promise of a component with the miss rate of its sets on other annotated docs.
 
     nlp (Language): The pipeline.
     name (str): Name of the component.
     examples (Iterable[Example]): The docs.
-    RETURNS (list[Observed]): For each limit that could be promised to each group: the miss rate on
-        docs of these groups. Empty if nothing is promised, or false alarms, or by label.
+    RETURNS (list[Observed]): The miss rate of the sets for each limit whose thresholds were saved
+        for all groups, ascending. Docs of other groups don't count. Empty if the component
+        promises no miss rate, or one for each label.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
@@ -732,11 +820,11 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     # The thresholds of each group by limit, and the limits that all groups have.
     thresholds_of_groups: dict[str | None, dict[float, float]] = {}
     for name_of_group, thresholds in promise.groups.items():
-        by_limit: dict[float, float] = {}
+        threshold_of_limit: dict[float, float] = {}
         for limit, threshold in thresholds.levels:
-            by_limit[limit] = threshold
-        thresholds_of_groups[name_of_group] = by_limit
-    limits = set.intersection(*[set(by_limit) for by_limit in thresholds_of_groups.values()])
+            threshold_of_limit[limit] = threshold
+        thresholds_of_groups[name_of_group] = threshold_of_limit
+    limits = set.intersection(*map(set, thresholds_of_groups.values()))
 
     # The docs of these groups, and the thresholds of each doc by limit
     in_groups: list[Example] = []
@@ -752,9 +840,10 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     observed = []
     for limit in sorted(limits):
-        # Docs of different groups have different thresholds. After a division by that of its doc,
-        # the threshold of all scores is 1.
-        doc_thresholds = numpy.asarray([by_limit[limit] for by_limit in thresholds_of_docs])  # (D,)
+        # The threshold of each doc is that of its group. Shape: (D,)
+        doc_thresholds = numpy.asarray([levels[limit] for levels in thresholds_of_docs])
+        # `miss_losses` takes one threshold for all docs. If the scores of a doc are divided by its
+        # threshold, that one is 1.
         relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
         (miss_rate,) = losses.mean(numpy.ones(1)).tolist()

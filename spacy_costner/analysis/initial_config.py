@@ -1,9 +1,12 @@
 """Write a commented config for `spacy train`, as `spacy init config` does.
 
-The template is templates/init.cfg.jinja; this module chooses its values. Options say what the
-config is for: its aim, and what mistakes cost. The rest follows from them and from the training
-corpus, which is measured once: `init` makes a `Plan`, and `make_settings` the blocks of the config.
-Labels whose spans may overlap are divided into groups, and each group gets a component.
+The template of the config is templates/init.cfg.jinja, and this module chooses the values in it.
+Arguments say what the config is for: its aim (what should be best), and what mistakes cost. The
+rest follows from these and from the training corpus, which is measured once. First `init` collects
+all choices in a `Plan`; then `make_settings` makes the blocks of the config.
+
+One component can't predict spans that overlap. If spans may overlap, labels are divided into
+groups, and each group gets a component.
 """
 
 import json
@@ -52,7 +55,7 @@ MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
 """The kinds of mistakes whose costs are options."""
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
-"""Settings of losses where they are not the defaults."""
+"""The settings of losses for which another value than the default is recommended."""
 
 HIGH_COST_OF_MISSES = {
     "@misc": "spacy_costner.PrecisionRecallCost.v1",
@@ -61,50 +64,72 @@ HIGH_COST_OF_MISSES = {
     "wrong_label": 1.0,
     "wrong_boundary": 1.0,
 }
-"""The cost in training on few sentences, where models miss too many entities."""
+"""The cost in training on few sentences, where models would otherwise miss too many entities."""
 
 MAX_OVERLAP = 0.01
-"""At most this share of the spans of a label may overlap with spans of other labels in its
-component, which can't predict both."""
+"""A component can't predict both of two spans that overlap. So at most this share of the spans of a
+label may overlap with spans of other labels of the same component."""
 
 LATER_EPOCHS = 2
-"""Passes over the training data for each loss of a schedule but the first."""
+"""How many epochs each loss of a schedule has, except the first."""
+
+FIRST_STEPS = 500
+"""About how many steps the first loss of a schedule has, if training has no last epoch."""
 
 HIGHEST_SCORE = 5
-"""No mistake has a higher score in a loss that scales its cost."""
+"""Some losses turn costs into scores by a factor. It is chosen so that no mistake has a higher
+score than this."""
+
+SPACY_EMBED_ROWS = 5000
+"""How many rows the tables of word forms have in spaCy's own configs."""
+
+MIN_SENTENCES_OF_LONG_DOCS = 3
+"""Docs are long if they have so many sentences on average: then words occur several times."""
+
+LINE_LENGTH_OF_COMMENTS = 98
+"""The most characters of a comment in the config, without its "# "."""
 
 
 @dataclass(frozen=True)
 class TrainingCorpus:
-    """What the config depends on in a training corpus. Without one, it is taken to be large."""
+    """The properties of a training corpus that the config depends on. The defaults stand for an
+    unknown corpus, which is taken to be large."""
 
     doc_lengths: Sequence[int] = ()  # in tokens
     n_sentences: float = math.inf
-    n_word_forms: int = 5000
+    n_word_forms: int = SPACY_EMBED_ROWS
     label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans of each label
     overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The number of pairs of spans that overlap, by the labels of both. A pair of a DRUG and a DOSE
-    counts at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
+    """The number of pairs of spans that overlap, by the labels of both. A DRUG that overlaps a DOSE
+    is counted twice: at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
 
     @property
     def is_small(self) -> bool:
-        """Whether it has so few sentences that a linear model is trained on all at once."""
+        """Whether the corpus has so few sentences that a linear model is trained on all of them at
+        once, by L-BFGS."""
         return self.n_sentences < FEW_SENTENCES
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What mistakes cost by the options. If several say so, their costs are added."""
+    """What mistakes cost. If several arguments of `init` give a cost, the costs are added.
+
+    blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
+        "matrix", "tags" or "mistakes".
+    files (Mapping[str, str]): The files of costs, by their names in the block [paths] of the
+        config: "tree" and "costs".
+    mistakes (Mapping[str, float]): The given costs of kinds of mistakes: see `MISTAKES`.
+    """
 
     blocks: Mapping[str, Block]
-    """The blocks of the costs that are given, by "tree", "matrix", "tags" and "mistakes"."""
     files: Mapping[str, str]
-    """The files of the costs, by their names in the block [paths]: "tree" and "costs"."""
     mistakes: Mapping[str, float]
-    """The cost of each kind of mistake that is given: see `MISTAKES`."""
 
     def block(self, aim: str) -> Block | None:
-        """The block of the cost, for scores, training and decoding; None if nothing has a cost."""
+        """The block of the cost of the config. None if no cost is given and the aim needs none.
+
+        aim (str): What should be best: see `init`.
+        """
         if len(self.blocks) > 1:
             return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}
         if len(self.blocks) == 1:
@@ -117,20 +142,20 @@ class Costs:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Settings that fit the size of a corpus."""
+    """Settings that fit the size of a corpus. The first ones are those of spaCy's [training]."""
 
     batcher: Block
     eval_frequency: int
     patience: int
     max_epochs: int
     max_steps: int
-    n_embed_rows: int
+    n_embed_rows: int  # how many rows the table of word forms has
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the config is for, and what was chosen for it, by options or here. The template uses
-    these fields by their names, and those of `Settings`."""
+    """All choices for a config: those that the arguments of `init` make, and those that they leave
+    open. The template uses the fields of `Plan` and `Settings` by their names."""
 
     # The file, and the command that makes it
     config_path: Path
@@ -146,8 +171,8 @@ class Plan:
     model: Model
     transformer: str | None  # None: the one that spaCy recommends for the language
     vectors: str | None  # a package or folder with static vectors
-    groups: Mapping[str, list[str]]  # the labels of each component; empty if none may overlap
-    spans_key: str | None
+    groups: Mapping[str, list[str]]  # the labels of each component; empty if no spans may overlap
+    spans_key: str | None  # the key of `doc.spans` for spans that may overlap
 
     # Training and decoding
     aim: str
@@ -160,7 +185,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Settings:
-    """What follows from a `Plan`, for the template."""
+    """The values that follow from a `Plan`. The template needs them, too."""
 
     # What the head of the file says
     version: str
@@ -175,8 +200,8 @@ class Settings:
     # The pipeline
     transformer_name: str
     transformer_size_factor: int
-    components: Mapping[str, Sequence[str] | None]  # the labels of each; None: all
-    lossy_components: Sequence[str]  # those with labels whose spans overlap
+    components: Mapping[str, Sequence[str] | None]  # the labels of each component; None: all
+    lossy_components: Sequence[str]  # the components that can't predict all of their spans
 
     # The blocks of each component
     loss: Block
@@ -249,7 +274,8 @@ def init(
         if a file can't be read or lacks a label of the corpus.
     RAISES (ImportError): If spaCy has no such language.
     """
-    get_lang_class(lang)  # an error if there is no such language
+    # Check what can be checked before the corpus is read.
+    get_lang_class(lang)  # raises an error if there is no such language
     if transformer is not None and model != "transformer":
         raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
     if raw_paths:
@@ -261,28 +287,24 @@ def init(
     if aim is not None:
         parse_aim(aim, "cost", "guarantee", option="--aim")
 
-    # What the corpus and the files say
+    # Read the corpus and the files.
     if spans_key is None and groups_path is not None:
-        spans_key = "sc"  # that of spaCy's SpanCategorizer
+        spans_key = "sc"  # the default of spaCy's SpanCategorizer
     if tree_path is None and tree_by_prefix is not None:
         tree_path = output_path.with_name("tree.json")
     corpus = measure_corpus(train_path, lang, spans_key)
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
-    cost_options = {
-        "miss": miss,
-        "false_alarm": false_alarm,
-        "wrong_label": wrong_label,
-        "wrong_boundary": wrong_boundary,
-    }
-    mistake_costs: dict[str, float] = {}
-    for mistake, mistake_cost in cost_options.items():
-        if mistake_cost is not None:
-            mistake_costs[mistake] = mistake_cost
+    mistake_costs = given_costs(
+        miss=miss,
+        false_alarm=false_alarm,
+        wrong_label=wrong_label,
+        wrong_boundary=wrong_boundary,
+    )
     costs = choose_costs(tree_path, cost, mistake_costs)
 
-    # What the options leave open
+    # Choose what the arguments leave open.
     if aim is None:
         aim = "cost" if costs.blocks or decoding == "min-cost" else "f"
     if spans_key is not None and costs.block(aim) is not None:
@@ -295,6 +317,7 @@ def init(
         decoding = choose_decoding(model, aim, build_loss(losses[-1]), inner_nodes=inner_nodes)
     check_choices(aim, losses, decoding, costs, inner_nodes=inner_nodes)
 
+    # Write the files that the config refers to.
     if tree_by_prefix is not None:
         if train_path is None or tree_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
@@ -325,8 +348,20 @@ def init(
     return render_config(plan, make_settings(plan))
 
 
+def given_costs(**cost_of_mistake: float | None) -> dict[str, float]:
+    """The costs of kinds of mistakes that are given: those that aren't None."""
+    costs: dict[str, float] = {}
+    for mistake, cost in cost_of_mistake.items():
+        if cost is not None:
+            costs[mistake] = cost
+    return costs
+
+
 def check_raw_option(vectors: str | None, model: Model) -> None:
-    """RAISES (ValueError): If vectors are given, too, or the model takes no static vectors."""
+    """Check that vectors that are learned from raw text can be inputs of the model.
+
+    RAISES (ValueError): If other vectors are given, too, or the model takes no static vectors.
+    """
     if vectors is not None:
         raise ValueError("--raw: expected no --vectors with it, as these are learned")
     if model == "transformer":
@@ -334,7 +369,7 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:
-    """Check the option --vectors.
+    """Check that given vectors can be inputs of the model.
 
     RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors.
     """
@@ -353,24 +388,25 @@ def make_settings(plan: Plan) -> Settings:
     costs = plan.costs
     sizes = choose_sizes(plan.model, corpus)
 
-    # The cost stands in the config once, in the scorer. Training and decoding refer to it.
+    # The cost stands in the config once, in the scorer. Loss and decoding refer to it.
     cost_block = costs.block(plan.aim)
-    used_cost: Any = None
+    cost_or_reference: Any = None
     if cost_block is not None:
-        used_cost = "${components.ner.scorer.cost}"
+        cost_or_reference = "${components.ner.scorer.cost}"
     elif not plan.has_loss_option:
-        used_cost = HIGH_COST_OF_MISSES
+        # Only a loss with a cost takes it: see `choose_losses`.
+        cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
-        used_cost,
+        cost_or_reference,
         multiplier=choose_multiplier(cost_block, costs.files, corpus),
         epochs=choose_epochs(plan.losses, sizes),
     )
     decoding_block = make_decoding(
-        plan.decoding, plan.aim, costs.mistakes, used_cost, inner_nodes=plan.inner_nodes
+        plan.decoding, plan.aim, costs.mistakes, cost_or_reference, inner_nodes=plan.inner_nodes
     )
 
-    # These components learn and predict only some of the spans of their labels.
+    # If spans of the same component overlap, it learns and predicts only some of them.
     lossy_components: list[str] = []
     for name, labels in plan.groups.items():
         if has_overlaps(labels, corpus):
@@ -378,9 +414,9 @@ def make_settings(plan: Plan) -> Settings:
 
     recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
     transformer = recommended["transformer"]["efficiency"]
-    # In docs of three sentences and more, on average, the same words come again.
     n_docs = len(corpus.doc_lengths)
-    has_long_docs = 0 < 3 * n_docs <= corpus.n_sentences
+    # Without a corpus nothing is known of its docs, and they count as short.
+    has_long_docs = 0 < MIN_SENTENCES_OF_LONG_DOCS * n_docs <= corpus.n_sentences
     return Settings(
         version=spacy_costner.__version__,
         has_mistakes=bool(costs.mistakes),
@@ -401,10 +437,11 @@ def make_settings(plan: Plan) -> Settings:
 
 
 def render_config(plan: Plan, settings: Settings) -> str:
-    """Fill the template, and check that something reads each setting of the config."""
+    """Fill the template. Returns the text of the config, after a check that each of its settings is
+    read by something."""
     template = get_template("init.cfg.jinja", config_value, read_comments, shlex.quote)
     text = template.render({**vars(plan), **vars(settings)})
-    # A block that is left out leaves its empty lines.
+    # Where the template leaves out a block, the empty lines around it remain.
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), plan.config_path)
     return text
@@ -415,10 +452,11 @@ def measure_corpus(
 ) -> TrainingCorpus:
     """Measure a training corpus.
 
-    path (Path | None): The corpus; any format. None: there is none.
+    path (Path | None): The corpus, in any format. None: there is no corpus.
     lang (str): Code of the language.
-    spans_key (str | None): Count the spans under this key of `doc.spans`. None: count `doc.ents`.
-    RAISES (ValueError): If it has no spans.
+    spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
+        `doc.ents` are counted.
+    RAISES (ValueError): If the corpus has no such spans.
     """
     if path is None:
         return TrainingCorpus()
@@ -426,8 +464,8 @@ def measure_corpus(
     label_counts: Counter[str] = Counter()
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
-    word_forms = set[int]()
-    filled_keys = set[str]()  # the keys of `doc.spans` that have spans in any doc
+    word_forms: set[int] = set()  # the hashes of the norms of tokens
+    filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
     for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
@@ -447,15 +485,16 @@ def measure_corpus(
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
-    """The message for a corpus without spans.
+    """The message of the error that a corpus has no spans.
 
     n_docs (int): The number of docs.
-    spans_key (str | None): The key of `doc.spans` that has no spans. None: `doc.ents` has none.
-    filled_keys (Iterable[str]): The keys of `doc.spans` that have some.
+    spans_key (str | None): The key of `doc.spans` that has no spans in any doc. None: `doc.ents`
+        is empty in all docs.
+    filled_keys (Iterable[str]): The keys of `doc.spans` that have spans in any doc.
     """
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
-    # `doc.ents` has none where entities overlap: they are in groups of spans.
+    # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
     key = min(filled_keys, default="sc")
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
@@ -464,30 +503,36 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels in both orders.
+    """Count the pairs of spans of a doc that overlap, by their labels.
 
     spans (Sequence[Span]): The spans of the doc, sorted.
-    overlaps (Counter[tuple[str, str]]): The pairs are added to these: see `TrainingCorpus`.
+    overlaps (Counter[tuple[str, str]]): The counter to which the pairs are added: see
+        `TrainingCorpus`.
     """
     for i, span in enumerate(spans):
-        for later in spans[i + 1 :]:
-            if later.start >= span.end:
-                break  # As spans are sorted, those that follow begin later still.
-            overlaps[span.label_, later.label_] += 1
-            if later.label_ != span.label_:
-                overlaps[later.label_, span.label_] += 1
+        for later_span in spans[i + 1 :]:
+            if later_span.start >= span.end:
+                break  # Spans are sorted, so all that follow begin even later.
+            overlaps[span.label_, later_span.label_] += 1
+            if later_span.label_ != span.label_:
+                overlaps[later_span.label_, span.label_] += 1
 
 
 def has_overlaps(labels: Sequence[str], corpus: TrainingCorpus) -> bool:
-    """Whether spans of these labels overlap with each other."""
-    # With replacement: spans of the same label may overlap, too.
+    """Whether any two spans with these labels overlap in the corpus."""
+    # "With replacement" gives pairs of a label with itself, too.
     return any(pair in corpus.overlaps for pair in combinations_with_replacement(labels, 2))
 
 
 def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[str]]:
-    """The labels of each component, from a file or, without one, by what overlaps in the corpus.
+    """Choose the labels of each component. They are read from a file or, without one, divided by
+    which spans overlap in the corpus.
 
-    RAISES (ValueError): If there is neither, or the file doesn't have each label once.
+    corpus (TrainingCorpus): The corpus.
+    path (Path | None): The file: see `read_groups`.
+    RETURNS (dict[str, list[str]]): The labels of each component, by its name.
+    RAISES (ValueError): If there is neither a file nor a corpus, or the file doesn't have each
+        label once.
     """
     if path is not None:
         return read_groups(path, corpus.label_counts)
@@ -502,12 +547,13 @@ def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[s
 def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
-    Labels are assigned one after another, the most frequent first. Each joins the group with which
-    the fewest of its spans overlap. If these are more than `MAX_OVERLAP`, it opens a new group.
+    Labels are assigned one after another, the most frequent first. Each label joins the group in
+    which the fewest of its spans overlap with others. If that share is above `MAX_OVERLAP` in all
+    groups, the label opens a new group.
     """
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        # How many spans of this label overlap with those of each group.
+        # How many spans of this label overlap with spans of each group
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
@@ -520,8 +566,8 @@ def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """The labels of each component, by its name. None: it has all labels, as a single component
-    does. Without groups it is named "ner"."""
+    """The value of the setting `labels` of each component, by the name of the component. It is None
+    for a single component, which has all labels. Without groups its name is "ner"."""
     if not groups:
         return {"ner": None}
     if len(groups) == 1:
@@ -530,7 +576,12 @@ def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str]
 
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Read the labels of each component, and check that each label of the corpus has one."""
+    """Read the labels of each component from a JSON file: {component: [labels]}.
+
+    label_counts (Mapping[str, int]): The labels of the corpus are the keys.
+    RAISES (ValueError): If the file has another form, has a label twice, or lacks a label of the
+        corpus.
+    """
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
@@ -538,21 +589,21 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
         raise ValueError(message) from None
     if not are_groups(groups):
         raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
-    n_components: Counter[str] = Counter()  # of each label
+    n_components_of_label: Counter[str] = Counter()
     for labels in groups.values():
-        n_components.update(labels)
-    repeated = [label for label, n in n_components.items() if n > 1]
+        n_components_of_label.update(labels)
+    repeated = [label for label, n in n_components_of_label.items() if n > 1]
     if repeated:
         raise ValueError(f"{path}: expected each label in one component, got {repeated} in several")
-    missing = sorted(set(label_counts) - set(n_components))
+    missing = sorted(set(label_counts) - set(n_components_of_label))
     if missing:
         raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
     return groups
 
 
 def are_groups(groups: Any) -> bool:
-    """Whether a value of JSON is {component: [labels]}: names of components, with at least one
-    label each."""
+    """Whether a value of JSON is {component: [labels]}: a dictionary from the names of components
+    to lists of at least one label."""
     if not isinstance(groups, dict) or not groups:
         return False
     for name, labels in groups.items():
@@ -565,11 +616,11 @@ def are_groups(groups: Any) -> bool:
 def choose_costs(
     tree_path: Path | None, cost: str | None, mistake_costs: Mapping[str, float]
 ) -> Costs:
-    """Make the block of each cost that options name.
+    """Make the block of each given cost.
 
     tree_path (Path | None): The file of the label tree.
     cost (str | None): The name of a registered cost, or a CSV file: see `init`.
-    mistake_costs (Mapping[str, float]): The cost of each kind of mistake that is given.
+    mistake_costs (Mapping[str, float]): The given costs of kinds of mistakes.
     RETURNS (Costs): The blocks and their files.
     RAISES (ValueError): If there is no such cost.
     """
@@ -585,23 +636,24 @@ def choose_costs(
         name = find_name("Cost", cost, "a CSV file")
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
     if mistake_costs:
-        # Beside another cost, a mistake that isn't named adds nothing to it.
-        default = 0.0 if blocks else 1.0
+        # A kind of mistake without a given cost costs 1. If there is another cost to which this one
+        # is added, it adds nothing.
+        default_cost = 0.0 if blocks else 1.0
         block: Block = {"@misc": "spacy_costner.PrecisionRecallCost.v1"}
         for mistake in MISTAKES:
-            block[mistake] = mistake_costs.get(mistake, default)
+            block[mistake] = mistake_costs.get(mistake, default_cost)
         blocks["mistakes"] = block
     return Costs(blocks, files, mistake_costs)
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
-    """The losses that docs/which-loss.md recommends, several for a schedule.
+    """Choose the loss that docs/which-loss.md recommends.
 
     model (str): The kind of model.
-    aim (str): What is best: see `init`.
-    costs (Mapping[str, Any]): By kind, what options say mistakes cost: see `Costs.blocks`.
+    aim (str): What should be best: see `init`.
+    costs (Mapping[str, Any]): The blocks of the given costs: see `Costs.blocks`.
     is_small (bool): Whether there are few training sentences.
-    RETURNS (list[str]): The names of the losses.
+    RETURNS (list[str]): The name of the loss, or the names of the losses of a schedule.
     """
     if aim == "guarantee":
         return ["Sequential"]
@@ -615,16 +667,16 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: b
     if costs or aim == "cost":
         return ["SoftmaxMargin"]
     if model == "linear" and is_small:
-        return ["SoftmaxMargin"]  # with `HIGH_COST_OF_MISSES`
+        return ["SoftmaxMargin"]  # Its cost is `HIGH_COST_OF_MISSES`.
     return ["Sequential"]
 
 
 def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
-    """Choose how entities are chosen from scores. It is by expected cost if the aim is the lowest
-    cost and scores are probabilities.
+    """Choose the decoding. It is the best path ("viterbi") or, if the aim is the lowest cost and
+    scores are probabilities after training, the lowest expected cost ("min-cost").
 
     model (str): The kind of model.
-    aim (str): What is best: see `init`.
+    aim (str): What should be best: see `init`.
     last_loss (Loss): The loss that training ends with.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
     """
@@ -642,12 +694,12 @@ def check_choices(
 ) -> None:
     """Check that no choice makes another one pointless or impossible.
 
-    aim (str): What is best: see `init`.
+    aim (str): What should be best: see `init`.
     losses (Sequence[str]): The names of the losses, in order.
     decoding (str): How entities are chosen: see `Decoding`.
     costs (Costs): What mistakes cost.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
-    RAISES (ValueError): If one does.
+    RAISES (ValueError): If a choice does so.
     """
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
@@ -681,18 +733,18 @@ def check_choices(
 
 
 def refuse_existing(path: Path) -> None:
-    """Check that a new file would overwrite none.
+    """Check that there is nothing at the path of a new file or folder.
 
-    RAISES (ValueError): If it would.
+    RAISES (ValueError): If there is something.
     """
     if path.exists():
         raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
 
 
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
-    """Write a label tree of two levels: each label below its part before the separator. With "_",
-    LOC_city and LOC_river are below LOC. A label without the separator, or that begins with it, is
-    on the first level.
+    """Write a label tree of two levels to a JSON file. The part of a label before the separator is
+    the node above it: with "_", LOC_city and LOC_river are below LOC. A label that lacks the
+    separator, or that begins with it, is on the first level itself.
 
     RAISES (ValueError): If no label has the separator.
     """
@@ -704,7 +756,7 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     tree: dict[str, Any] = {}
     for label in labels:
         prefix, _, _ = label.partition(separator)
-        if not prefix:  # it begins with the separator
+        if not prefix:  # The label begins with the separator.
             prefix = label
         children = tree.setdefault(prefix, {})
         if label != prefix:
@@ -713,8 +765,12 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
 
 
 def parse_losses(text: str, option: str = "--loss") -> list[str]:
-    """The names of losses that are separated by commas. If the first one needs a trained model to
-    start from, Sequential comes before it. An error names the option."""
+    """Read the names of losses that are separated by commas. If the first loss needs a trained
+    model to start from, Sequential is put before it.
+
+    option (str): The option with the text, for errors.
+    RETURNS (list[str]): The short names of the losses: see `find_name`.
+    """
     losses = [find_name("Loss", name, option=option) for name in text.split(",")]
     if build_loss(losses[0]).needs_start:
         losses.insert(0, "Sequential")
@@ -724,32 +780,32 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
 def find_name(
     kind: Literal["Loss", "Cost"], text: str, *other_choices: str, option: str | None = None
 ) -> str:
-    """The short name of a registered loss or cost: SoftmaxMargin for softmax_margin, softmax-margin
-    and spacy_costner.SoftmaxMargin.v1.
+    """Find the short name of a registered loss or cost. For example, it is SoftmaxMargin for
+    softmax_margin, softmax-margin and spacy_costner.SoftmaxMargin.v1.
 
-    kind (Literal["Loss", "Cost"]): What it is the name of.
-    text (str): The name as somebody typed it.
+    kind (Literal["Loss", "Cost"]): Whether it is a loss or a cost.
+    text (str): The name as the user typed it.
     *other_choices (str): What the option also takes, for the error.
     option (str | None): The option, for the error. None: --loss or --cost.
     RETURNS (str): The short name.
     RAISES (ValueError): If there is no such loss or cost. The message has all names.
     """
-    # Some have no name here: a schedule is several losses, and costs with files have options of
-    # their own. The pattern captures the short name.
+    # The patterns capture the short name. They leave out what can't be named here: a schedule,
+    # which is given as several losses, and costs with files, which have options of their own.
     if kind == "Loss":
         group = "thinc_losses"
         pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"
     else:
         group = "spacy_misc"
         pattern = r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"
-    short_names: dict[str, str] = {}  # by themselves in lower case
+    short_names: dict[str, str] = {}  # The keys are in lower case.
     for entry_point in entry_points(group=group):
         match = re.fullmatch(pattern, entry_point.name)
         if match is not None:
             short_name = match[1]
             short_names[short_name.lower()] = short_name
 
-    # Without "spacy_costner." and "Cost.v1" around it, and without what separates words.
+    # Remove "spacy_costner." and "Cost.v1" around the name, and what separates its words.
     typed_name = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
     if typed_name not in short_names:
         if option is None:
@@ -763,7 +819,8 @@ def find_name(
 
 
 def build_loss(name: str) -> Loss:
-    """Make the loss of this short name, with the Hamming cost if it takes one."""
+    """Make the loss with a short name, such as SoftmaxMargin. If it takes a cost, it gets the
+    Hamming cost."""
     loss: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
     return loss
 
@@ -775,18 +832,18 @@ def make_loss(
     multiplier: float = 1.0,
     epochs: Sequence[float] = (5.0,),
 ) -> Block:
-    """The block of a loss, or of a schedule of losses, with recommended settings.
+    """Make the block of a loss, or of a schedule of losses, with the recommended settings.
 
-    losses (Sequence[str]): The name of the loss, or those of the schedule.
-    cost (Any): The block of the cost, or a variable that names one. None: the Hamming cost.
-    multiplier (float): A factor of the recommended score per unit of cost.
-    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends.
-    RETURNS (Block): The block.
+    losses (Sequence[str]): The short name of the loss, or those of the losses of the schedule.
+    cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost} in its
+        place. None: the Hamming cost.
+    multiplier (float): The recommended setting of the score per unit of cost is multiplied by this.
+    epochs (Sequence[float]): After how many epochs each loss of a schedule ends, without the last.
     """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]
-    # The sections of the schedule, which run in order
+    # Each loss of a schedule is a section of its block. The sections run in order.
     stage_names = ["first", "then"]
     if len(blocks) > 2:
         stage_names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
@@ -795,8 +852,8 @@ def make_loss(
 
 
 def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
-    """The block of a loss: the defaults of its factory, and what is recommended. See `make_loss`
-    for the arguments."""
+    """Make the block of a loss that isn't a schedule. It has the defaults of its factory or, where
+    another value is recommended, that value. See `make_loss` for the arguments."""
     name = f"spacy_costner.{loss}.v1"
     parameters = signature(registry.losses.get(name)).parameters
     block: Block = {"@losses": name}
@@ -811,7 +868,7 @@ def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
     if "cost" in parameters:
         if cost is not None:
             block["cost"] = cost
-        elif loss != "Mixed":  # which has a cost only if one is given
+        elif loss != "Mixed":  # The loss Mixed needs no cost.
             block["cost"] = HAMMING
     return block
 
@@ -824,12 +881,12 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
 ) -> float:
-    """Choose the score per unit of cost: 1, or 0.5 with a tree. It is less if the worst mistake
-    would have a score above `HIGHEST_SCORE`.
+    """Choose the score per unit of cost. It is 1, or 0.5 with a label tree. It is lower if the
+    worst mistake would otherwise have a score above `HIGHEST_SCORE`.
 
-    cost (Block | None): The block of the cost. None: mistakes have none.
+    cost (Block | None): The block of the cost. None: mistakes have no cost.
     files (Mapping[str, str]): The files of the cost: see `Costs`.
-    corpus (TrainingCorpus): The training corpus, whose labels are those of mistakes.
+    corpus (TrainingCorpus): The training corpus, whose labels may be confused.
     """
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:
@@ -843,39 +900,41 @@ def choose_multiplier(
 def find_highest_cost(
     cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
 ) -> float:
-    """The highest cost that a token can have, with the labels of the corpus or, without a corpus,
-    with those that the files of the cost name.
+    """The highest cost that a mistake at one token can have.
 
     cost (Block): The block of the cost.
     files (Mapping[str, str]): The files of the cost: see `Costs`.
-    label_counts (Mapping[str, int]): The number of spans of each label of the corpus.
+    label_counts (Mapping[str, int]): The labels of the corpus are the keys. Without a corpus, the
+        labels are those that the files of the cost name.
     """
     labels = list(label_counts)
     if not labels and "costs" in files:
         labels = list(make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows)
     elif not labels and "tree" in files:
         labels = list(make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages)
-    labels = [label for label in labels if label != OUTSIDE]  # a row of a matrix, but no label
+    # A matrix also has a row for "O", which is not a label.
+    labels = [label for label in labels if label != OUTSIDE]
     if not labels:
-        labels = ["label"]  # costs without files are the same for all labels
-    # Interpolated: the block names its files by variables such as ${paths.tree}.
+        labels = ["label"]  # Costs without files are the same for all labels, so any name will do.
+    # The block refers to its files by variables such as ${paths.tree}.
     block = Config({"paths": dict(files), "cost": cost}).interpolate()["cost"]
     make_table = registry.resolve({"cost": block})["cost"]
     return float(make_table(Tags(labels)).max())
 
 
 def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
-    """Choose after how many epochs each loss of a schedule ends. The last one has no end.
+    """Choose after how many epochs each loss of a schedule ends. The last loss has no end, so there
+    is one number less than there are losses.
 
-    If training has a last epoch, the first loss ends such that each later one has `LATER_EPOCHS`.
-    Otherwise it ends after about 500 steps.
+    Each loss except the first has `LATER_EPOCHS`. If training has a last epoch, the first loss has
+    the rest. Otherwise it ends after about `FIRST_STEPS`.
     """
     n_later_losses = len(losses) - 1
     if sizes.max_epochs > 0:
         first_end = max(1, sizes.max_epochs - LATER_EPOCHS * n_later_losses)
     else:
         # An epoch has at least `eval_frequency` steps, as it is evaluated at least once.
-        first_end = max(5, math.ceil(500 / sizes.eval_frequency))
+        first_end = max(5, math.ceil(FIRST_STEPS / sizes.eval_frequency))
     return [float(first_end + LATER_EPOCHS * i) for i in range(n_later_losses)]
 
 
@@ -887,14 +946,16 @@ def make_decoding(
     *,
     inner_nodes: bool,
 ) -> Block:
-    """Make the block of decoding.
+    """Make the block of the decoding.
+
+    If the aim is the lowest cost, the threshold of threshold decoding follows from the costs of
+    mistakes: it pays to predict an entity if its probability is above
+    1 - c(miss) / (c(miss) + c(false alarm)). See docs/decoding.md.
 
     decoding (Decoding): How entities are chosen.
-    aim (str): What is best: see `init`.
-    mistakes (Mapping[str, float]): The cost of each kind of mistake that is given. With the aim of
-        the lowest cost they give the threshold: an entity is predicted if its probability is above
-        1 - c(miss) / (c(miss) + c(false alarm)). See docs/decoding.md.
-    cost (Any): The block of the cost, or a variable that names one.
+    aim (str): What should be best: see `init`.
+    mistakes (Mapping[str, float]): The given costs of kinds of mistakes.
+    cost (Any): The block of the cost, or a variable in its place: see `make_loss`.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
     """
     if decoding == "viterbi":
@@ -917,21 +978,22 @@ def make_decoding(
 
 
 def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
-    """Choose settings that fit the size of a corpus: an epoch has 100 batches or more, and is
-    evaluated at least once."""
+    """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
+    100 batches or more. It is evaluated at least once."""
     batcher, batch_size = choose_batcher(model, corpus)
-    # The steps of an epoch: those of a large corpus if there is none to count them in.
+    # The number of steps of an epoch. Without a corpus it is that of a large one.
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
-        # Batchers only ask for the length of a doc.
+        # A batcher only asks for the length of a doc, so a range of that length will do.
         docs = [range(length) for length in corpus.doc_lengths]
         n_batches = len(list(make_batches(docs)))
-        n_steps = max(1, int(n_batches * 0.9))  # An epoch may have fewer if docs are shuffled.
-    # A row for each word form; 5000 rows are those of spaCy's own configs.
-    n_embed_rows = min(5000, max(1000, corpus.n_word_forms))
+        # Shuffled docs may make fewer batches than docs in order. A tenth less is safe.
+        n_steps = max(1, int(n_batches * 0.9))
+    # A row for each word form, within limits
+    n_embed_rows = min(SPACY_EMBED_ROWS, max(1000, corpus.n_word_forms))
 
-    # A linear model has learned after a few epochs: it takes them all.
+    # A linear model has a fixed number of epochs, as it learns quickly. 0 is no limit.
     if model == "linear":
         return Sizes(
             batcher,
@@ -942,9 +1004,9 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
             n_embed_rows=n_embed_rows,
         )
 
-    # The others train until the best score is `patience` steps old.
+    # Other models are trained until there was no better score for `patience` steps.
     if model != "transformer":
-        # Batches grow.
+        # Their batches grow, as in spaCy's own configs.
         batcher["size"] = {
             "@schedules": "compounding.v1",
             "start": 100,
@@ -953,7 +1015,7 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
         }
     least_patience = 1600
     least_steps = 20000
-    if model == "hybrid":  # it begins with a trained linear part
+    if model == "hybrid":  # Its linear part is already trained when training begins.
         least_patience = 1000
         least_steps = 3000
     return Sizes(
@@ -967,10 +1029,10 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
 
 
 def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
-    """Choose the batcher.
+    """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
+    within limits. With a transformer its size is fixed, and padding counts, too.
 
-    RETURNS (tuple[Block, int]): Its block, and the number of words of a batch: about a hundredth of
-        the corpus, within limits. With a transformer it is fixed, and counts padding.
+    RETURNS (tuple[Block, int]): The block of the batcher, and the number of words of a batch.
     """
     if model == "transformer":
         size = 2000
@@ -1000,7 +1062,8 @@ def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
 
 
 def config_value(value: Any) -> str:
-    """A value as the config has it: a variable such as ${paths.tree} as it is, or JSON."""
+    """A value as it is written in the config: as JSON, but a variable such as ${paths.tree} without
+    quotes."""
     if isinstance(value, str) and value.startswith("${"):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -1016,16 +1079,18 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))
-    comments.pop("cost", None)  # the block of the cost has comments of its own
+    comments.pop("cost", None)  # The block of the cost has comments of its own.
 
     # A loss is described by the docstring of the function that computes it. A schedule has none:
     # its losses are sections below it, under "*".
     if "*" not in block:
         settings = dict(block)
         if "cost" in settings:
-            settings["cost"] = HAMMING  # in place of a variable, which has no value here
+            # The cost may be a variable, which has no value here. Any cost will do.
+            settings["cost"] = HAMMING
         compute = registry.resolve({"loss": settings})["loss"].compute
-        # It may be the `compute` of a composition, or the `func` of a partial.
+        # The function with the docstring may be wrapped: in a composition of scores, which keeps
+        # it as `compute`, or in a partial, which keeps it as `func`.
         for attribute in ("compute", "func"):
             compute = getattr(compute, attribute, compute)
         comments[""] = summary_text(compute)
@@ -1033,5 +1098,5 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     lines_of_comments: dict[str, list[str]] = {}
     for setting, comment in comments.items():
         on_one_line = " ".join(comment.split())
-        lines_of_comments[setting] = textwrap.wrap(on_one_line, 98)
+        lines_of_comments[setting] = textwrap.wrap(on_one_line, LINE_LENGTH_OF_COMMENTS)
     return lines_of_comments

@@ -1,4 +1,5 @@
-"""Read configs, and load trained pipelines, with errors that say what was expected."""
+"""Read configs and load trained pipelines. Where spaCy's errors would be hard to understand, errors
+say what was expected."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +18,8 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """Read a config for training, and override some of its settings.
 
     path (str | Path): The file.
-    overrides (Mapping[str, Any]): Values of settings, by names such as "paths.train".
-    RAISES (ValueError): If the file isn't a config for training, or doesn't have such a setting.
+    overrides (Mapping[str, Any]): New values of settings, by names such as "paths.train".
+    RAISES (ValueError): If the file isn't a config for training, or lacks one of these settings.
     """
     config = open_config(path)
     for name in ("nlp", "training"):
@@ -30,9 +31,9 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
 
 
 def open_config(path: str | Path) -> Config:
-    """Read a config, and leave its variables as they are.
+    """Read a config, without filling in its variables.
 
-    RAISES (ValueError): If the file isn't a config, such as a corpus.
+    RAISES (ValueError): If the file isn't a config: it may be a corpus, for example.
     """
     try:
         return load_config(path, interpolate=False)
@@ -52,7 +53,7 @@ def load_pipeline(
     model (str | Path): The pipeline, a package or a folder.
     code_path (str | Path | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (ValueError): If it is a file.
+    RAISES (ValueError): If the pipeline is a file.
     """
     if Path(model).is_file():
         raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")

@@ -1,7 +1,9 @@
-"""Predictions for annotated docs: the posterior is computed once, for all decodings and scores.
+"""Predict annotated docs. Their posterior is computed once, and may then be decoded and scored in
+several ways.
 
-Entities count if all of their tokens are annotated, and none was preset by another component.
-`DevPredictions` keeps what counts, and looks entities up in it.
+Two things don't count in scores: tokens without annotation, and tokens whose entity an earlier
+component has set (they have a preset). So an entity counts if all of its tokens count.
+`DevPredictions` keeps the posterior with what counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,14 +32,15 @@ from ..types import map_scores
 class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
-    examples (list[Example]): The docs as the component gets them, with their annotation. With a
-        `spans_key`, the entities of the annotation are its spans.
+    examples (list[Example]): The predicted docs as the component gets them, and the annotated docs.
+        If the component has a `spans_key`, the entities of the annotated docs are its spans.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
-    gold (Entities): The annotated entities. Label -1: a label that the component doesn't have.
+    gold (Entities): The annotated entities that count. The label is -1 if the component doesn't
+        have it.
     is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     other_labels (Sequence[int]): Labels whose entities don't count, as indices.
-    originals (Sequence[Example]): The same docs with entities and spans as they were read. Without
-        a `spans_key`, those of `examples`.
+    originals (Sequence[Example]): The same docs, whose entities and spans are still those that were
+        read. Without a `spans_key` they are `examples`.
     """
 
     examples: list[Example]
@@ -48,31 +51,32 @@ class DevPredictions(NamedTuple):
     originals: Sequence[Example] = ()
 
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
-        """The same with the posterior at another temperature."""
+        """The same docs, with their posterior at another temperature."""
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the test for a shift, before `predict` writes to the docs. Shape: (B,)"""
+        """The scores of the docs in the test for a shift: see `pipeline.annotations.measure`. Call
+        this before `predict` writes to the docs. Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
         entropies, _ = measure(self.posterior, tokens)
         return entropies
 
     def decode(self, decoding: Decoding) -> Entities:
-        """The predicted entities that count: see `select_counted`."""
+        """Decode the posterior. Returns the predicted entities that count."""
         decoded = decoding.decode(self.posterior, decoding.settings)
         return self.select_counted(decoded.entities)
 
     def select_counted(self, entities: Entities) -> Entities:
-        """Decoded entities without white space at their ends, and only those that count."""
+        """Remove white space from the ends of entities, and leave out those that don't count."""
         trimmed = entities.trim(self.posterior.is_space)
         return trimmed.select(self.are_counted(trimmed))
 
     def are_counted(self, entities: Entities) -> Array1d:
         """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
-        # How many tokens before each token don't count. Shape: (N + 1,) If all tokens of an entity
-        # count, it is the same before its first token and before the one after its last.
-        n_ignored = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
-        has_counted_tokens = n_ignored[entities.end] == n_ignored[entities.begin]
+        # The number of ignored tokens before each token, and of all. Shape: (N + 1,) If it doesn't
+        # rise from the begin to the end of an entity, all tokens of the entity count.
+        n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
+        has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of(self, entities: Entities) -> Ints1d:
@@ -91,22 +95,22 @@ class DevPredictions(NamedTuple):
         return numpy.isin(self.entity_keys(entities), self.entity_keys(self.gold))
 
     def entity_keys(self, entities: Entities) -> Ints1d:
-        """A number for each entity, the same for the same tokens and label. All inner nodes of a
-        label tree count as one label. Shape: (E,)"""
-        # Begin, end and label become the digits of one number, as in (begin * 10 + end) * 10 +
-        # label. An end is up to N, and so has N + 1 values. A label is from -1 up to `n_labels`,
-        # which is any inner node.
+        """A number for each entity. Two entities have the same number if they have the same tokens
+        and label. All inner nodes of a label tree count as one label. Shape: (E,)"""
+        # Begin, end and label become the digits of one number, as 2, 5 and 1 become 251. The digit
+        # of an end has the values 0 to N. A label has the values -1 to `n_labels`, which stands for
+        # any inner node; 1 is added to begin at 0.
         n_tokens = len(self.is_counted)
         n_labels = len(self.posterior.tags.labels)
-        extents = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
-        labels_from_0 = numpy.minimum(entities.label, n_labels) + 1
-        return extents * (n_labels + 2) + labels_from_0
+        begins_and_ends = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
+        label_digits = numpy.minimum(entities.label, n_labels) + 1
+        return begins_and_ends * (n_labels + 2) + label_digits
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a `cost_sensitive_ner` of a pipeline by its name.
+    """Get a component of the factory `cost_sensitive_ner` by its name.
 
-    RAISES (ValueError): If there is none of that name, or it is of another type.
+    RAISES (ValueError): If the pipeline has no such component with that name.
     """
     components = find_components(nlp)
     if not components:
@@ -122,19 +126,21 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def find_components(nlp: Language) -> dict[str, CostSensitiveNER]:
-    """The components of a pipeline that are a `cost_sensitive_ner`, by name and in its order."""
+    """Find the components of the factory `cost_sensitive_ner`, by name, in the order of the
+    pipeline."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)}
 
 
 def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[Example]:
-    """Examples with the same annotation, and other predicted docs."""
+    """Make examples with the annotation of other examples, and with these predicted docs."""
     return [Example(doc, eg.reference) for eg, doc in zip(examples, docs)]
 
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
-    """Check that a component writes `doc.ents`, for a command that works on them.
+    """Check that the entities of a component are in `doc.ents`, where a command looks for them.
 
-    RAISES (ValueError): If it has a `spans_key`.
+    command (str): The name of the command, for the error.
+    RAISES (ValueError): If the component has a `spans_key`.
     """
     key = ner.annotation.spans_key
     if key is not None:
@@ -144,10 +150,14 @@ def check_ents(command: str, ner: CostSensitiveNER) -> None:
 def predict_dev(
     nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> DevPredictions:
-    """Run a pipeline on copies of annotated docs and compute the posterior of a component. With a
-    `spans_key` the spans of its own labels are the entities of the docs.
+    """Compute the posterior of a component on copies of annotated docs, after the components before
+    it have run on them. Docs without tokens are left out.
 
-    RAISES (ValueError): If there is no annotation.
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component. If it has a `spans_key`, the entities of its docs are
+        the spans with its own labels.
+    examples (Iterable[Example]): The docs, with their annotation.
+    RAISES (ValueError): If no token is annotated.
     """
     nonempty = [eg for eg in examples if len(eg.predicted)]
     copies = [eg.predicted.copy() for eg in nonempty]
@@ -175,20 +185,21 @@ def predict_dev(
 
 
 def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
-    """An example of a component with a `spans_key` whose only entities are its spans. The predicted
-    doc has none, so that those of other components aren't preset."""
+    """Make an example for a component with a `spans_key`, in which the spans of its key are the
+    entities of the annotated doc. The predicted doc loses its entities, as those of other
+    components would count as presets."""
     doc = eg.predicted.copy()
     doc.set_ents([], default="missing")
     return ner.annotation.as_entities(Example(doc, eg.reference), ner.own_labels)
 
 
 def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
-    """Concatenate the posteriors of several batches, in the memory of the CPU."""
+    """Join the posteriors of several batches to one. Its arrays are in the memory of the CPU."""
     emissions: list[Floats2d] = []
     lengths: list[Ints1d] = []
     is_space: list[Array1d] = []
     doc_of: list[Ints1d] = []
-    n_docs = 0  # in the batches before
+    n_docs = 0  # the number of docs in the batches before this one
     for posterior in posteriors:
         scores = map_scores(to_numpy, posterior.scores)
         emissions.append(scores.emissions)
@@ -196,7 +207,8 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
         is_space.append(posterior.is_space)
         doc_of.append(posterior.doc_of + n_docs)
         n_docs += len(posterior.doc_lengths)
-    # All batches have the same transitions, start and end: those of the last one are kept.
+    # All batches have the same transitions, start and end, as one model predicted them. Those of
+    # the last batch are kept.
     all_scores = scores._replace(
         emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
     )
@@ -235,8 +247,9 @@ def predict(
 
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
-    """The scores that `nlp.evaluate` would return for development docs. The docs are not predicted
-    again: the component decodes their posterior, and then the components after it run."""
+    """Compute the scores that `nlp.evaluate` would return for annotated docs, without computing
+    their posterior again. The component decodes the posterior, and then the components after it
+    run."""
     docs = [eg.predicted.copy() for eg in dev.originals]
     prediction = make_prediction(
         ner.decode(dev.posterior),
@@ -253,22 +266,29 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
-    """Run the components before the one with this name, on texts or docs."""
+    """Run the components that come before a component on texts or docs.
+
+    name (str): The name of the component, which doesn't run itself.
+    """
     index = nlp.pipe_names.index(name)
     with nlp.select_pipes(disable=nlp.pipe_names[index:]):
         return list(nlp.pipe(docs))
 
 
 def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
-    """Run the components after the one with this name, on docs that it has annotated."""
+    """Run the components that come after a component on docs that it has annotated.
+
+    name (str): The name of the component, which doesn't run itself.
+    """
     index = nlp.pipe_names.index(name)
     with nlp.select_pipes(disable=nlp.pipe_names[: index + 1]):
         return list(nlp.pipe(docs))
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Have a component write the probabilities of its entities to `doc.spans`, if it does not yet.
-    The key is one that no other component has. The setting is written to the config, too."""
+    """Have a component write the probabilities of its entities to `doc.spans`, if it doesn't do so
+    already. The key is one that no other component uses. The setting is also written to the config
+    of the pipeline."""
     if ner.confidence is not None:
         return
     taken_keys = set()
@@ -284,10 +304,15 @@ def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
-    """Write the scores of a pipeline that was changed after training to its meta. They replace
-    the scores of training in `nlp.meta["performance"]`, where "measured_on" names the docs."""
+    """Write new scores of a pipeline to its meta, as it was changed after training. They replace
+    the scores of training in `nlp.meta["performance"]`.
+
+    scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
+    source (str): The name of the docs that were scored. It is written as "measured_on".
+    n_docs (int): The number of these docs.
+    """
     performance = nlp.meta.setdefault("performance", {})
-    # Those that spaCy writes: the scores that are there, and those with a weight.
+    # Only the scores that spaCy would write: those that are there, and those with a weight.
     names = set(performance)
     names.update(nlp.config["training"].get("score_weights", {}))
     for name in sorted(names):

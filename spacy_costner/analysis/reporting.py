@@ -1,8 +1,9 @@
 """Evaluate a pipeline on a test corpus: scores, curves, mistakes, and what they cost.
 
-A mistake is a group of overlapping entities, annotated and predicted ones, that are not the same:
-its two sides. Entities are (begin, end, label): their first token, the one after the last, and the
-label. `report` computes what the page shows; `cli/report.py` writes the page.
+A mistake has two sides: annotated entities, and predicted entities that overlap them and are not
+the same. One side may be empty. In this file an entity is (begin, end, label): its first token, the
+one after its last, its label. `report` computes what the page shows; `cli/report.py` writes the
+page.
 """
 
 import math
@@ -54,80 +55,95 @@ SPURIOUS = "spurious entity"
 KINDS = (MISSING, SPURIOUS, LABEL, BOUNDARY, BOTH)
 
 MAX_TOKENS = 60
-"""Longer sentences are shortened."""
+"""Around a mistake its sentence is shown, or a part of it if it has more tokens."""
+
+MIN_TOKENS_AROUND = 10
+"""So many tokens are shown around a mistake, even if the mistake alone has `MAX_TOKENS`."""
 
 MAX_LABELS = 15
-"""Labels with rows of their own in a heat map, if there are more."""
+"""If there are more labels, only so many have a row of their own in a heat map."""
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-"""What a miss may cost on the page, in false alarms."""
+"""How many false alarms a miss may cost, as readers of the page can choose."""
 
 MIN_DOCS = 30
-"""The least number of docs for the intervals of scores."""
+"""Scores have intervals if there are at least so many docs."""
 
 UNPREDICTABLE = (
     "annotated entities can't be predicted: they begin in one sentence or line and end in another "
     "(see sentence_boundaries)"
 )
+"""Follows the number of these entities on the page."""
 
 CONFIDENCE = Confidence(spans_key="report")
+"""Where the probabilities of predicted entities are written in the docs of the report."""
 
 
 class Sides(NamedTuple):
-    """The annotated and the predicted entities of a doc, and their probabilities, None if they
-    aren't known."""
+    """The annotated and the predicted entities of a doc. The values are their probabilities, or
+    None if these aren't known."""
 
     annotated: dict[Entity, float | None]
     predicted: dict[Entity, float | None]
 
 
 class Mark(NamedTuple):
-    """An entity in a text."""
+    """An entity that is marked in a text."""
 
-    start: int  # its first character
-    end: int  # the one after its last
+    start: int  # the first character of the entity in the text
+    end: int  # the character after its last one
     label: str
-    state: str  # "correct", "error" (part of the mistake) or "other" (part of another one)
-    prob: float | None  # None if it isn't known
+    state: str  # "correct", "error" (part of the shown mistake) or "other" (part of another one)
+    prob: float | None  # the probability of the entity; None if it isn't known
 
 
 class Mistake(NamedTuple):
-    """Overlapping annotated and predicted entities that are not the same, and the text around."""
+    """A mistake as the page shows it."""
 
-    doc: int  # the number of the doc in the corpus, 0 for the first that isn't empty
+    doc: int  # the index of the doc in the corpus; docs without tokens don't count
     kind: str  # one of `KINDS`
     cost: float
-    text: str
-    annotated: list[Mark]
-    predicted: list[Mark]
+    text: str  # the text around the mistake
+    annotated: list[Mark]  # all annotated entities in the text
+    predicted: list[Mark]  # all predicted entities in the text
 
 
 class KindOfMistake(NamedTuple):
-    """The mistakes of a kind."""
+    """How many mistakes are of a kind, and what they cost together."""
 
     number: int
-    cost: float  # in all
+    cost: float
 
 
 class Confusion(NamedTuple):
-    """The labels with mistakes, then O; and the cost of their mistakes, [gold, predicted], summed
-    over tokens. The diagonal has the cost of wrong boundaries. Shape: (labels, labels)"""
+    """What it costs that one label is predicted in place of another, summed over tokens.
+
+    labels (list[str]): The labels that have mistakes, then O.
+    cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal has the cost
+        of wrong boundaries. Shape: (labels, labels)
+    """
 
     labels: list[str]
     cost: Floats2d
 
 
 class EntityCounts(NamedTuple):
-    """True positives, false positives and false negatives of entities."""
+    """True positives, false positives and false negatives of entities.
+
+    total (PRFScore): Those of all entities.
+    labels (dict[str, PRFScore]): Those of each label. For an inner node of the label tree, the
+        entities of the labels below it count.
+    levels (dict[str, PRFScore]): Those of each level of the label tree, "level 1" at the top.
+    """
 
     total: PRFScore
-    labels: dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
-    levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
+    labels: dict[str, PRFScore]
+    levels: dict[str, PRFScore]
 
 
 class ThresholdCounts(NamedTuple):
-    """The numbers of entities if those above a threshold are predicted. The script of the page
-    takes them by their order here."""
+    """The numbers of entities if those with a probability above a threshold are predicted. The
+    script of the page relies on the order of these fields."""
 
     threshold: float
     n_correct: int
@@ -136,31 +152,58 @@ class ThresholdCounts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The evaluation of a pipeline on a corpus."""
+    """The evaluation of a pipeline on a corpus.
+
+    pipeline, version (str): The name and the version of the pipeline.
+    facts (dict[str, str]): What the head of the page says of the corpus and the component.
+    docs, tokens (int): The number of docs and of annotated tokens.
+    total, labels, levels: See `EntityCounts`.
+    intervals (ScoreIntervals | None): The intervals of the scores over docs. None if there are
+        fewer than `MIN_DOCS`.
+    scores (dict[str, Any]): The scores that need costs or probabilities: see
+        `scorers.cost_scores`.
+    curves (dict[str, list[Point]]): Precision and recall at each threshold and at each bias.
+    thresholds (list[ThresholdCounts]): The numbers of entities at each threshold.
+    parameter (str | None): The parameter of the decoding that `tune` can change: "threshold" or
+        "bias". None: the decoding has neither.
+    setting (Point): The value of this parameter now, with precision and recall. The value is NaN
+        if there is no parameter.
+    guarantee (list[Observed]): Promised and observed miss rates: see `observe`.
+    promised (float | None): The miss rate that the pipeline promises.
+    shift (str): Whether the docs are like the calibration docs. Empty if there are none.
+    cost (str): The registered name of the cost. Empty if the config has none; then each wrong tag
+        costs 1.
+    confusion (Confusion): What the confusion of labels costs.
+    kinds (dict[str, KindOfMistake]): The mistakes of each of `KINDS`.
+    mistakes (list[Mistake]): The costliest mistakes. Of the same cost, those come first of which
+        the model is most confident.
+    transitions (TransitionWeights): The transitions of the chain.
+    notes (list[str]): What may make the scores misleading.
+    """
 
     pipeline: str
     version: str
-    facts: dict[str, str]  # the corpus and the settings of the component, as text
-    docs: int  # annotated ones
-    tokens: int  # annotated ones
-    total: PRFScore  # tp, fp and fn of entities
-    intervals: ScoreIntervals | None  # over docs; None if there are fewer than MIN_DOCS
-    labels: dict[str, PRFScore]  # inner nodes of the tree: also of the labels below
-    levels: dict[str, PRFScore]  # by level of the label tree, "level 1" at the top
-    scores: dict[str, Any]  # see `scorers.cost_scores`
-    curves: dict[str, list[Point]]  # precision and recall at each threshold and at each bias
+    facts: dict[str, str]
+    docs: int
+    tokens: int
+    total: PRFScore
+    intervals: ScoreIntervals | None
+    labels: dict[str, PRFScore]
+    levels: dict[str, PRFScore]
+    scores: dict[str, Any]
+    curves: dict[str, list[Point]]
     thresholds: list[ThresholdCounts]
-    setting: Point  # of the pipeline as it is; its value is NaN if it has no `parameter`
-    parameter: str | None  # what its decoding has, "threshold" or "bias"; None: neither
-    guarantee: list[Observed]  # see `observe`; empty if none is promised
-    promised: float | None  # the miss rate that the pipeline promises
-    shift: str  # the test whether the docs are like the calibration docs; empty if there is none
-    cost: str  # its registered name; empty if the config has none: each wrong tag costs 1
+    setting: Point
+    parameter: str | None
+    guarantee: list[Observed]
+    promised: float | None
+    shift: str
+    cost: str
     confusion: Confusion
     kinds: dict[str, KindOfMistake]
-    mistakes: list[Mistake]  # the costliest; of the same cost, the most confident first
+    mistakes: list[Mistake]
     transitions: TransitionWeights
-    notes: list[str]  # what may make the scores misleading
+    notes: list[str]
 
 
 def report(
@@ -202,7 +245,7 @@ def report(
     shift = shift_text(ner, dev)
     curves, thresholds = find_curves(dev)
 
-    # Scores. From here on the docs have the entities that the component predicts with its own
+    # Scores. `predict` writes the entities to the docs, as the component predicts them with its own
     # settings.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
@@ -215,16 +258,10 @@ def report(
     cost_table = cost(tag_pairs.tags)
     sides_of_docs = find_sides(dev, tag_pairs, prediction)
     ranked = rank_mistakes(sides_of_docs, tag_pairs, cost_table)
-    mistakes: list[Mistake] = []
-    for mistake in ranked[:n_mistakes]:
-        doc = dev.examples[mistake.doc].predicted
-        sides = sides_of_docs[mistake.doc]
-        text_and_marks = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
-        mistakes.append(Mistake(mistake.doc, mistake.kind, mistake.cost, *text_and_marks))
+    mistakes = [show_mistake(mistake, dev, sides_of_docs) for mistake in ranked[:n_mistakes]]
 
-    # The head of the page
     n_docs = len(pairs_of_docs)
-    n_tokens = int((tag_pairs.gold >= 0).sum())  # -1: not annotated
+    n_tokens = int((tag_pairs.gold >= 0).sum())  # The tag is -1 where a token isn't annotated.
     n_entities = counts.total.tp + counts.total.fn
     facts = {
         "pipeline": source,
@@ -267,22 +304,22 @@ def report(
 
 
 def find_intervals(pairs_of_docs: EntityPairs) -> ScoreIntervals | None:
-    """The confidence intervals of the scores over docs like these. None for a few docs, which don't
-    show how much docs differ."""
+    """The confidence intervals of the scores: how much they would differ on other docs like these.
+    None if there are too few docs to say that."""
     if len(pairs_of_docs) < MIN_DOCS:
         return None
-    rows: list[tuple[int, int, int]] = []
+    counts_of_docs: list[tuple[int, int, int]] = []
     for gold, predicted in pairs_of_docs:
         counts = compare_entities(gold, predicted)
-        rows.append((counts.tp, counts.fp, counts.fn))
-    return bootstrap_intervals(numpy.asarray(rows, dtype="float64"))
+        counts_of_docs.append((counts.tp, counts.fp, counts.fn))
+    return bootstrap_intervals(numpy.asarray(counts_of_docs, dtype="float64"))
 
 
 def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:
-    """Score the predictions at all values of the parameters that `tune` knows.
+    """Score the predictions of a model with each threshold and each bias that `tune` would try.
 
     RETURNS (tuple[dict[str, list[Point]], list[ThresholdCounts]]): Precision and recall at each
-        value, by parameter; and the numbers of entities at each threshold.
+        value, by "threshold" and "bias"; and the numbers of entities at each threshold.
     """
     curves: dict[str, list[Point]] = {}
     thresholds: list[ThresholdCounts] = []
@@ -291,7 +328,7 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
-                entities = decoded[0]  # of the only model
+                (entities,) = decoded  # one for each item of the list [dev]
                 thresholds.append(count_at_threshold(value, dev, entities))
         curves[parameter] = points
     return curves, thresholds
@@ -300,7 +337,8 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
 def count_at_threshold(
     threshold: float, dev: DevPredictions, entities: Entities
 ) -> ThresholdCounts:
-    """Count the correct, spurious and missing entities, if these are predicted at a threshold."""
+    """Count the correct, spurious and missing entities, if `entities` are those that are predicted
+    at a threshold."""
     n_correct = int(dev.is_correct(entities).sum())
     n_spurious = len(entities.begin) - n_correct
     n_missing = len(dev.gold.begin) - n_correct
@@ -310,8 +348,8 @@ def count_at_threshold(
 def rare_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """The facts that most reports don't have: that entities can't be predicted, that a miss rate is
-    promised, and that nothing is annotated with a label of the component."""
+    """The facts that only some reports have: that some entities can't be predicted, that a miss
+    rate is promised, and that annotation and component have no label in common."""
     facts: dict[str, str] = {}
     n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
     if n_over_borders:
@@ -330,14 +368,14 @@ def rare_facts(
 class ConfigCost(NamedTuple):
     """What the config of a component says about the cost of mistakes."""
 
-    cost: Cost  # the Hamming cost, if it says nothing
-    tree: Tree | None  # the label tree
-    name: str  # the registered name of the cost; "" if it says nothing
+    cost: Cost  # the Hamming cost, if the config has no cost
+    tree: Tree | None  # the label tree, if the config has one
+    name: str  # the registered name of the cost; "" if the config has none
 
 
 def find_cost(component: dict[str, Any]) -> ConfigCost:
-    """Make the cost and the label tree in the config of a component: those of the scorer, the loss
-    or the decoding, whichever comes first."""
+    """Make the cost and the label tree that the config of a component has: in its scorer or, if not
+    there, in its loss or else in its decoding."""
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
     tree = None
     tree_source = find_first(blocks, "tree")
@@ -351,10 +389,10 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
-    """The first value of a key in blocks of a config, or in blocks within them. None if there is
-    none. Empty values don't count."""
+    """Find the first value of a key in blocks of a config, or in blocks within them. Returns None
+    if no block has the key. Empty values don't count."""
     for block in blocks:
-        if not isinstance(block, dict):  # the value of a setting, or a block that isn't there
+        if not isinstance(block, dict):  # the value of a setting, or None for a missing block
             continue
         if block.get(key):
             return block[key]
@@ -365,13 +403,15 @@ def find_first(blocks: Iterable[Any], key: str) -> Any:
 
 
 def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
-    """The test whether docs are like the calibration docs, in words; empty if there are none."""
+    """Say whether docs are like the calibration docs. The text is empty if the component has no
+    calibration docs."""
     calibration = ner.calibration_scores
     if calibration is None:
         return ""
     entropies = dev.entropies()
-    entropies = entropies[~numpy.isnan(entropies)]  # docs whose tokens are all preset
-    # The test takes docs to be in random order. A file may be sorted.
+    # A doc whose tokens are all preset has no score.
+    entropies = entropies[~numpy.isnan(entropies)]
+    # The test assumes docs in random order, but a file may be sorted.
     scores = in_random_order(entropies.tolist())
     return find_shift(calibration.pool(), scores).verdict
 
@@ -388,16 +428,23 @@ def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
 def count_entities(
     pairs_of_docs: EntityPairs, labels: Iterable[str], tree: Tree | None
 ) -> EntityCounts:
-    """Count the entities of annotated docs, in all, by label and by level of the label tree."""
+    """Count the correct, spurious and missing entities of docs: all of them, and those by label and
+    by level of the label tree.
+
+    pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
+    labels (Iterable[str]): The labels of the component.
+    tree (Tree | None): The label tree, if there is one.
+    """
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())
     if tree is None:
         return EntityCounts(total, by_label, {})
-    # A predicted inner node, which nothing is annotated with, is right for any label below it.
+    # An inner node of the tree is only predicted, never annotated. It is right for an entity with
+    # any label below it, so its counts are those on its level of the tree.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
     levels: dict[str, PRFScore] = {}
     for level in range(1, tree.depth + 1):
-        # Each label counts as its ancestor on this level.
+        # On a level, each label counts as its ancestor there.
         by_ancestor = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
         levels[f"level {level}"] = sum(by_ancestor.values(), PRFScore())
         for node in inner_nodes:
@@ -411,13 +458,15 @@ def count_entities(
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, Point]:
-    """The parameter of a decoding that `tune` can change, None if it has none, and the scores of
-    the component at its value, which is NaN without one.
+    """Find the parameter of a decoding that `tune` can change, and the present scores of the
+    component as a point of its curve.
 
     decoding (dict[str, Any]): The settings of the decoding.
-    total (PRFScore): The counts of the component's entities.
+    total (PRFScore): The counts of the entities of the component.
+    RETURNS (tuple[str | None, Point]): The parameter, and its value with precision and recall. If
+        there is no such parameter, it is None and the value is NaN.
     """
-    precision = 1.0  # if nothing is predicted
+    precision = 1.0  # As in the curves, it is 1 if nothing is predicted.
     if total.tp + total.fp > 0:
         precision = total.precision
     for parameter in TUNABLE:
@@ -427,7 +476,7 @@ def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None,
 
 
 def decoding_text(name: str, decoding: dict[str, Any]) -> str:
-    """The registered name of a decoding, with its threshold or bias and those of labels."""
+    """The registered name of a decoding, with its threshold or bias, and those of single labels."""
     words = [name]
     for parameter in TUNABLE:
         if parameter in decoding:
@@ -438,7 +487,7 @@ def decoding_text(name: str, decoding: dict[str, Any]) -> str:
 
 
 def temperature_text(temperature: dict[str, Any]) -> str:
-    """The temperature of a component."""
+    """The temperature of a component as text."""
     overall = f"{temperature['overall']:.3f}"
     if temperature["labels"]:
         return f"{overall}, and one for each label"
@@ -446,54 +495,58 @@ def temperature_text(temperature: dict[str, Any]) -> str:
 
 
 def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of each pair of labels, for the labels with mistakes.
+    """Sum the cost of tokens by their gold and predicted labels. Labels without mistakes are left
+    out.
 
-    pairs (TagPairs): The gold and predicted tags.
+    pairs (TagPairs): The gold and predicted tags of tokens.
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
-    order (Sequence[str]): All labels, in the order of the rows.
+    order (Sequence[str]): All labels, in the order that the rows are to have.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
-    # Sums over tokens, by gold and predicted label. Shape: (labels, labels)
+    # Costs and numbers of wrong tokens, [gold, predicted]. Shape: (labels, labels)
     cost = pairs.over_labels(cost_table.astype("float64"))
     is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)
-    # The wrong tokens of each label, gold or predicted
-    n_mistakes = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
-    rows: list[int] = []  # the indices of the labels with mistakes
+    # How many wrong tokens have a label as their predicted or gold one
+    n_wrong_with_label = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
+    kept_indices: list[int] = []
     for label in order:
-        row = labels.index(label)
-        if n_mistakes[row]:
-            rows.append(row)
-    rows.append(labels.index(OUTSIDE))
-    return Confusion([labels[row] for row in rows], cost[numpy.ix_(rows, rows)])
+        index = labels.index(label)
+        if n_wrong_with_label[index]:
+            kept_indices.append(index)
+    kept_indices.append(labels.index(OUTSIDE))
+    kept_labels = [labels[index] for index in kept_indices]
+    return Confusion(kept_labels, cost[numpy.ix_(kept_indices, kept_indices)])
 
 
 class RankedMistake(NamedTuple):
-    """A mistake, and what mistakes are ordered by: its cost, and the confidence of the model."""
+    """A mistake with its two sides. Mistakes are ordered by their cost and their confidence."""
 
     cost: float
-    confidence: float  # see `confidence_in`
+    confidence: float  # how sure the model is: see `confidence_in`
     kind: str  # one of `KINDS`
-    doc: int  # the number of the doc: see `Mistake`
-    annotated: list[Entity]
-    predicted: list[Entity]
+    doc: int  # the index of the doc: see `Mistake`
+    annotated: list[Entity]  # the annotated entities that are part of the mistake
+    predicted: list[Entity]  # the predicted ones
 
 
 def rank_mistakes(
     sides_of_docs: Sequence[Sides], pairs: TagPairs, cost_table: Floats2d
 ) -> list[RankedMistake]:
-    """Find the mistakes in docs: the costliest first and, of the same cost, those of which the
-    model is most confident.
+    """Find the mistakes in docs, and sort them. The costliest come first; of the same cost, those
+    of which the model is most confident.
 
     sides_of_docs (Sequence[Sides]): The annotated and the predicted entities of each doc.
     pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
     """
-    # The tokens of all docs are concatenated, and divided where each doc but the first begins.
+    # The tokens of all docs stand one after another. `split` divides their costs where each doc
+    # begins, except the first.
+    token_costs = pairs.look_up(cost_table)
     first_tokens = numpy.cumsum(pairs.lengths)[:-1]
-    costs_of_docs = numpy.split(pairs.look_up(cost_table), first_tokens)  # of their tokens
+    costs_of_docs = numpy.split(token_costs, first_tokens)
     ranked: list[RankedMistake] = []
-    for doc, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
+    for doc_index, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
         for annotated, predicted in group_overlapping(*sides):
             if annotated == predicted:
                 continue
@@ -502,7 +555,7 @@ def rank_mistakes(
                 cost=float(costs[begin:end].sum(dtype="float64")),
                 confidence=confidence_in(annotated, predicted, sides),
                 kind=kind_of(annotated, predicted),
-                doc=doc,
+                doc=doc_index,
                 annotated=annotated,
                 predicted=predicted,
             )
@@ -512,8 +565,9 @@ def rank_mistakes(
 
 
 def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
-    """How sure the model is of a mistake: the highest probability of what it predicts or, where it
-    predicts nothing, one minus that of what is annotated. One that isn't known counts as 0."""
+    """How sure the model is of a mistake. That is the highest probability of its predicted entities
+    or, if it has none, one minus the highest probability of its annotated ones. An unknown
+    probability counts as 0."""
     highest = 0.0
     if predicted:
         for entity in predicted:
@@ -524,8 +578,18 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
     return 1 - highest
 
 
+def show_mistake(
+    mistake: RankedMistake, dev: DevPredictions, sides_of_docs: Sequence[Sides]
+) -> Mistake:
+    """Add the text around a mistake, with all entities in it."""
+    doc = dev.examples[mistake.doc].predicted
+    sides = sides_of_docs[mistake.doc]
+    text, annotated, predicted = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
+    return Mistake(mistake.doc, mistake.kind, mistake.cost, text, annotated, predicted)
+
+
 def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
-    """The number of mistakes of each kind, and their cost."""
+    """Count the mistakes of each kind, and add up their costs."""
     kinds = dict.fromkeys(KINDS, KindOfMistake(0, 0.0))
     for mistake in mistakes:
         number, cost = kinds[mistake.kind]
@@ -535,25 +599,26 @@ def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
 
 def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> list[Sides]:
     """Find the annotated and the predicted entities of each doc, with their probabilities. A
-    predicted one with a token that isn't annotated is left out.
+    predicted entity is left out if one of its tokens isn't annotated.
 
-    dev (DevPredictions): The docs, and the probabilities of entities.
+    dev (DevPredictions): The docs with their posterior.
     pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
     prediction (Prediction): What the component predicts.
     """
     tags = pairs.tags
     posterior = dev.posterior
     is_unannotated = pairs.gold < 0
-    gold_tags = numpy.maximum(pairs.gold, 0)  # tag 0, O, for tokens that aren't annotated
+    gold_tags = numpy.maximum(pairs.gold, 0)  # Tokens without annotation get the tag 0, which is O.
     gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
-    # The number of unannotated tokens before each token, and of all. Shape: (N + 1,) An entity
-    # without such tokens has as many before its first token as before the one after its last.
-    n_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
-    predicted = predicted.select(n_before[predicted.begin] == n_before[predicted.end])
+    # The number of unannotated tokens before each token, and of all. Shape: (N + 1,) If it doesn't
+    # rise from the begin to the end of an entity, the entity has no such token.
+    n_unannotated_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
+    is_annotated = n_unannotated_before[predicted.begin] == n_unannotated_before[predicted.end]
+    predicted = predicted.select(is_annotated)
 
-    # Annotated entities with labels that the model doesn't have, which come last in the tags, have
-    # no probability.
+    # The labels of `tags` are those of the model, followed by other labels of the docs. Entities
+    # with other labels have no probability.
     predictable = gold.select(gold.label < len(posterior.tags.labels))
     predictable_probs = posterior.entity_probs(predictable).tolist()
     probs = dict(zip(named(predictable, tags.labels), predictable_probs))
@@ -569,27 +634,28 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
 def split_by_doc(
     entities: Iterable[Entity], probs: Mapping[Entity, float], doc_lengths: Ints1d
 ) -> list[dict[Entity, float | None]]:
-    """Divide the entities of all docs by doc.
+    """Divide entities by the doc that they are in.
 
-    entities (Iterable[Entity]): The entities. Their tokens are numbered over all docs.
-    probs (Mapping[Entity, float]): The probabilities of those where they are known.
+    entities (Iterable[Entity]): The entities. Their tokens are counted over all docs.
+    probs (Mapping[Entity, float]): The probabilities that are known.
     doc_lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    RETURNS (list[dict[Entity, float | None]]): The entities of each doc with their probabilities;
-        None where it isn't known. Tokens are numbered from the first of the doc.
+    RETURNS (list[dict[Entity, float | None]]): The entities of each doc with their probabilities,
+        or None where these aren't known. Tokens are counted from the first one of the doc.
     """
-    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()  # of each doc
+    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()  # the first token of each doc
     probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
     for entity in entities:
         begin, end, label = entity
-        doc = bisect_right(first_tokens, begin) - 1  # the last one that starts there or before
-        first_token = first_tokens[doc]
+        # The doc of an entity is the last one that starts at its first token or before.
+        doc_index = bisect_right(first_tokens, begin) - 1
+        first_token = first_tokens[doc_index]
         entity_in_doc = (begin - first_token, end - first_token, label)
-        probs_of_docs[doc][entity_in_doc] = probs.get(entity)
+        probs_of_docs[doc_index][entity_in_doc] = probs.get(entity)
     return probs_of_docs
 
 
 def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
-    """Entities with the names of their labels, which they have as indices."""
+    """Make a list of entities with the names of their labels, of arrays with indices of labels."""
     entities_with_names: list[Entity] = []
     columns = entities.begin.tolist(), entities.end.tolist(), entities.label.tolist()
     for begin, end, label in zip(*columns):
@@ -600,30 +666,31 @@ def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
 def group_overlapping(
     gold: Iterable[Entity], predicted: Iterable[Entity]
 ) -> list[tuple[list[Entity], list[Entity]]]:
-    """Divide the entities of a doc into groups that don't overlap with each other. Two entities
-    are in the same group if they overlap, or if a chain of overlapping entities connects them.
+    """Divide the gold and predicted entities of a doc into groups, so that entities of different
+    groups don't overlap. Two entities are in the same group if they overlap, or if a chain of
+    overlapping entities connects them.
 
     RETURNS (list[tuple[list[Entity], list[Entity]]]): The gold and the predicted entities of each
         group. Groups and their entities are in the order of the doc.
     """
     gold_side = 0
     predicted_side = 1
-    sided_entities = [(entity, gold_side) for entity in gold]
-    sided_entities += [(entity, predicted_side) for entity in predicted]
+    entities_and_sides = [(entity, gold_side) for entity in gold]
+    entities_and_sides += [(entity, predicted_side) for entity in predicted]
     groups: list[tuple[list[Entity], list[Entity]]] = []
     end_of_group = 0
-    for entity, side in sorted(sided_entities):
+    for entity, side in sorted(entities_and_sides):
         begin, end, _ = entity
         if not groups or begin >= end_of_group:
-            groups.append(([], []))
-        groups[-1][side].append(entity)
+            groups.append(([], []))  # the gold side and the predicted side
+        last_group = groups[-1]
+        last_group[side].append(entity)
         end_of_group = max(end_of_group, end)
     return groups
 
 
 def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
-    """The kind of a mistake, by the entities that are annotated and those that are predicted: one
-    of `KINDS`."""
+    """The kind of a mistake with these annotated and predicted entities: one of `KINDS`."""
     if not predicted:
         return MISSING
     if not gold:
@@ -639,15 +706,17 @@ def kind_of(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
 
 
 def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The tokens from the first to the last of some entities: the first, and the one after the
-    last. The entities are in several lists, such as annotated and predicted ones."""
+    """The extent of some entities together: the first token of any of them, and the one after the
+    last.
+
+    sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted ones.
+    """
     begins, ends, _ = zip(*chain.from_iterable(sides))
     return min(begins), max(ends)
 
 
 class Excerpt(NamedTuple):
-    """The text around a mistake, and all entities in the text: also correct ones, and those of
-    other mistakes."""
+    """The text around a mistake, with all entities in it, not only those of the mistake."""
 
     text: str
     annotated: list[Mark]
@@ -659,24 +728,25 @@ def excerpt(
     sides: Sequence[Mapping[Entity, float | None]],
     mistake: Sequence[Sequence[Entity]],
 ) -> Excerpt:
-    """Cut out the text around a mistake, and mark the entities of each side in it.
+    """Cut out the text around a mistake, and mark the annotated and the predicted entities in it.
 
-    sides (Sequence[Mapping[Entity, float | None]]): The annotated entities of the doc and the
-        predicted ones, with their probabilities.
-    mistake (Sequence[Sequence[Entity]]): Those of each side that are part of the mistake.
+    doc (Doc): The doc.
+    sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of
+        the doc, with their probabilities.
+    mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
     """
     begin, end = window(doc, *extent_of(mistake))
     shown = doc[begin:end]
-    # An ellipsis where the text doesn't begin or end with a sentence.
+    # There is an ellipsis where the text doesn't begin or end with a sentence.
     before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides
     annotated_mistake, predicted_mistake = mistake
     n_before = len(before)
     return Excerpt(
-        before + shown.text + after,
-        mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
-        mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
+        text=before + shown.text + after,
+        annotated=mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
+        predicted=mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
     )
 
 
@@ -688,12 +758,13 @@ def mark_entities(
     *,
     n_before: int,
 ) -> list[Mark]:
-    """Mark the entities of one side in the part of a doc that is shown.
+    """Mark the entities of one side, annotated or predicted, in the part of a doc that is shown.
 
-    entities (Mapping[Entity, float | None]): The entities of the doc, and their probabilities.
-    other_side (Container[Entity]): Those of the other side: the correct ones are on both.
-    mistaken (Container[Entity]): The entities that are part of the mistake.
-    n_before (int): The number of characters before that part.
+    shown (Span): That part of the doc.
+    entities (Mapping[Entity, float | None]): The entities of this side, with their probabilities.
+    other_side (Container[Entity]): The entities of the other side. Correct ones are on both.
+    mistaken (Container[Entity]): The entities of this side that are part of the mistake.
+    n_before (int): How many characters the text has before the part of the doc.
     """
     marks: list[Mark] = []
     for entity, prob in entities.items():
@@ -713,18 +784,19 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """Choose what is shown around some tokens of a doc: the sentences that they are in or, if these
+    """Choose which part of a doc is shown around some tokens. It is their sentences or, if these
     are too long, some tokens on each side.
 
-    begin, end (int): The tokens: the first, and the one after the last.
-    RETURNS (tuple[int, int]): What is shown, in the same way.
+    begin, end (int): The first of the tokens, and the one after the last.
+    RETURNS (tuple[int, int]): The first token that is shown, and the one after the last.
     """
-    first = 0
-    last = len(doc)
+    sentences_begin = 0
+    sentences_end = len(doc)
     if doc.has_annotation("SENT_START"):
-        first = doc[begin].sent.start
-        last = doc[end - 1].sent.end
-    if last - first <= MAX_TOKENS:
-        return first, last
-    n_on_each_side = max(MAX_TOKENS - (end - begin), 10) // 2  # at least five
-    return max(begin - n_on_each_side, first), min(end + n_on_each_side, last)
+        sentences_begin = doc[begin].sent.start
+        sentences_end = doc[end - 1].sent.end
+    if sentences_end - sentences_begin <= MAX_TOKENS:
+        return sentences_begin, sentences_end
+    n_around = max(MAX_TOKENS - (end - begin), MIN_TOKENS_AROUND)
+    n_on_each_side = n_around // 2
+    return max(begin - n_on_each_side, sentences_begin), min(end + n_on_each_side, sentences_end)

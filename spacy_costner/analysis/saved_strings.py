@@ -1,9 +1,9 @@
 """Save pipelines without the words that they have met.
 
 The vocab of a pipeline keeps the string of each word that was ever in a doc, in training and in
-evaluation, and spaCy saves them all. Our components don't need them: models save the words of their
-features themselves, and docs bring their own strings. So most strings are left out: they would be a
-third of a pipeline, and names of people are among them.
+evaluation, and spaCy saves all of them. Our components don't need them: their models save the words
+of their features themselves. So most strings are left out. They would be a third of the size of a
+pipeline, and names of people are among them.
 """
 
 from collections.abc import Iterator
@@ -28,21 +28,21 @@ WITHOUT_STRINGS = frozenset(
         "sentencizer",
     ]
 )
-"""Factories of components that need no string of the vocab but those of their labels, which they
-add when they are loaded. Of other components that isn't known."""
+"""The factories of components that don't need saved strings. They need the strings of their labels,
+and add these when they are loaded. Other components may need others: nothing is known of them."""
 
 
 def save_pipeline(path: str | Path, nlp: Language) -> None:
-    """Save a pipeline as a whole: see `save_folder`. Strings that nothing needs are left out: see
-    `keeps_strings` and `needed_strings`. The pipeline itself keeps them.
+    """Save a pipeline, as a whole or not at all: see `save_folder`. Strings that nothing needs are
+    not saved: see `keeps_strings` and `needed_strings`. The pipeline itself isn't changed.
 
     path (str | Path): The folder.
     nlp (Language): The pipeline.
-    RAISES (ValueError): As `save_folder`.
+    RAISES (ValueError): See `save_folder`.
     """
 
     def write(folder: Path) -> None:
-        """Write the pipeline to a folder, and then only the needed strings over its strings."""
+        """Write the pipeline to a folder. Then overwrite its strings by the needed ones."""
         nlp.to_disk(folder)
         if not keeps_strings(nlp):
             strings = StringStore(needed_strings(nlp))
@@ -52,8 +52,8 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
 
 
 def keeps_strings(nlp: Language) -> bool:
-    """Whether a pipeline is saved with all its strings: if it has a component or vectors that may
-    need them, or a linear model with `keep_all`."""
+    """Whether a pipeline is saved with all its strings. It is, if it has a component or vectors
+    that may need them, or a linear model with the setting `keep_all`."""
     for name in nlp.component_names:
         if nlp.get_pipe_meta(name).factory not in WITHOUT_STRINGS:
             return True
@@ -61,12 +61,13 @@ def keeps_strings(nlp: Language) -> bool:
         _, weights = linear_part(model)
         if weights.keep_all:
             return True
+    # Vectors of another class may need strings.
     return not isinstance(nlp.vocab.vectors, Vectors)
 
 
 def needed_strings(nlp: Language) -> Iterator[str]:
-    """The strings that people look up: the words that have vectors, and those that have clusters,
-    of which `explain` gives examples."""
+    """The strings that people may look up in a saved pipeline: the words that have static vectors,
+    and the words of clusters, which `explain` shows as examples."""
     strings = nlp.vocab.strings
     for key in nlp.vocab.vectors.key2row:
         if key in strings:
@@ -77,7 +78,7 @@ def needed_strings(nlp: Language) -> Iterator[str]:
 
 
 def linear_models(nlp: Language) -> Iterator[Model]:
-    """The models of a pipeline that have a linear part, also of components that are disabled."""
+    """The models of a pipeline that have a linear part. Disabled components count, too."""
     for _, pipe in nlp.components:
         if isinstance(pipe, CostSensitiveNER) and has_linear_part(pipe.model):
             yield pipe.model
